@@ -1,0 +1,204 @@
+//! The command line: one suite for people, and the parts the suite runs as processes of its own.
+//!
+//! Everything is decided here, before anything is started; a wrong flag costs no run.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+
+/// The scenarios in the order they run and are printed.
+pub(crate) const SCENARIOS: [&str; 8] = ["stream", "latency", "ping", "spawn", "ready", "memory", "scale", "stalled"];
+
+/// The subjects a suite can compare.
+pub(crate) const SUBJECTS: [&str; 3] = ["bare", "hostel", "claustrum"];
+
+/// What `--help` prints.
+pub(crate) const HELP: &str = "\
+Usage: hostel-benches claustrum [OPTIONS]
+
+Compares hostel's claustrum door with the bare limit of this machine and with the real claustrum.
+
+Options:
+  --runs N            interleaved runs per comparison (default 5; 2 with --quick)
+  --only A,B          only these of: stream, latency, ping, spawn, ready, memory, scale, stalled
+  --subjects A,B      only these of: bare, hostel, claustrum (default: all that can be had)
+  --quick             small sizes: a smoke test, whose figures are not written to --results
+  --json FILE         write every sample as JSON
+  --results FILE      append a dated section to this Markdown file
+  --dir DIR           where the temporary houses go (default /var/tmp; a real disk, a short path,
+                      5 GiB free)
+
+Environment:
+  HOSTEL_BIN          the hostel program (default target/release/hostel)
+  CLAUSTRUM_140       the real claustrum 1.4.0, which the bars refer to
+  CLAUSTRUM_180       the real claustrum 1.8.0, measured beside it when given
+
+Exit code: 0 when every run finished (bars met or not), 1 when a run failed, 2 for a usage error.
+
+Parts, each a process of its own, not meant for people:
+  bare-stream SOCKET | bare-ping SOCKET | drain [--gated] SOCKET ID COMMAND ARGS… | lines MICROS COUNT
+";
+
+/// What to do.
+pub(crate) enum Command {
+    Help,
+    Suite(Options),
+    BareStream { socket: PathBuf },
+    BarePing { socket: PathBuf },
+    Drain(DrainRequest),
+    Lines { interval: Duration, count: u64 },
+}
+
+/// How a suite runs.
+pub(crate) struct Options {
+    pub(crate) runs: usize,
+    pub(crate) only: Vec<String>,
+    pub(crate) subjects: Vec<String>,
+    pub(crate) quick: bool,
+    pub(crate) json: Option<PathBuf>,
+    pub(crate) results: Option<PathBuf>,
+    pub(crate) dir: PathBuf,
+}
+
+/// What the draining client asks the server to run.
+pub(crate) struct DrainRequest {
+    pub(crate) socket: PathBuf,
+    pub(crate) id: String,
+    pub(crate) command: Vec<String>,
+    /// The child waits for a line on stdin, which the client sends when its own stdin says so.
+    pub(crate) gated: bool,
+}
+
+/// Reads the arguments after the program's name.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Command> {
+    let arguments = arguments
+        .iter()
+        .map(|argument| argument.to_str().context("arguments must be valid UTF-8").map(str::to_owned))
+        .collect::<Result<Vec<String>>>()?;
+    let Some((first, rest)) = arguments.split_first() else {
+        bail!("a suite is required: `claustrum`");
+    };
+    match first.as_str() {
+        "--help" | "-h" | "help" => Ok(Command::Help),
+        "claustrum" => suite(rest),
+        "bare-stream" => Ok(Command::BareStream { socket: only_path(rest)? }),
+        "bare-ping" => Ok(Command::BarePing { socket: only_path(rest)? }),
+        "drain" => drain(rest),
+        "lines" => {
+            let [micros, count] = rest else {
+                bail!("lines takes MICROS COUNT");
+            };
+            Ok(Command::Lines {
+                interval: Duration::from_micros(micros.parse().context("MICROS")?),
+                count: count.parse().context("COUNT")?,
+            })
+        }
+        other => bail!("no suite named `{other}`"),
+    }
+}
+
+fn only_path(rest: &[String]) -> Result<PathBuf> {
+    let [path] = rest else {
+        bail!("one SOCKET is required");
+    };
+    Ok(PathBuf::from(path))
+}
+
+fn drain(rest: &[String]) -> Result<Command> {
+    let gated = rest.first().is_some_and(|first| first == "--gated");
+    let rest = if gated { &rest[1..] } else { rest };
+    let [socket, id, command @ ..] = rest else {
+        bail!("drain takes SOCKET ID COMMAND ARGS…");
+    };
+    ensure!(!command.is_empty(), "drain needs a COMMAND");
+    Ok(Command::Drain(DrainRequest { socket: PathBuf::from(socket), id: id.clone(), command: command.to_vec(), gated }))
+}
+
+fn suite(rest: &[String]) -> Result<Command> {
+    let mut runs = None;
+    let mut options = Options {
+        runs: 0,
+        only: names(&SCENARIOS),
+        subjects: names(&SUBJECTS),
+        quick: false,
+        json: None,
+        results: None,
+        dir: PathBuf::from("/var/tmp"),
+    };
+    let mut rest = rest.iter();
+    while let Some(flag) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{flag} needs a value"));
+        match flag.as_str() {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--quick" => options.quick = true,
+            "--runs" => runs = Some(value()?.parse().context("--runs")?),
+            "--only" => options.only = chosen(value()?, &SCENARIOS, "scenario")?,
+            "--subjects" => options.subjects = chosen(value()?, &SUBJECTS, "subject")?,
+            "--json" => options.json = Some(PathBuf::from(value()?)),
+            "--results" => options.results = Some(PathBuf::from(value()?)),
+            "--dir" => options.dir = PathBuf::from(value()?),
+            other => bail!("unknown option `{other}`"),
+        }
+    }
+    options.runs = runs.unwrap_or(if options.quick { 2 } else { 5 });
+    ensure!((1..=99).contains(&options.runs), "--runs must be from 1 to 99");
+    Ok(Command::Suite(options))
+}
+
+fn names(known: &[&str]) -> Vec<String> {
+    known.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn chosen(list: &str, known: &[&str], noun: &str) -> Result<Vec<String>> {
+    let mut chosen = Vec::new();
+    for name in list.split(',').filter(|name| !name.is_empty()) {
+        ensure!(known.contains(&name), "no {noun} named `{name}`; there are: {}", known.join(", "));
+        chosen.push(name.to_owned());
+    }
+    ensure!(!chosen.is_empty(), "no {noun} chosen");
+    Ok(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn quick_halves_the_runs_unless_told() {
+        let Ok(Command::Suite(quick)) = parse(&arguments("claustrum --quick")) else {
+            panic!("a suite");
+        };
+        assert_eq!((quick.runs, quick.quick), (2, true));
+        let Ok(Command::Suite(told)) = parse(&arguments("claustrum --runs 7 --quick --only ping,spawn")) else {
+            panic!("a suite");
+        };
+        assert_eq!(told.runs, 7);
+        assert_eq!(told.only, ["ping", "spawn"]);
+    }
+
+    #[test]
+    fn a_wrong_word_is_named() {
+        for (line, word) in [
+            ("claustrum --only pong", "pong"),
+            ("claustrum --subjects docker", "docker"),
+            ("claustrum --fast", "--fast"),
+            ("claustrum --runs 0", "--runs"),
+            ("sudo", "sudo"),
+            ("claustrum --json", "--json"),
+        ] {
+            let Err(problem) = parse(&arguments(line)) else {
+                panic!("{line} was taken");
+            };
+            assert!(format!("{problem:#}").contains(word), "{line}: {problem:#}");
+        }
+    }
+}

@@ -1,0 +1,580 @@
+//! The words of our own protocol: methods, parameters, results, notifications, error codes.
+//!
+//! Invariant: both sides use these types, so a field cannot be spelled in two ways. Unknown fields are ignored and
+//! new ones are optional, so that an older client and a newer daemon understand each other.
+//!
+//! It holds no behaviour beyond encoding.
+
+use serde::Deserialize;
+use serde::Deserializer;
+use serde::Serialize;
+use serde::Serializer;
+use serde::de::Error as _;
+
+use std::collections::BTreeMap;
+
+/// The one protocol version this build speaks.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The longest request line; a longer one ends the connection.
+pub const LINE_LIMIT: usize = 8 << 20;
+
+/// The most bytes of stdin in one request.
+pub const STDIN_LIMIT: usize = 1 << 20;
+
+/// Error codes. Those from -32010 on are ours.
+pub mod code {
+    /// The line is not JSON.
+    pub const PARSE: i64 = -32700;
+    /// The line is JSON but no request.
+    pub const REQUEST: i64 = -32600;
+    /// There is no such method.
+    pub const METHOD: i64 = -32601;
+    /// The parameters do not fit the method.
+    pub const PARAMS: i64 = -32602;
+    /// The daemon could not do it.
+    pub const INTERNAL: i64 = -32603;
+    /// The process's stdin queue is full; try again a little later.
+    pub const STDIN_FULL: i64 = -32002;
+    /// The offset lies beyond what was applied.
+    pub const STDIN_GAP: i64 = -32003;
+    /// `initialize` has to come first.
+    pub const INITIALIZE_FIRST: i64 = -32010;
+    /// The protocol version is not ours.
+    pub const VERSION: i64 = -32011;
+    /// No process has that name or id.
+    pub const NOT_FOUND: i64 = -32012;
+    /// Several processes have ids that start so.
+    pub const AMBIGUOUS: i64 = -32013;
+    /// The command could not be started.
+    pub const SPAWN: i64 = -32014;
+    /// A running process has that name.
+    pub const NAME_IN_USE: i64 = -32015;
+    /// The process has exited.
+    pub const NOT_RUNNING: i64 = -32016;
+    /// The keeper did not answer; the request may be repeated.
+    pub const KEEPER: i64 = -32017;
+    /// A limit of the house is reached.
+    pub const LIMIT: i64 = -32018;
+}
+
+/// Text that need not be UTF-8: a JSON string where it is, `{"base64":"…"}` where it is not.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Text(pub Vec<u8>);
+
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum TextForm {
+    Plain(String),
+    Encoded { base64: String },
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => serializer.serialize_str(text),
+            Err(_) => TextForm::Encoded {
+                base64: base64_simd::STANDARD.encode_to_string(&self.0),
+            }
+            .serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Text {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match TextForm::deserialize(deserializer)? {
+            TextForm::Plain(text) => Ok(Text(text.into_bytes())),
+            TextForm::Encoded { base64 } => base64_simd::STANDARD
+                .decode_to_vec(base64)
+                .map(Text)
+                .map_err(|_| D::Error::custom("invalid base64")),
+        }
+    }
+}
+
+/// `initialize`.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Initialize {
+    /// What the client speaks.
+    pub protocol_version: u32,
+}
+
+/// The answer to `initialize`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Initialized {
+    /// What the server speaks.
+    pub protocol_version: u32,
+    /// The server's own version.
+    pub server_version: String,
+    /// The server's process id.
+    pub server_pid: u32,
+    /// Every method the server knows.
+    pub capabilities: Vec<String>,
+}
+
+/// `process/spawn`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Spawn {
+    /// The command and its arguments, the command first.
+    pub argv: Vec<Text>,
+    /// What to call the process; none = the server makes up a name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Where to start it; none = the server's own directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<Text>,
+    /// The whole environment of the process; none = the server's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub env: Option<BTreeMap<String, Text>>,
+    /// End a running process of the same name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub replace: bool,
+}
+
+/// The answer to `process/spawn`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Spawned {
+    /// 32 hex digits.
+    pub id: String,
+    /// The name it goes by.
+    pub name: String,
+    /// The operating system's id.
+    pub pid: u32,
+    /// When it was started, nanoseconds since the epoch.
+    pub started_ns: u64,
+}
+
+/// A request about one process: a name, an id, or the unique start of an id.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Target {
+    /// Whom it is about.
+    pub id: String,
+}
+
+/// The answer to `process/list`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ProcessList {
+    /// Oldest first.
+    pub processes: Vec<ProcessInfo>,
+}
+
+/// One process as `process/list` shows it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct ProcessInfo {
+    /// 32 hex digits.
+    pub id: String,
+    /// The name it goes by.
+    pub name: String,
+    /// The door it came in by.
+    pub door: String,
+    /// The operating system's id.
+    pub pid: u32,
+    /// The command, as it was asked for.
+    pub command: String,
+    /// `running`, `held`, `exited` or `lost`.
+    pub state: State,
+    /// The exit status, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// When it was started, nanoseconds since the epoch.
+    pub started_ns: u64,
+    /// The number of its newest frame.
+    pub last_seq: u64,
+    /// What its journal takes on disk.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Bytes of stdin taken so far.
+    pub stdin_applied: u64,
+}
+
+/// What a process is doing.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It runs.
+    Running,
+    /// It runs, but waits for room in the journal.
+    Held,
+    /// It has ended.
+    Exited,
+    /// It ended with its keeper; how is not known.
+    Lost,
+}
+
+impl State {
+    /// As it is on the wire.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Running => "running",
+            State::Held => "held",
+            State::Exited => "exited",
+            State::Lost => "lost",
+        }
+    }
+
+    /// Whether there still is a process.
+    #[must_use]
+    pub fn alive(self) -> bool {
+        matches!(self, State::Running | State::Held)
+    }
+}
+
+/// The answer to `process/tree`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct ProcessTree {
+    /// The leader first.
+    pub processes: Vec<TreeMember>,
+    /// The system did not let us see everything.
+    pub partial: bool,
+}
+
+/// One member of a process's tree.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct TreeMember {
+    /// Its id.
+    pub pid: u32,
+    /// Its parent's id.
+    pub ppid: u32,
+    /// Seconds since it was started.
+    pub age_s: u64,
+    /// Its command line.
+    pub command: String,
+    /// `leader`, `group`, `escaped` or `stray`.
+    pub relation: String,
+}
+
+/// `process/attach`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Attach {
+    /// Whom to watch.
+    pub id: String,
+    /// Only what comes after this number.
+    #[serde(default)]
+    pub since_seq: u64,
+    /// Whether to go on after what is there now.
+    #[serde(default = "yes")]
+    pub follow: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// The answer to `process/attach`, sent before the first notification.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Attached {
+    /// 32 hex digits.
+    pub id: String,
+    /// The name it goes by.
+    pub name: String,
+    /// Whether it still runs.
+    pub running: bool,
+    /// The oldest frame that is kept.
+    pub first_seq: u64,
+    /// The newest frame.
+    pub last_seq: u64,
+    /// Bytes of stdin taken so far.
+    pub stdin_applied: u64,
+    /// The operating system's id.
+    pub pid: u32,
+}
+
+/// `process/stdin`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Stdin {
+    /// Whose stdin.
+    pub id: String,
+    /// The bytes, base64.
+    pub data: String,
+    /// Where they belong in the whole input; none = at its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offset: Option<u64>,
+}
+
+/// The answer to `process/stdin`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct StdinApplied {
+    /// Bytes of stdin taken so far.
+    pub applied: u64,
+    /// All of it had been taken before.
+    pub duplicate: bool,
+}
+
+/// `process/kill`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Kill {
+    /// Whom to signal, with everything it started.
+    pub id: String,
+    /// The signal's name, with or without `SIG`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// How long to wait for the end; none = do not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    /// Send KILL when the wait was in vain.
+    #[serde(default)]
+    pub escalate: bool,
+}
+
+/// The answer to `process/kill`.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Killed {
+    /// There is such a process.
+    pub found: bool,
+    /// It has ended.
+    pub died: bool,
+    /// It had ended before.
+    pub already_exited: bool,
+    /// KILL had to be sent.
+    pub escalated: bool,
+}
+
+/// The answer to `journal/usage`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Usage {
+    /// What all journals take on disk.
+    pub bytes: u64,
+    /// How many there are.
+    pub files: u64,
+    /// What they may take.
+    pub quota_bytes: u64,
+    /// What the file system has left.
+    pub free_bytes: u64,
+    /// Where they are.
+    pub dir: String,
+    /// One by one, largest first.
+    pub processes: Vec<JournalInfo>,
+}
+
+/// One journal.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct JournalInfo {
+    /// 32 hex digits.
+    pub id: String,
+    /// The name of its process.
+    pub name: String,
+    /// What it takes on disk.
+    pub bytes: u64,
+    /// The state of its process.
+    pub state: State,
+}
+
+/// `journal/gc`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Collect {
+    /// Remove nothing.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Every exited process, however recent.
+    #[serde(default)]
+    pub all: bool,
+}
+
+/// The answer to `journal/gc`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Collected {
+    /// What went, or would go.
+    pub removed: Vec<JournalInfo>,
+    /// The space that came free, or would.
+    pub freed_bytes: u64,
+}
+
+/// The answer to `house/status`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct HouseStatus {
+    /// The daemon's version.
+    pub version: String,
+    /// The daemon's process id.
+    pub pid: u32,
+    /// Seconds since the daemon started.
+    pub uptime_s: u64,
+    /// The house's directory.
+    pub home: String,
+    /// Where it can be reached.
+    pub doors: Vec<DoorAddress>,
+    /// The keeper; none while the link to it is down.
+    pub keeper: Option<KeeperInfo>,
+}
+
+/// One address of the house.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct DoorAddress {
+    /// The contract spoken there.
+    pub name: String,
+    /// A path or an address.
+    pub address: String,
+    /// Whether it is ours: a door somebody else holds is listed and not open.
+    pub open: bool,
+    /// What there is to say about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// The keeper, as far as the daemon knows it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct KeeperInfo {
+    /// Its process id.
+    pub pid: u32,
+    /// The build it runs.
+    pub build: String,
+    /// The control protocol spoken with it.
+    pub proto: u32,
+    /// Its feature bits.
+    pub features: u64,
+    /// When it was started, nanoseconds since the epoch.
+    pub since_ns: u64,
+    /// How many processes it keeps.
+    pub children: u64,
+    /// Whether it can use a cgroup per process.
+    pub cgroup: bool,
+}
+
+/// `house/down`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Down {
+    /// End only the daemon.
+    #[serde(default)]
+    pub keep: bool,
+}
+
+/// `keeper/upgrade`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Upgrade {
+    /// The program to become; none = the daemon's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Text>,
+}
+
+/// The answer to `keeper/upgrade`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Upgraded {
+    /// The keeper's process id, the same before and after.
+    pub pid: u32,
+    /// The build before.
+    pub build_before: String,
+    /// The build after.
+    pub build_after: String,
+}
+
+/// The notification `process/output`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Output {
+    /// 32 hex digits.
+    pub id: String,
+    /// `stdout` or `stderr`.
+    pub stream: StreamName,
+    /// The frame's number.
+    pub seq: u64,
+    /// When it was read from the process, nanoseconds since the epoch.
+    #[serde(default)]
+    pub time_ns: u64,
+    /// The bytes, base64.
+    pub data: String,
+}
+
+/// One of the two output streams.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StreamName {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// The notification `process/exit`, the last one about a process.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Exit {
+    /// The frame's number.
+    pub seq: u64,
+    /// The exit status, -1 for a signal.
+    pub exit_code: i32,
+    /// The signal that ended it, if one did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// How it ended is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub lost: bool,
+}
+
+/// The notification `house/closing`: the last thing said on a connection the daemon ends.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct HouseClosing {
+    /// Processes run on and a later daemon will have them.
+    pub keep: bool,
+}
+
+/// What a name or the start of an id means among these processes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Pick {
+    /// The one at this position.
+    One(usize),
+    /// None.
+    Nothing,
+    /// More than one.
+    Several,
+}
+
+/// The shortest start of an id that is looked at.
+pub const ID_PREFIX_MINIMUM: usize = 4;
+
+/// Finds a process by its name, its id, or the unique start of its id, in this order. `known` gives id and name.
+pub fn pick<'a>(wanted: &str, known: impl Iterator<Item = (&'a str, &'a str)>) -> Pick {
+    let mut by_name = Pick::Nothing;
+    let mut by_id = Pick::Nothing;
+    for (position, (id, name)) in known.enumerate() {
+        if name == wanted || id == wanted {
+            // Names are unique within a house; a later one would be its successor.
+            by_name = Pick::One(position);
+        } else if wanted.len() >= ID_PREFIX_MINIMUM && id.starts_with(wanted) {
+            by_id = match by_id {
+                Pick::Nothing => Pick::One(position),
+                _ => Pick::Several,
+            };
+        }
+    }
+    if by_name == Pick::Nothing { by_id } else { by_name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_win_over_ids_and_short_starts_are_nothing() {
+        let known = [("abcd1", "web"), ("abcd2", "db"), ("ef012", "abcd")];
+        let found = |wanted: &str| pick(wanted, known.iter().copied());
+        assert_eq!(found("web"), Pick::One(0));
+        assert_eq!(found("abcd2"), Pick::One(1));
+        assert_eq!(found("abcd"), Pick::One(2));
+        assert_eq!(found("ef01"), Pick::One(2));
+        assert_eq!(found("ef0"), Pick::Nothing);
+        assert_eq!(pick("abcd", known.iter().copied().take(2)), Pick::Several);
+        assert_eq!(found(""), Pick::Nothing);
+    }
+
+    #[test]
+    fn text_survives_whatever_its_bytes() {
+        for bytes in [&b"plain"[..], b"\xff\x00raw", b""] {
+            let encoded = serde_json::to_string(&Text(bytes.to_vec())).unwrap();
+            let decoded: Text = serde_json::from_str(&encoded).unwrap();
+            assert_eq!(decoded.0, bytes);
+        }
+        assert_eq!(serde_json::to_string(&Text(b"\xff".to_vec())).unwrap(), r#"{"base64":"/w=="}"#);
+    }
+
+    #[test]
+    fn optional_fields_have_their_defaults() {
+        let attach: Attach = serde_json::from_str(r#"{"id":"x","unknown":1}"#).unwrap();
+        assert!(attach.follow);
+        assert_eq!(attach.since_seq, 0);
+        let kill: Kill = serde_json::from_str(r#"{"id":"x"}"#).unwrap();
+        assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
+        assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! The command line, as clap sees it: every verb, flag, help text and example.
+//!
+//! Invariant: help, man pages and completions all come from these definitions; nothing is documented twice.
+//!
+//! It holds no behaviour. Rules about combinations are checked by the verb itself.
+
+pub(crate) mod generate;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Parser;
+use clap::Subcommand;
+use clap::ValueEnum;
+
+/// Hosts processes on this machine and never loses a byte of them.
+///
+/// A daemon (`hostel up`) starts your commands through a keeper process that outlives it: stop, crash or upgrade the
+/// daemon, and the commands run on; reattach, and their output is complete.
+#[derive(Debug, Parser)]
+#[command(
+    name = "hostel",
+    version,
+    propagate_version = false,
+    max_term_width = 100,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    arg_required_else_help = false,
+    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
+)]
+pub(crate) struct Cli {
+    /// Print data as JSON instead of text for people
+    #[arg(long, global = true, display_order = 900)]
+    pub(crate) json: bool,
+
+    /// The house's directory [default: ~/.hostel]
+    #[arg(long, global = true, value_name = "DIR", env = "HOSTEL_HOME", hide_env_values = true, display_order = 901)]
+    pub(crate) home: Option<PathBuf>,
+
+    /// Ask only this house: `home`, or the name of a folder under `as/`
+    #[arg(long, global = true, value_name = "NAME", display_order = 902)]
+    pub(crate) house: Option<String>,
+
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto, display_order = 903)]
+    pub(crate) color: ColorChoice,
+
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum ColorChoice {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Start the house: keeper, daemon and every door
+    #[command(after_help = "Examples:\n  hostel up\n  hostel up --foreground\n  hostel up --set journal.quota=5GiB\n\nReturns once every door accepts. A house that is up already is left as it is.")]
+    Up(Up),
+
+    /// End the house: daemon, keeper and every process
+    #[command(after_help = "Examples:\n  hostel down\n  hostel down --keep    end only the daemon; processes run on and the next `hostel up` finds them")]
+    Down(Down),
+
+    /// Host a command and stream its output
+    #[command(
+        override_usage = "hostel run [OPTIONS] -- COMMAND [ARGUMENT]...",
+        after_help = "Examples:\n  hostel run -- make test\n  hostel run -d --name web -- python3 -m http.server\n  echo hello | hostel run -- tr a-z A-Z\n\nThe exit code is the command's own; a signal gives 128 plus its number. Ctrl-C sends INT to the command,\na second Ctrl-C leaves it running and goes away."
+    )]
+    Run(Run),
+
+    /// List processes
+    #[command(after_help = "Examples:\n  hostel ps\n  hostel ps -a\n  hostel ps --tree\n  hostel ps --json")]
+    Ps(Ps),
+
+    /// Print what a process has printed
+    #[command(after_help = "Examples:\n  hostel logs build\n  hostel logs -f 3fa2\n  hostel logs --since-seq 1200 build\n\nID is a name, or the first four or more digits of an id.")]
+    Logs(Logs),
+
+    /// Connect this terminal to a process: what it printed, what it prints, and its stdin
+    #[command(after_help = "Examples:\n  hostel attach web\n  echo status | hostel attach --no-replay console\n\nCtrl-C goes away and leaves the process running.")]
+    Attach(Attach),
+
+    /// Signal a process and everything it started
+    #[command(after_help = "Examples:\n  hostel kill web\n  hostel kill --signal INT web\n  hostel kill --wait 10s web    KILL follows if it is still there")]
+    Kill(Kill),
+
+    /// Check this house and this machine for trouble
+    #[command(after_help = "Examples:\n  hostel doctor\n  hostel doctor --json\n\nExits with 1 if something is broken; warnings alone exit with 0.")]
+    Doctor,
+
+    /// Show how much disk the journals use
+    #[command(after_help = "Examples:\n  hostel df\n  hostel df --json")]
+    Df,
+
+    /// Remove journals of exited processes that are past their time
+    #[command(after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all    every exited process, however recent")]
+    Gc(Gc),
+
+    /// Make the symlinks by which this program takes other names
+    #[command(after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum` it takes that program's flags, paths and messages.")]
+    Link(Link),
+
+    /// Look at the keeper, or replace it in place
+    #[command(after_help = "Examples:\n  hostel keeper status\n  hostel keeper upgrade")]
+    Keeper(Keeper),
+
+    /// Show or check the configuration
+    #[command(after_help = "Examples:\n  hostel config show\n  hostel config check ./hostel.toml\n  hostel config path")]
+    Config(Config),
+
+    /// Print the completion script of a shell
+    #[command(after_help = "Examples:\n  hostel completions bash > ~/.local/share/bash-completion/completions/hostel\n  hostel completions fish > ~/.config/fish/completions/hostel.fish")]
+    Completions(Completions),
+
+    /// Print the manual page, or write all of them into a directory
+    #[command(after_help = "Examples:\n  hostel man | man -l -\n  hostel man --out ~/.local/share/man/man1")]
+    Man(Man),
+
+    /// Act as another program
+    #[command(
+        disable_help_flag = true,
+        override_usage = "hostel as NAME [ARGUMENT]...",
+        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n\nNames: claustrum"
+    )]
+    As(As),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Up {
+    /// Stay in this terminal instead of going into the background
+    #[arg(long)]
+    pub(crate) foreground: bool,
+
+    /// Override a setting, for example `journal.quota=5GiB`; may be repeated
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub(crate) settings: Vec<String>,
+
+    /// How the background process knows that it is one
+    #[arg(long, hide = true)]
+    pub(crate) launched: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Down {
+    /// End only the daemon; keeper and processes run on
+    #[arg(long)]
+    pub(crate) keep: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// Call the process this; else a name is made up
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Return at once and leave the process to the house
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+
+    /// Start the command in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<PathBuf>,
+
+    /// Set a variable for the command; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) env: Vec<OsString>,
+
+    /// Give the command an empty stdin instead of ours
+    #[arg(long)]
+    pub(crate) no_stdin: bool,
+
+    /// End a running process of the same name first
+    #[arg(long)]
+    pub(crate) replace: bool,
+
+    /// A single word here asks for an agent; commands come after `--`
+    #[arg(value_name = "PROMPT", hide = true)]
+    pub(crate) words: Vec<OsString>,
+
+    /// The command and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ps {
+    /// Also those that have exited
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    /// Under each process, everything it started
+    #[arg(long)]
+    pub(crate) tree: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Logs {
+    /// Name or id of the process
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    /// Go on printing as the process does
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+
+    /// Only what came after this sequence number
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub(crate) since_seq: u64,
+
+    /// Start each line with the time it was printed
+    #[arg(short, long)]
+    pub(crate) timestamps: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Attach {
+    /// Name or id of the process
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    /// Skip what was printed before now
+    #[arg(long)]
+    pub(crate) no_replay: bool,
+
+    /// Only watch; keep our stdin to ourselves
+    #[arg(long)]
+    pub(crate) no_stdin: bool,
+
+    /// Close the process's stdin when ours ends
+    #[arg(long, conflicts_with = "no_stdin")]
+    pub(crate) close_stdin: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Kill {
+    /// Names or ids of the processes
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+
+    /// The signal to send: TERM, INT, HUP, KILL, QUIT, USR1, USR2
+    #[arg(short, long, value_name = "NAME", default_value = "TERM")]
+    pub(crate) signal: String,
+
+    /// Wait this long for the end, then send KILL
+    #[arg(short, long, value_name = "TIME")]
+    pub(crate) wait: Option<String>,
+
+    /// With --wait: leave a process that does not end alone
+    #[arg(long, requires = "wait")]
+    pub(crate) no_escalate: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Gc {
+    /// Say what would go, remove nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Every exited process, however recent
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Link {
+    /// Where to put the symlinks
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+
+    /// Replace what is there under those names
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Keeper {
+    #[command(subcommand)]
+    pub(crate) action: KeeperAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeeperAction {
+    /// Show the keeper's pid, build and children
+    #[command(after_help = "Examples:\n  hostel keeper status\n  hostel keeper status --json")]
+    Status,
+    /// Replace the keeper with this program's build; its processes notice nothing
+    #[command(after_help = "Examples:\n  hostel keeper upgrade\n  hostel keeper upgrade --program ./target/release/hostel")]
+    Upgrade {
+        /// The program to become, instead of the one the daemon runs
+        #[arg(long, value_name = "FILE")]
+        program: Option<PathBuf>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Config {
+    #[command(subcommand)]
+    pub(crate) action: ConfigAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigAction {
+    /// Print every setting, its value and where it comes from
+    #[command(after_help = "Examples:\n  hostel config show\n  hostel config show --set journal.quota=5GiB")]
+    Show {
+        /// Override a setting, for example `journal.quota=5GiB`; may be repeated
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Print where the configuration file is looked for
+    #[command(after_help = "Examples:\n  hostel config path")]
+    Path,
+    /// Read a configuration file and say what is wrong with it
+    #[command(after_help = "Examples:\n  hostel config check\n  hostel config check ./hostel.toml")]
+    Check {
+        /// The file to read, instead of the house's own
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell to complete for
+    #[arg(value_enum, value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// The shells that have a completion script.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Shell {
+    /// GNU bash
+    Bash,
+    /// zsh
+    Zsh,
+    /// fish
+    Fish,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// Write hostel.1 and a page for each verb into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct As {
+    /// The name to act under, and that program's own arguments
+    #[arg(value_name = "NAME", required = true, num_args = 1.., trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}

@@ -1,0 +1,139 @@
+//! The listening sockets of a house: bound privately, removed only if they are still ours.
+//!
+//! Invariant: a socket file is 0600 from the first instant it exists (the umask is narrowed around bind, before any
+//! other thread makes files), and only the inode we made is ever unlinked at the end.
+
+use std::io;
+use std::os::unix::fs::FileTypeExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::path::PathBuf;
+
+use rustix::fs::Mode;
+
+use crate::paths::SocketPath;
+
+/// How many connections may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// A bound socket and the file it made.
+#[derive(Debug)]
+pub(crate) struct Bound {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+/// Who is behind a socket path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Occupant {
+    /// There is no such file.
+    Nobody,
+    /// A socket whose owner is gone.
+    Stale,
+    /// Somebody accepts there.
+    Listening,
+    /// Not a socket, or not ours to look at.
+    Other,
+}
+
+/// Looks who is there, by asking.
+pub(crate) fn occupant(path: &Path) -> Occupant {
+    let metadata = match path.symlink_metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Occupant::Nobody,
+        Err(_) => return Occupant::Other,
+    };
+    if !metadata.file_type().is_socket() {
+        return Occupant::Other;
+    }
+    let connected = SocketPath::of(path).and_then(|dial| UnixStream::connect(dial.as_path()));
+    match connected {
+        Ok(_) => Occupant::Listening,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Occupant::Stale,
+        Err(_) => Occupant::Other,
+    }
+}
+
+impl Bound {
+    /// Binds `path`, through `dial` where it differs. A socket left there is replaced; anything else stays and is an
+    /// error.
+    pub(crate) fn replace(path: &Path, dial: &Path) -> io::Result<Self> {
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket()) {
+            match std::fs::remove_file(path) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let before = rustix::process::umask(Mode::from_bits_truncate(0o177));
+        let listener = UnixListener::bind(dial);
+        rustix::process::umask(before);
+        let listener = listener?;
+        // The standard library's backlog is short for a thousand clients at once.
+        rustix::net::listen(&listener, BACKLOG)?;
+        listener.set_nonblocking(true)?;
+        let metadata = path.symlink_metadata()?;
+        Ok(Bound {
+            listener: Some(listener),
+            path: path.to_owned(),
+            inode: (metadata.dev(), metadata.ino()),
+        })
+    }
+
+    /// The listener, once.
+    pub(crate) fn take_listener(&mut self) -> io::Result<tokio::net::UnixListener> {
+        match self.listener.take() {
+            Some(listener) => tokio::net::UnixListener::from_std(listener),
+            None => Err(io::Error::other("the listener was taken already")),
+        }
+    }
+
+    /// Removes the file if it is still the one we made.
+    pub(crate) fn unlink(&self) {
+        let same = self
+            .path
+            .symlink_metadata()
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode);
+        if same {
+            // Somebody else may have been quicker.
+            std::fs::remove_file(&self.path).unwrap_or_default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_from_the_start_and_unlinked_only_if_ours() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("s.sock");
+        assert_eq!(occupant(&path), Occupant::Nobody);
+        let first = Bound::replace(&path, &path).unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
+        assert_eq!(occupant(&path), Occupant::Listening);
+        let second = Bound::replace(&path, &path).unwrap();
+        first.unlink();
+        assert!(path.exists(), "a successor's socket was removed");
+        drop(second);
+        assert_eq!(occupant(&path), Occupant::Stale);
+        let third = Bound::replace(&path, &path).unwrap();
+        third.unlink();
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("file");
+        std::fs::write(&path, "precious").unwrap();
+        assert_eq!(occupant(&path), Occupant::Other);
+        let error = Bound::replace(&path, &path).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    }
+}

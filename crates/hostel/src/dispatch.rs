@@ -1,0 +1,129 @@
+//! Which program this is: the keeper, a personality, or `hostel` itself.
+//!
+//! Invariant: the keeper is recognised before anything else is set up, under whatever name the program was called.
+//!
+//! A name nobody knows is `hostel`.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::Cli;
+use crate::cli::ColorChoice;
+use crate::commands;
+use crate::error::CommandError;
+use crate::ui::Ui;
+
+/// The personalities this release has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Personality {
+    Claustrum,
+}
+
+impl Personality {
+    pub(crate) const ALL: [Personality; 1] = [Personality::Claustrum];
+
+    /// The name it is called by.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Personality::Claustrum => "claustrum",
+        }
+    }
+
+    fn named(name: &OsStr) -> Option<Self> {
+        Personality::ALL.into_iter().find(|personality| name == personality.name())
+    }
+
+    fn run(self, called: &OsStr, words: &[OsString]) -> ExitCode {
+        match self {
+            Personality::Claustrum => crate::claustrum::main(called, words),
+        }
+    }
+}
+
+/// Runs whatever program the arguments name.
+pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    let called = arguments.first().cloned().unwrap_or_else(|| "hostel".into());
+    let words = arguments.get(1..).unwrap_or_default();
+    if words.first().is_some_and(|word| word == hostel_keeper::SUBCOMMAND) {
+        return hostel_keeper::process_main(words.get(1..).unwrap_or_default().to_vec());
+    }
+    let name = Path::new(&called).file_name().unwrap_or_default();
+    if let Some(personality) = Personality::named(name) {
+        return personality.run(&called, words);
+    }
+    if let [verb, name, rest @ ..] = words
+        && verb == "as"
+        && !name.as_encoded_bytes().starts_with(b"-")
+    {
+        return match Personality::named(name) {
+            Some(personality) => personality.run(name, rest),
+            None => fail(&Ui::new(false, ColorChoice::Auto), &unknown_personality(name)),
+        };
+    }
+    hostel(arguments)
+}
+
+pub(crate) fn unknown_personality(name: &OsStr) -> CommandError {
+    let known: Vec<&str> = Personality::ALL.iter().map(|personality| personality.name()).collect();
+    CommandError::usage(format!("`{}` is not a program this one can act as", name.to_string_lossy()))
+        .hint(format!("there is: {}", known.join(", ")))
+}
+
+fn hostel(arguments: Vec<OsString>) -> ExitCode {
+    let json = arguments.iter().any(|argument| argument == "--json");
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => {
+            let ui = Ui::new(cli.json, cli.color);
+            match commands::run(cli, &ui) {
+                Ok(code) => code,
+                Err(error) => fail(&ui, &error),
+            }
+        }
+        Err(error) if !error.use_stderr() => {
+            let ui = Ui::new(false, ColorChoice::Auto);
+            match ui.raw(error.render().to_string().as_bytes()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(&ui, &error),
+            }
+        }
+        Err(error) => fail(&Ui::new(json, ColorChoice::Auto), &usage_error(&error)),
+    }
+}
+
+fn fail(ui: &Ui, error: &CommandError) -> ExitCode {
+    ui.error(error);
+    ExitCode::from(error.exit_code())
+}
+
+/// clap's report in one line: what was wrong, its tips, and where to read on.
+fn usage_error(error: &clap::Error) -> CommandError {
+    let text = error.render().to_string();
+    let mut message = String::new();
+    let mut hints = Vec::new();
+    let mut help = "hostel --help".to_owned();
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some(rest) = line.strip_prefix("error: ") {
+            message = rest.to_owned();
+        } else if let Some(rest) = line.strip_prefix("tip: ") {
+            hints.push(rest.to_owned());
+        } else if let Some(rest) = line.strip_prefix("Usage: ") {
+            let verbs: Vec<&str> = rest
+                .split_whitespace()
+                .take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()))
+                .collect();
+            help = format!("{} --help", verbs.join(" "));
+        } else if !line.starts_with("For more information") {
+            message.push(' ');
+            message.push_str(line);
+        }
+    }
+    let mut error = CommandError::usage(message);
+    for hint in hints {
+        error = error.hint(hint);
+    }
+    error.hint(format!("see `{help}`"))
+}

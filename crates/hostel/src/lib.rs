@@ -1,0 +1,29 @@
+//! The program `hostel`: command line, daemon assembly and personalities.
+//!
+//! Invariant: nothing here ends the process behind the caller's back; every path returns an exit code to `main`.
+//!
+//! It holds no domain knowledge: processes live in `hostel-house`, wire formats in `hostel-doors`.
+
+#![forbid(unsafe_code)]
+
+mod claustrum;
+mod cli;
+mod commands;
+mod config;
+mod daemon;
+mod dispatch;
+mod error;
+mod houses;
+mod paths;
+mod session;
+mod text;
+mod ui;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs the program with the whole argument vector, the program's own name first.
+#[must_use]
+pub fn run(arguments: Vec<OsString>) -> ExitCode {
+    dispatch::run(arguments)
+}

@@ -1,0 +1,243 @@
+//! Text for people: sizes, durations, relative times, and foreign bytes made harmless.
+//!
+//! Invariant: nothing returned by `printable` can move a cursor, colour a terminal or start a new line.
+//!
+//! Parsing of sizes and durations lives here too, so that what is printed can be typed back.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+
+/// A byte count for people, binary units, at most one decimal.
+pub(crate) fn size(bytes: u64) -> String {
+    let mut unit = 0;
+    let mut scale = 1_u64;
+    while unit + 1 < UNITS.len() && bytes / scale >= 1024 {
+        scale = scale.saturating_mul(1024);
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or("B");
+    let tenths = u128::from(bytes) * 10 / u128::from(scale);
+    if tenths.is_multiple_of(10) || unit == 0 {
+        format!("{} {name}", tenths / 10)
+    } else {
+        format!("{}.{} {name}", tenths / 10, tenths % 10)
+    }
+}
+
+/// Reads a size as people write it: `10 GiB`, `512MiB`, `1.5G`, `4096`. `K` to `T` alone are binary, `KB` to `TB` decimal.
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let digits = text
+        .find(|character: char| !character.is_ascii_digit() && character != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(format!("`{text}` is not a size, write for example \"10 GiB\"")),
+    };
+    let bad = || format!("`{text}` is not a size, write for example \"10 GiB\"");
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() || fraction.len() > 6 {
+        return Err(bad());
+    }
+    let whole: u64 = whole.parse().map_err(|_| bad())?;
+    let mut bytes = whole
+        .checked_mul(factor)
+        .ok_or_else(|| format!("`{text}` is too large"))?;
+    if !fraction.is_empty() {
+        let numerator: u64 = fraction.parse().map_err(|_| bad())?;
+        let denominator = 10_u64.pow(u32::try_from(fraction.len()).map_err(|_| bad())?);
+        let part = u128::from(numerator) * u128::from(factor) / u128::from(denominator);
+        bytes = bytes
+            .checked_add(u64::try_from(part).map_err(|_| bad())?)
+            .ok_or_else(|| format!("`{text}` is too large"))?;
+    }
+    Ok(bytes)
+}
+
+/// A duration for people: its two largest parts.
+pub(crate) fn duration(value: Duration) -> String {
+    let seconds = value.as_secs();
+    if seconds == 0 {
+        return match value.subsec_millis() {
+            0 => "0s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+    }
+    let parts = [
+        (seconds / 86_400, "d"),
+        (seconds % 86_400 / 3_600, "h"),
+        (seconds % 3_600 / 60, "m"),
+        (seconds % 60, "s"),
+    ];
+    let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
+    let mut text = String::new();
+    for (count, unit) in parts.iter().skip(first).take(2) {
+        if *count > 0 {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(&format!("{count}{unit}"));
+        }
+    }
+    text
+}
+
+/// Reads a duration: numbers with `ms`, `s`, `m`, `h`, `d` or `w`, several added up (`1h 30m`).
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    let bad = || format!("`{text}` is not a duration, write for example \"7d\" or \"1h 30m\"");
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest
+            .find(|character: char| !character.is_ascii_digit())
+            .ok_or_else(bad)?;
+        let (number, after) = rest.split_at(digits);
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let after = after.trim_start();
+        let letters = after
+            .find(|character: char| !character.is_ascii_alphabetic())
+            .unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        let millis: u64 = match unit {
+            "ms" => 1,
+            "s" => 1_000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 604_800_000,
+            _ => return Err(bad()),
+        };
+        let part = number.checked_mul(millis).ok_or_else(bad)?;
+        total = total.checked_add(Duration::from_millis(part)).ok_or_else(bad)?;
+        rest = after.trim_start();
+    }
+    Ok(total)
+}
+
+/// How long ago a moment was, both in nanoseconds since the epoch.
+pub(crate) fn ago(then_ns: u64, now_ns: u64) -> String {
+    let Some(elapsed) = now_ns.checked_sub(then_ns) else {
+        return "just now".to_owned();
+    };
+    let seconds = elapsed / 1_000_000_000;
+    match seconds {
+        0 => "just now".to_owned(),
+        1..=59 => format!("{seconds}s ago"),
+        60..=3_599 => format!("{}m ago", seconds / 60),
+        3_600..=172_799 => format!("{}h ago", seconds / 3_600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+/// Foreign text for a table or a message: control and direction-changing characters are spelled out.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_hazard) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match character {
+            '\n' => safe.push_str("\\n"),
+            '\r' => safe.push_str("\\r"),
+            '\t' => safe.push_str("\\t"),
+            other if is_hazard(other) => {
+                // Writing to a string cannot fail.
+                write!(safe, "\\u{{{:x}}}", u32::from(other)).unwrap_or_default();
+            }
+            other => safe.push(other),
+        }
+    }
+    Cow::Owned(safe)
+}
+
+fn is_hazard(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+        )
+}
+
+/// Cuts text to a number of characters, saying with an ellipsis that it did.
+pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
+    if text.chars().count() <= limit {
+        return Cow::Borrowed(text);
+    }
+    let mut short: String = text.chars().take(limit.saturating_sub(1)).collect();
+    short.push('…');
+    Cow::Owned(short)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_back() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1 KiB"),
+            (1536, "1.5 KiB"),
+            (10 << 30, "10 GiB"),
+            (u64::MAX, "16777215.9 TiB"),
+        ] {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(parse_size("10 GiB"), Ok(10 << 30));
+        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_size("1.5G"), Ok(3 << 29));
+        assert_eq!(parse_size("2 MB"), Ok(2_000_000));
+        assert_eq!(parse_size("4096"), Ok(4096));
+        for bad in ["", "GiB", "ten", "1..5G", "-1", "1 GiB x", "99999999999 TiB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_read_back() {
+        for (text, seconds) in [("7d", 604_800), ("1h 30m", 5_400), ("1h30m", 5_400), ("90s", 90), ("2w", 1_209_600)] {
+            assert_eq!(parse_duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        for bad in ["", "7", "d", "7 days", "-1s", "1h30"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration(Duration::from_secs(90_061)), "1d 1h");
+        assert_eq!(duration(Duration::from_secs(3_601)), "1h");
+        assert_eq!(duration(Duration::from_millis(20)), "20ms");
+    }
+
+    #[test]
+    fn relative_times() {
+        let second = 1_000_000_000;
+        assert_eq!(ago(5, 4), "just now");
+        assert_eq!(ago(0, 30 * second), "30s ago");
+        assert_eq!(ago(0, 90 * second), "1m ago");
+        assert_eq!(ago(0, 7_200 * second), "2h ago");
+        assert_eq!(ago(0, 259_200 * second), "3d ago");
+    }
+
+    #[test]
+    fn foreign_text_cannot_steer_a_terminal() {
+        assert_eq!(printable("plain ünïcode"), "plain ünïcode");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}d"), "a\\u{1b}[2Jb\\nc\\u{202e}d");
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abcd", 4), "abcd");
+    }
+}

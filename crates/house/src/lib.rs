@@ -1,0 +1,9 @@
+//! The domain behind every door: hosted processes, and the files and repositories around them.
+//!
+//! The house knows no wire: no JSON-RPC, no HTTP, no command line. A door translates; the house
+//! decides. Whatever two doors need lives here.
+
+#![forbid(unsafe_code)]
+
+pub mod processes;
+pub mod workspace;

@@ -1,0 +1,279 @@
+//! Meeting the keeper: at start, after its upgrade, and after its death.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use hostel_journal::{EndKind, ProcessId, Recovered};
+use hostel_keeper::proto::{Builder, Held, Limits, Note, State, kind, tag};
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{Mode, OFlags};
+use tokio::sync::watch as signal;
+
+use super::label::Label;
+use super::link::{Answer, Greeting, Link, LinkEnd};
+use super::process::{Exit, Process, Progress};
+use super::{ConnectError, House, KeeperOptions, Processes, Registry, UpgradeError, launch};
+
+/// Attempts to reach a keeper that is just starting or replacing itself.
+const ATTEMPTS: u32 = 60;
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+impl Processes {
+    /// Finds the keeper of a house or starts one, takes over from an older daemon, and learns of
+    /// every process there is.
+    pub async fn connect(options: KeeperOptions) -> Result<Self, ConnectError> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let journal = rustix::fs::open(&options.journal_dir, flags, Mode::empty())
+            .map_err(|errno| ConnectError::Journal(errno.into()))?;
+        let notes = NoteTaker::early();
+        let (link, greeting) = reach(&options, &notes).await?;
+        let stat = rustix::fs::fstat(&journal).map_err(|errno| ConnectError::Journal(errno.into()))?;
+        if greeting.welcome.journal != (stat.st_dev, stat.st_ino) {
+            return Err(ConnectError::OtherJournal);
+        }
+        let house = Arc::new(House {
+            options,
+            journal,
+            link: RwLock::new(link),
+            welcome: RwLock::new(greeting.welcome.clone()),
+            registry: RwLock::new(Registry::default()),
+            naming: Mutex::new(()),
+            superseded: signal::Sender::new(false),
+            relinked: signal::Sender::new(0),
+            expecting_end: false.into(),
+        });
+        let processes = Self { house };
+        processes.learn(&greeting.states);
+        processes.learn_history().await;
+        processes.settle_names();
+        notes.open(&processes.house);
+        processes.send_limits().await;
+        tokio::spawn(supervise(processes.clone()));
+        Ok(processes)
+    }
+
+    async fn send_limits(&self) {
+        let options = &self.house.options;
+        let limits =
+            Limits { total_quota: options.total_quota, process_quota: options.process_quota, floor: options.floor };
+        drop(self.house.link().request(|corr, out| limits.encode(corr, out)).await);
+    }
+
+    /// Takes up what the keeper says of its processes.
+    fn learn(&self, states: &[State]) {
+        for state in states {
+            let known = self.house.find(state.id);
+            let process = known.unwrap_or_else(|| {
+                let label = Label::decode(&state.label, &state.id.to_string());
+                let process = Process::new(&self.house, state.id, label, state.command.clone(), Progress::START);
+                self.house.registry.write().by_id.insert(state.id, Arc::clone(&process));
+                process
+            });
+            process.started.get_or_init(|| (state.pid, state.start_ns));
+            process.applied.fetch_max(state.applied, Ordering::Relaxed);
+            process.apply(&state.note);
+        }
+    }
+
+    /// Takes up the processes that only their journals remember.
+    async fn learn_history(&self) {
+        let house = Arc::clone(&self.house);
+        let known: HashSet<ProcessId> = house.registry.read().by_id.keys().copied().collect();
+        let found = tokio::task::spawn_blocking(move || {
+            let files = hostel_journal::scan(house.journal_dir()).unwrap_or_default();
+            let unknown = files.into_iter().filter(|file| !known.contains(&file.id));
+            unknown.filter_map(|file| hostel_journal::inspect(house.journal_dir(), file.id).ok()).collect::<Vec<_>>()
+        });
+        for recovered in found.await.unwrap_or_default() {
+            let process = self.from_journal(&recovered);
+            self.house.registry.write().by_id.insert(process.id(), process);
+        }
+    }
+
+    fn from_journal(&self, recovered: &Recovered) -> Arc<Process> {
+        let meta = &recovered.meta;
+        let label = Label::decode(&meta.label, &meta.id.to_string());
+        let process = Process::new(&self.house, meta.id, label, Vec::new(), ended_progress(recovered));
+        process.started.get_or_init(|| (meta.pid, meta.start_ns));
+        process
+    }
+
+    /// The youngest process of a name has it; an older one that still runs was being replaced when
+    /// the daemon died.
+    fn settle_names(&self) {
+        for process in self.list() {
+            if let Some(older) = self.house.name(&process).filter(|older| older.status().running) {
+                tokio::spawn(async move { older.kill_tree().await });
+            }
+        }
+    }
+
+    /// Replaces the keeper's program in place; its children do not notice.
+    pub async fn upgrade_keeper(&self, program: &Path) -> Result<(), UpgradeError> {
+        let link = self.house.link();
+        self.house.expecting_end.store(true, Ordering::Release);
+        let path = program.as_os_str().as_encoded_bytes();
+        let asked = link
+            .request_alone(|corr, out| Builder::new(out, kind::UPGRADE, corr).bytes(tag::PATH, path).finish())
+            .await;
+        let outcome = match asked {
+            Ok((Answer::Done { .. }, _quiet)) => {
+                // Nothing was in flight and nothing was sent since: the new image gets it all.
+                link.ended().await;
+                self.meet_again().await.map_err(|error| UpgradeError::Lost(error.to_string()))
+            }
+            Ok((Answer::Refused(text), _)) => Err(UpgradeError::Refused(text)),
+            Ok((other, _)) => Err(UpgradeError::Refused(format!("unexpected answer {other:?}"))),
+            Err(gone) => Err(UpgradeError::Lost(gone.to_string())),
+        };
+        self.house.expecting_end.store(false, Ordering::Release);
+        outcome
+    }
+
+    /// Opens a new link to the keeper, which knows everything it knew before.
+    async fn meet_again(&self) -> Result<(), ConnectError> {
+        let notes = NoteTaker::early();
+        let (link, greeting) = reach(&self.house.options, &notes).await?;
+        *self.house.welcome.write() = greeting.welcome.clone();
+        let older = std::mem::replace(&mut *self.house.link.write(), link);
+        self.learn(&greeting.states);
+        notes.open(&self.house);
+        self.send_limits().await;
+        // Those who waited for a permit of the old link go on with the new one.
+        older.retire();
+        self.house.relinked.send_modify(|count| *count += 1);
+        Ok(())
+    }
+
+    /// The keeper is dead: say so of every process that ran, and start another.
+    async fn keeper_died(&self) {
+        let running: Vec<_> =
+            self.house.registry.read().by_id.values().filter(|process| process.status().running).cloned().collect();
+        // The new keeper kills what is left of their trees and closes their journals.
+        drop(self.meet_again().await);
+        for process in running {
+            let house = Arc::clone(&self.house);
+            let id = process.id();
+            let inspected = tokio::task::spawn_blocking(move || hostel_journal::inspect(house.journal_dir(), id));
+            let recovered = inspected.await.map_err(io::Error::other).and_then(|result| result).ok();
+            process.progress.send_modify(|progress| {
+                *progress = match &recovered {
+                    Some(recovered) => ended_progress(recovered),
+                    None => Progress { next_seq: progress.next_seq + 1, exit: Some(LOST), held: Held::No, ..*progress },
+                };
+            });
+        }
+    }
+}
+
+const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
+
+fn ended_progress(recovered: &Recovered) -> Progress {
+    let exit = match &recovered.end {
+        Some(end) => match &end.kind {
+            EndKind::Exit(exit) => Exit { code: exit.code, signal: exit.signal, lost: false },
+            EndKind::Lost(_) => LOST,
+        },
+        None => LOST,
+    };
+    Progress {
+        committed: recovered.position.committed,
+        next_seq: recovered.position.next_seq,
+        held: Held::No,
+        has_file: true,
+        exit: Some(exit),
+    }
+}
+
+/// Opens a link, starting a keeper where none answers.
+async fn reach(options: &KeeperOptions, notes: &NoteTaker) -> Result<(Arc<Link>, Greeting), ConnectError> {
+    let socket: PathBuf = launch::socket(&options.run_dir);
+    let mut pause = FIRST_PAUSE;
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
+    for attempt in 0..ATTEMPTS {
+        let taker = notes.clone();
+        match Link::open(&socket, BUILD, move |note| taker.take(note)).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) => last = error,
+        }
+        let nobody = matches!(last.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
+        if nobody {
+            let options = options.clone();
+            let started = tokio::task::spawn_blocking(move || launch::start(&options)).await;
+            started
+                .map_err(|error| ConnectError::Start(io::Error::other(error)))
+                .and_then(|result| result.map_err(ConnectError::Start))?;
+        }
+        // A keeper that was just started answers at once; one that is leaving needs a moment.
+        if attempt > 0 || !nobody {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+    Err(ConnectError::Reach(last))
+}
+
+/// Receives notes. Those that come before the house knows its processes wait, the newest of each:
+/// the greeting may be older than they are.
+#[derive(Clone)]
+struct NoteTaker(Arc<Mutex<Notes>>);
+
+enum Notes {
+    Early(HashMap<ProcessId, Note>),
+    Open(Weak<House>),
+}
+
+impl NoteTaker {
+    fn early() -> Self {
+        Self(Arc::new(Mutex::new(Notes::Early(HashMap::new()))))
+    }
+
+    fn take(&self, note: Note) {
+        let house = match &mut *self.0.lock() {
+            Notes::Early(waiting) => return drop(waiting.insert(note.id, note)),
+            Notes::Open(house) => house.upgrade(),
+        };
+        if let Some(process) = house.and_then(|house| house.find(note.id)) {
+            process.apply(&note);
+        }
+    }
+
+    fn open(&self, house: &Arc<House>) {
+        let mut notes = self.0.lock();
+        if let Notes::Early(waiting) = std::mem::replace(&mut *notes, Notes::Open(Arc::downgrade(house))) {
+            for note in waiting.values() {
+                if let Some(process) = house.find(note.id) {
+                    process.apply(note);
+                }
+            }
+        }
+    }
+}
+
+/// Watches over the link for as long as the house stands, and does what its end asks for.
+async fn supervise(processes: Processes) {
+    let mut relinked = processes.house.relinked.subscribe();
+    loop {
+        relinked.mark_unchanged();
+        let link = processes.house.link();
+        let end = link.ended().await;
+        if end == LinkEnd::Superseded {
+            processes.house.superseded.send_replace(true);
+            return;
+        }
+        // Whoever ended it on purpose opens the next one, or leaves with the keeper.
+        let on_purpose =
+            processes.house.expecting_end.load(Ordering::Acquire) || !Arc::ptr_eq(&link, &processes.house.link());
+        if !on_purpose {
+            processes.keeper_died().await;
+        } else if relinked.changed().await.is_err() {
+            return;
+        }
+    }
+}

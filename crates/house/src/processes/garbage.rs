@@ -1,0 +1,98 @@
+//! Giving disk space back: which journals may go, and what they occupy.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hostel_journal::{FileInfo, ProcessId, Retention};
+use hostel_keeper::proto::kind;
+
+use super::{House, Process, link};
+
+/// What a collection removed, or would remove.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The processes that are forgotten.
+    pub removed: Vec<(ProcessId, String)>,
+    /// Bytes given back.
+    pub freed_bytes: u64,
+}
+
+/// What the journals occupy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Usage {
+    /// All journals together.
+    pub bytes: u64,
+    /// How many files.
+    pub files: usize,
+    /// How much they may occupy.
+    pub quota_bytes: u64,
+    /// Free space of the file system.
+    pub free_bytes: u64,
+    /// Each file's process and size, largest first.
+    pub by_process: Vec<(ProcessId, u64)>,
+}
+
+fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64)
+}
+
+async fn scan(house: &Arc<House>) -> io::Result<Vec<FileInfo>> {
+    let house = Arc::clone(house);
+    tokio::task::spawn_blocking(move || hostel_journal::scan(house.journal_dir())).await.map_err(io::Error::other)?
+}
+
+pub(super) async fn usage(house: &Arc<House>) -> io::Result<Usage> {
+    let files = scan(house).await?;
+    let mut by_process: Vec<_> = files.iter().map(|file| (file.id, file.bytes_on_disk)).collect();
+    by_process.sort_by_key(|(id, bytes)| (std::cmp::Reverse(*bytes), *id));
+    let stat = rustix::fs::fstatvfs(house.journal_dir())?;
+    Ok(Usage {
+        bytes: by_process.iter().map(|(_, bytes)| bytes).sum(),
+        files: by_process.len(),
+        quota_bytes: house.options.total_quota,
+        free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        by_process,
+    })
+}
+
+/// Forgets ended processes by the rule, oldest first; never one that somebody reads.
+pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: bool) -> io::Result<Collected> {
+    let files = scan(house).await?;
+    let processes: Vec<Arc<Process>> = house.registry.read().by_id.values().cloned().collect();
+    let ended = processes.iter().filter(|process| !process.status().running && !process.is_read());
+    // A silent process has no file; it counts like an empty one.
+    let candidates: Vec<FileInfo> = ended
+        .map(|process| {
+            let file = files.iter().find(|file| file.id == process.id());
+            file.cloned().unwrap_or(FileInfo { id: process.id(), bytes_on_disk: 0, modified_ns: process.started_ns() })
+        })
+        .collect();
+    let expired = retention.expired(&candidates, now_ns());
+    let mut collected = Collected::default();
+    for id in expired {
+        let Some(process) = processes.iter().find(|process| process.id() == id) else { continue };
+        if !dry_run && !forget(house, process).await {
+            continue;
+        }
+        collected.freed_bytes += candidates.iter().find(|file| file.id == id).map_or(0, |file| file.bytes_on_disk);
+        collected.removed.push((id, process.name().to_owned()));
+    }
+    Ok(collected)
+}
+
+/// The keeper first, then the file: a keeper that still knew it would miss it.
+async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
+    if house.link().request(link::about(kind::FORGET, process.id())).await.is_err() {
+        return false;
+    }
+    house.remove(process);
+    let owner = Arc::clone(house);
+    let id = process.id();
+    let removed = tokio::task::spawn_blocking(move || hostel_journal::remove(owner.journal_dir(), id)).await;
+    match removed {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => error.kind() == io::ErrorKind::NotFound,
+        Err(_) => false,
+    }
+}

@@ -1,0 +1,330 @@
+//! The connection to the keeper: requests out, answers back, notes in.
+//!
+//! A request is on its way, in order, when [`Link::submit`] returns; its answer is awaited
+//! separately, so that input queued first is applied first whoever waits for what. Requests in
+//! flight are bounded by permits. The link knows frames, not processes.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hostel_keeper::proto::{
+    self, Builder, DecodeError, Frame, Hello, Note, Outcome, PROTOCOL, Role, Stage, State, Welcome, kind, tag,
+};
+use parking_lot::Mutex;
+use tokio::net::UnixStream;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+/// Requests in flight.
+pub(crate) const IN_FLIGHT: usize = 256;
+/// Bytes read at a time.
+const READ_BYTES: usize = 64 * 1024;
+
+/// An answer of the keeper.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Spawned { pid: u32, start_ns: u64 },
+    Failed { stage: Stage, errno: i32, text: String },
+    Input { applied: u64, outcome: Outcome },
+    Done { count: u32 },
+    Refused(String),
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the keeper is gone")]
+pub(crate) struct Gone;
+
+/// How a link ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkEnd {
+    /// Still open.
+    Open,
+    /// The keeper closed it, or died.
+    Closed,
+    /// A newer daemon took over.
+    Superseded,
+}
+
+/// What greeting the keeper brought.
+pub(crate) struct Greeting {
+    pub(crate) welcome: Welcome,
+    pub(crate) states: Vec<State>,
+}
+
+/// An answer that is on its way.
+pub(crate) struct Ticket {
+    receiver: oneshot::Receiver<Answer>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Ticket {
+    pub(crate) async fn answer(self) -> Result<Answer, Gone> {
+        self.receiver.await.map_err(|_| Gone)
+    }
+}
+
+/// The two connections.
+pub(crate) struct Link {
+    stream: UnixStream,
+    unsent: Mutex<Vec<u8>>,
+    more_to_send: Notify,
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    next_corr: AtomicU64,
+    permits: Arc<Semaphore>,
+    end: watch::Sender<LinkEnd>,
+}
+
+impl Link {
+    /// Greets the keeper as the one controller. `on_note` is called for every note, in order.
+    pub(crate) async fn open(
+        socket: &Path,
+        build: &str,
+        on_note: impl Fn(Note) + Send + 'static,
+    ) -> io::Result<(Arc<Self>, Greeting)> {
+        let (stream, mut input, greeting) = greet(socket, build, Role::Controller).await?;
+        let (notes, notes_input, _) = greet(socket, build, Role::Notes).await?;
+        let link = Arc::new(Self {
+            stream,
+            unsent: Mutex::new(Vec::new()),
+            more_to_send: Notify::new(),
+            waiting: Mutex::new(HashMap::new()),
+            next_corr: AtomicU64::new(1),
+            permits: Arc::new(Semaphore::new(IN_FLIGHT)),
+            end: watch::Sender::new(LinkEnd::Open),
+        });
+        let reader = Arc::clone(&link);
+        tokio::spawn(async move {
+            let end = reader.read_answers(&mut input).await;
+            reader.waiting.lock().clear();
+            reader.end.send_if_modified(|state| {
+                let open = *state == LinkEnd::Open;
+                if open {
+                    *state = end;
+                }
+                open
+            });
+            reader.more_to_send.notify_one();
+        });
+        let writer = Arc::clone(&link);
+        tokio::spawn(async move { writer.write_rest().await });
+        tokio::spawn(read_notes(notes, notes_input, on_note));
+        Ok((link, greeting))
+    }
+
+    /// How the link ends; resolves once it has.
+    pub(crate) async fn ended(&self) -> LinkEnd {
+        let mut end = self.end.subscribe();
+        let result = end.wait_for(|state| *state != LinkEnd::Open).await;
+        result.map_or(LinkEnd::Closed, |state| *state)
+    }
+
+    /// Sends a request; returns when it stands in line, before it is answered.
+    pub(crate) async fn submit(&self, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone)?;
+        self.submit_with(permit, encode)
+    }
+
+    fn submit_with(
+        &self,
+        permit: OwnedSemaphorePermit,
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<Ticket, Gone> {
+        let corr = self.next_corr.fetch_add(1, Ordering::Relaxed);
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.lock().insert(corr, sender);
+        if *self.end.borrow() != LinkEnd::Open {
+            self.waiting.lock().remove(&corr);
+            return Err(Gone);
+        }
+        let mut unsent = self.unsent.lock();
+        let idle = unsent.is_empty();
+        encode(corr, &mut unsent);
+        if idle {
+            let sent = self.stream.try_write(&unsent).unwrap_or(0);
+            unsent.drain(..sent);
+        }
+        if !unsent.is_empty() {
+            self.more_to_send.notify_one();
+        }
+        Ok(Ticket { receiver, _permit: permit })
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn request(&self, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<Answer, Gone> {
+        self.submit(encode).await?.answer().await
+    }
+
+    /// A request that is sent alone: when nothing else is in flight, and with nothing after it
+    /// until the returned guard is dropped.
+    pub(crate) async fn request_alone(
+        &self,
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<(Answer, OwnedSemaphorePermit), Gone> {
+        let permits = IN_FLIGHT as u32;
+        let mut all = Arc::clone(&self.permits).acquire_many_owned(permits).await.map_err(|_| Gone)?;
+        let one = all.split(1).ok_or(Gone)?;
+        let answer = self.submit_with(one, encode)?.answer().await?;
+        Ok((answer, all))
+    }
+
+    /// Lets everybody who waits for a permit of this link know that there will be none.
+    pub(crate) fn retire(&self) {
+        self.permits.close();
+    }
+
+    async fn write_rest(&self) {
+        loop {
+            self.more_to_send.notified().await;
+            loop {
+                if *self.end.borrow() != LinkEnd::Open {
+                    return;
+                }
+                if self.unsent.lock().is_empty() {
+                    break;
+                }
+                if self.stream.writable().await.is_err() {
+                    return;
+                }
+                let mut unsent = self.unsent.lock();
+                match self.stream.try_write(&unsent) {
+                    Ok(sent) => drop(unsent.drain(..sent)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(_) => return,
+                }
+            }
+        }
+    }
+
+    async fn read_answers(&self, input: &mut Vec<u8>) -> LinkEnd {
+        loop {
+            let mut done = 0;
+            loop {
+                match proto::split(&input[done..]) {
+                    Ok(Some((frame, length))) => {
+                        done += length;
+                        if frame.kind == kind::SUPERSEDED {
+                            return LinkEnd::Superseded;
+                        }
+                        self.deliver(&frame);
+                    }
+                    Ok(None) => break,
+                    Err(_) => return LinkEnd::Closed,
+                }
+            }
+            input.drain(..done);
+            if read_more(&self.stream, input).await.is_err() {
+                return LinkEnd::Closed;
+            }
+        }
+    }
+
+    fn deliver(&self, frame: &Frame<'_>) {
+        let Some(waiting) = self.waiting.lock().remove(&frame.corr) else { return };
+        let answer = decode_answer(frame).unwrap_or_else(|error| Answer::Refused(error.to_string()));
+        drop(waiting.send(answer));
+    }
+}
+
+fn decode_answer(frame: &Frame<'_>) -> Result<Answer, DecodeError> {
+    let text = |frame: &Frame<'_>| Ok(String::from_utf8_lossy(frame.find(tag::TEXT)?.unwrap_or_default()).into_owned());
+    Ok(match frame.kind {
+        kind::SPAWNED => Answer::Spawned { pid: frame.u32(tag::PID)?, start_ns: frame.u64(tag::START_NS)? },
+        kind::FAILED => Answer::Failed {
+            stage: Stage::from_wire(frame.u32(tag::STAGE)?)?,
+            errno: frame.i32(tag::ERRNO)?,
+            text: text(frame)?,
+        },
+        kind::INPUT => {
+            Answer::Input { applied: frame.u64(tag::APPLIED)?, outcome: Outcome::from_wire(frame.u32(tag::OUTCOME)?)? }
+        }
+        kind::DONE => Answer::Done { count: frame.u32_or(tag::REACHED, 0)? },
+        kind::ERROR => Answer::Refused(text(frame)?),
+        other => Answer::Refused(format!("the keeper answered with an unknown frame type {other}")),
+    })
+}
+
+async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        stream.readable().await?;
+        input.reserve(READ_BYTES);
+        match stream.try_read_buf(input) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Opens a connection and reads the keeper's whole greeting.
+async fn greet(socket: &Path, build: &str, role: Role) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
+    let short = hostel_keeper::socket_path::shorten(socket)?;
+    let stream = UnixStream::connect(&short).await?;
+    let mut hello = Vec::new();
+    Hello { proto_min: PROTOCOL, proto_max: PROTOCOL, role, build: build.to_owned() }.encode(1, &mut hello);
+    let mut sent = 0;
+    while sent < hello.len() {
+        stream.writable().await?;
+        match stream.try_write(&hello[sent..]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let mut input = Vec::new();
+    let mut welcome = None;
+    let mut states = Vec::new();
+    loop {
+        let mut done = 0;
+        while let Some((frame, length)) = proto::split(&input[done..]).map_err(invalid)? {
+            done += length;
+            match frame.kind {
+                kind::WELCOME => welcome = Some(Welcome::decode(&frame).map_err(invalid)?),
+                kind::STATE => states.push(State::decode(&frame).map_err(invalid)?),
+                kind::SYNCED => {
+                    input.drain(..done);
+                    let welcome = welcome.ok_or_else(|| io::Error::other("the keeper did not introduce itself"))?;
+                    return Ok((stream, input, Greeting { welcome, states }));
+                }
+                kind::ERROR => {
+                    let text =
+                        String::from_utf8_lossy(frame.find(tag::TEXT).ok().flatten().unwrap_or_default()).into_owned();
+                    return Err(io::Error::other(format!("the keeper refused: {text}")));
+                }
+                _ => {}
+            }
+        }
+        input.drain(..done);
+        read_more(&stream, &mut input).await?;
+    }
+}
+
+fn invalid(error: DecodeError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+async fn read_notes(stream: UnixStream, mut input: Vec<u8>, on_note: impl Fn(Note)) {
+    loop {
+        let mut done = 0;
+        while let Ok(Some((frame, length))) = proto::split(&input[done..]) {
+            done += length;
+            if frame.kind == kind::NOTE
+                && let Ok(note) = Note::decode(&frame)
+            {
+                on_note(note);
+            }
+        }
+        input.drain(..done);
+        if read_more(&stream, &mut input).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A request without fields but an id.
+pub(crate) fn about(kind: u16, id: hostel_journal::ProcessId) -> impl FnOnce(u64, &mut Vec<u8>) {
+    move |corr, out| Builder::new(out, kind, corr).bytes(tag::ID, &id.0).finish()
+}

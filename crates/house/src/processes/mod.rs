@@ -1,0 +1,395 @@
+//! Hosted processes: start them, feed them, watch them, end them.
+//!
+//! The house keeps no state of its own about a process: what it knows comes from the keeper and
+//! the journals, so a daemon that starts after a crash knows as much as the one before. It knows no
+//! wire; doors turn its types into theirs.
+
+mod connect;
+mod garbage;
+mod label;
+mod launch;
+mod link;
+mod process;
+mod watch;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hostel_journal::{ProcessId, Retention};
+use hostel_keeper::TAG_VARIABLE;
+use hostel_keeper::cgroup::Cgroups;
+use hostel_keeper::proto::{Builder, Limits, OnFull, Spawn, Stage, StdinKind, StopMode, Welcome, kind, tag};
+use hostel_keeper::tree;
+use parking_lot::{Mutex, RwLock};
+use rustix::process::Signal;
+use tokio::sync::watch as signal;
+
+pub use garbage::{Collected, Usage};
+pub use hostel_journal::Stream;
+pub use hostel_keeper::tree::{Member, Relation, Tree};
+pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
+pub use watch::{Batch, Item, Next, Watch, WatchError};
+
+use label::{Label, NAME_LIMIT};
+use link::{Answer, Link};
+use process::Progress;
+
+/// How to reach, or make, the keeper of a house.
+#[derive(Debug, Clone)]
+pub struct KeeperOptions {
+    /// Where its socket and its lock are.
+    pub run_dir: PathBuf,
+    /// Where the journals are.
+    pub journal_dir: PathBuf,
+    /// The program that can become a keeper: ourselves.
+    pub program: PathBuf,
+    /// Cgroups below this directory instead of the daemon's own, if it is writable.
+    pub cgroup_root: Option<PathBuf>,
+    /// All journals together, in bytes.
+    pub total_quota: u64,
+    /// One journal, in bytes.
+    pub process_quota: u64,
+    /// Free space that must remain, 0 for the keeper's own rule.
+    pub floor: u64,
+    /// Whether a process that reaches its quota loses its oldest output instead of being held.
+    pub drop_oldest: bool,
+    /// The file mode mask that children get.
+    pub child_umask: u32,
+    /// The soft limit of open files that children get.
+    pub child_nofile: u64,
+}
+
+/// Why there is no keeper to talk to.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// It could not be started.
+    #[error("the keeper cannot be started: {0}")]
+    Start(io::Error),
+    /// It could not be reached.
+    #[error("the keeper cannot be reached: {0}")]
+    Reach(io::Error),
+    /// The journals cannot be opened.
+    #[error("the journal directory cannot be opened: {0}")]
+    Journal(io::Error),
+    /// It writes to another journal directory.
+    #[error("the running keeper writes to another journal directory; stop it first (`hostel down`)")]
+    OtherJournal,
+}
+
+/// Why a process could not be started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SpawnError {
+    /// Its working directory cannot be entered.
+    #[error("cannot enter the working directory: {}", io::Error::from_raw_os_error(*errno))]
+    Chdir {
+        /// The kernel's reason.
+        errno: i32,
+    },
+    /// Its program cannot be executed.
+    #[error("cannot execute the program: {}", io::Error::from_raw_os_error(*errno))]
+    Exec {
+        /// The kernel's reason.
+        errno: i32,
+    },
+    /// A limit is reached.
+    #[error("{0}")]
+    Limit(String),
+    /// The keeper could not do it, or is gone.
+    #[error("{0}")]
+    Keeper(String),
+}
+
+/// A process to start.
+#[derive(Debug, Clone)]
+pub struct SpawnSpec {
+    /// The name it will be known by; an older process of that name is replaced and ended.
+    pub name: String,
+    /// The door it came in by.
+    pub door: String,
+    /// The file to execute.
+    pub program: PathBuf,
+    /// Its arguments, the first being its own name.
+    pub argv: Vec<OsString>,
+    /// Its whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Its working directory; the daemon's own if none.
+    pub cwd: Option<PathBuf>,
+}
+
+/// The keeper, for people who look after it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeeperStatus {
+    /// Its process.
+    pub pid: u32,
+    /// Its build.
+    pub build: String,
+    /// The protocol spoken with it.
+    pub proto: u32,
+    /// What it can do beyond the base protocol.
+    pub features: u64,
+    /// When it was started.
+    pub since_ns: u64,
+    /// How many processes run.
+    pub children: usize,
+    /// How many may run.
+    pub child_limit: u32,
+    /// Whether processes have cgroups of their own.
+    pub cgroup: bool,
+}
+
+/// Why an upgrade of the keeper did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum UpgradeError {
+    /// The keeper refused and goes on as it was.
+    #[error("{0}")]
+    Refused(String),
+    /// It did not come back.
+    #[error("the keeper did not come back: {0}")]
+    Lost(String),
+}
+
+/// Shared by every handle.
+pub(crate) struct House {
+    options: KeeperOptions,
+    journal: OwnedFd,
+    link: RwLock<Arc<Link>>,
+    welcome: RwLock<Welcome>,
+    registry: RwLock<Registry>,
+    /// Serialises replacements of a name: the last spawn to succeed has it.
+    naming: Mutex<()>,
+    superseded: signal::Sender<bool>,
+    /// Counts the links there have been.
+    relinked: signal::Sender<u64>,
+    /// The keeper is being replaced, or is to end: its silence is no accident.
+    expecting_end: AtomicBool,
+}
+
+#[derive(Default)]
+struct Registry {
+    by_id: HashMap<ProcessId, Arc<Process>>,
+    by_name: HashMap<String, Arc<Process>>,
+}
+
+impl House {
+    pub(crate) fn link(&self) -> Arc<Link> {
+        Arc::clone(&self.link.read())
+    }
+
+    pub(crate) fn journal_dir(&self) -> BorrowedFd<'_> {
+        self.journal.as_fd()
+    }
+
+    pub(crate) fn drops_oldest(&self) -> bool {
+        self.options.drop_oldest
+    }
+
+    pub(crate) fn tag(&self) -> String {
+        self.welcome.read().house_tag.clone()
+    }
+
+    pub(crate) fn cgroups(&self) -> Option<Cgroups> {
+        self.welcome.read().cgroup.as_ref().map(|root| Cgroups::at(root.as_ref()))
+    }
+
+    fn find(&self, id: ProcessId) -> Option<Arc<Process>> {
+        self.registry.read().by_id.get(&id).cloned()
+    }
+
+    /// Gives a name to a process; returns the one that had it.
+    fn name(&self, process: &Arc<Process>) -> Option<Arc<Process>> {
+        let older = self.registry.write().by_name.insert(process.name().to_owned(), Arc::clone(process));
+        let older = older.filter(|older| older.id() != process.id())?;
+        older.replaced.store(true, Ordering::Release);
+        // Wakes the watchers, so that they leave before the new process can be mistaken for it.
+        older.progress.send_modify(|_| {});
+        Some(older)
+    }
+
+    fn remove(&self, process: &Process) {
+        let mut registry = self.registry.write();
+        registry.by_id.remove(&process.id());
+        if registry.by_name.get(process.name()).is_some_and(|named| named.id() == process.id()) {
+            registry.by_name.remove(process.name());
+        }
+    }
+}
+
+/// The processes of a house. Cheap to clone.
+#[derive(Clone)]
+pub struct Processes {
+    house: Arc<House>,
+}
+
+impl Processes {
+    /// Starts a process. An older one of the same name loses it, and is ended, once the new one runs.
+    pub async fn spawn(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
+        if spec.name.len() > NAME_LIMIT {
+            return Err(SpawnError::Limit(format!("a process's name may have {NAME_LIMIT} bytes")));
+        }
+        let id = ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?;
+        let label = Label {
+            name: spec.name.clone(),
+            door: spec.door.clone(),
+            program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+        };
+        let command = spec.argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
+        let request = self.spawn_request(id, &label, spec)?;
+        let process = Process::new(&self.house, id, label, command, Progress::START);
+        // Known before it is asked for: its first note may overtake the answer.
+        self.house.registry.write().by_id.insert(id, Arc::clone(&process));
+        let outcome = self.request_spawn(&process, &request).await;
+        if let Err(error) = outcome {
+            self.house.remove(&process);
+            return Err(error);
+        }
+        let older = {
+            let _turn = self.house.naming.lock();
+            self.house.name(&process)
+        };
+        if let Some(older) = older.filter(|older| older.status().running) {
+            tokio::spawn(async move { older.kill_tree().await });
+        }
+        Ok(process)
+    }
+
+    fn spawn_request(&self, id: ProcessId, label: &Label, spec: SpawnSpec) -> Result<Spawn, SpawnError> {
+        let options = &self.house.options;
+        let tag = tree::tag_value(&self.house.tag(), id);
+        let mut env: Vec<Vec<u8>> = Vec::with_capacity(spec.env.len() + 1);
+        for (key, value) in spec.env {
+            if key != TAG_VARIABLE {
+                env.push([key.as_bytes(), b"=", value.as_bytes()].concat());
+            }
+        }
+        env.push(format!("{TAG_VARIABLE}={tag}").into_bytes());
+        let cwd = match spec.cwd {
+            Some(cwd) => cwd,
+            None => std::env::current_dir()
+                .map_err(|error| SpawnError::Chdir { errno: error.raw_os_error().unwrap_or(0) })?,
+        };
+        Ok(Spawn {
+            id,
+            label: label.encode(),
+            program: spec.program.into_os_string().as_bytes().to_vec(),
+            argv: spec.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            env,
+            cwd: cwd.into_os_string().as_bytes().to_vec(),
+            umask: options.child_umask,
+            nofile: options.child_nofile,
+            stdin: StdinKind::Pipe,
+            quota: 0,
+            on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
+        })
+    }
+
+    async fn request_spawn(&self, process: &Process, request: &Spawn) -> Result<(), SpawnError> {
+        let mut frame = Vec::new();
+        request.encode(0, &mut frame);
+        if frame.len() > hostel_keeper::proto::MAX_FRAME_BYTES {
+            return Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
+        }
+        let answer = self.house.link().request(|corr, out| request.encode(corr, out)).await;
+        match answer.map_err(|gone| SpawnError::Keeper(gone.to_string()))? {
+            Answer::Spawned { pid, start_ns } => {
+                process.started.get_or_init(|| (pid, start_ns));
+                Ok(())
+            }
+            Answer::Failed { stage: Stage::Chdir, errno, .. } => Err(SpawnError::Chdir { errno }),
+            Answer::Failed { stage: Stage::Exec, errno, .. } => Err(SpawnError::Exec { errno }),
+            Answer::Failed { stage: Stage::Limit, text, .. } => Err(SpawnError::Limit(text)),
+            Answer::Failed { stage: Stage::Setup, errno, .. } => {
+                Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
+            }
+            Answer::Refused(text) => Err(SpawnError::Keeper(text)),
+            other => Err(SpawnError::Keeper(format!("unexpected answer {other:?}"))),
+        }
+    }
+
+    /// The process that has this name.
+    pub fn get(&self, name: &str) -> Option<Arc<Process>> {
+        self.house.registry.read().by_name.get(name).cloned()
+    }
+
+    /// The process with this identity, whether or not it still has its name.
+    pub fn by_id(&self, id: ProcessId) -> Option<Arc<Process>> {
+        self.house.find(id)
+    }
+
+    /// All processes, oldest first.
+    pub fn list(&self) -> Vec<Arc<Process>> {
+        let mut list: Vec<_> =
+            self.house.registry.read().by_id.values().filter(|process| process.pid() != 0).cloned().collect();
+        list.sort_by_key(|process| (process.started_ns(), process.id()));
+        list
+    }
+
+    /// How many run.
+    pub fn running(&self) -> usize {
+        self.house.registry.read().by_id.values().filter(|process| process.status().running).count()
+    }
+
+    /// Resolves when a newer daemon has taken over this house. Leave at once and touch nothing.
+    pub async fn superseded(&self) {
+        let mut state = self.house.superseded.subscribe();
+        drop(state.wait_for(|superseded| *superseded).await);
+    }
+
+    /// The keeper.
+    pub fn keeper_status(&self) -> KeeperStatus {
+        let welcome = self.house.welcome.read();
+        KeeperStatus {
+            pid: welcome.pid,
+            build: welcome.build.clone(),
+            proto: welcome.proto,
+            features: welcome.features,
+            since_ns: welcome.since_ns,
+            children: self.running(),
+            child_limit: welcome.child_limit,
+            cgroup: welcome.cgroup.is_some(),
+        }
+    }
+
+    /// Sets quotas; what is held because of them looks again at once.
+    pub async fn set_limits(&self, total_quota: u64, process_quota: u64, floor: u64) {
+        let limits = Limits { total_quota, process_quota, floor };
+        drop(self.house.link().request(|corr, out| limits.encode(corr, out)).await);
+    }
+
+    /// Ends every process, with `grace` to do so by itself, and then the keeper. Returns how many
+    /// processes could not be killed.
+    pub async fn stop_keeper(&self, grace: Duration) -> Result<u32, String> {
+        self.house.expecting_end.store(true, Ordering::Release);
+        let link = self.house.link();
+        let answer = link.request(|corr, out| {
+            Builder::new(out, kind::STOP, corr)
+                .u32(tag::MODE, StopMode::Kill.to_wire())
+                .u64(tag::GRACE_MS, grace.as_millis() as u64)
+                .finish();
+        });
+        match answer.await {
+            Ok(Answer::Done { count }) => Ok(count),
+            Ok(other) => Err(format!("unexpected answer {other:?}")),
+            Err(gone) => Err(gone.to_string()),
+        }
+    }
+
+    /// Journals that may go by the retention rule.
+    pub async fn collect_garbage(&self, retention: Retention, dry_run: bool) -> io::Result<Collected> {
+        garbage::collect(&self.house, retention, dry_run).await
+    }
+
+    /// What the journals occupy.
+    pub async fn usage(&self) -> io::Result<Usage> {
+        garbage::usage(&self.house).await
+    }
+}
+
+/// The default signal of a kill.
+pub const DEFAULT_SIGNAL: Signal = Signal::TERM;

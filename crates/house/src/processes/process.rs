@@ -1,0 +1,368 @@
+//! One hosted process as the house sees it.
+//!
+//! Everything about it is learned from the keeper's notes and its journal, so a handle made after
+//! a restart of the daemon is as good as the one made by the spawn. Reading its output is
+//! [`Watch`](super::Watch)'s work.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use hostel_journal::{ProcessId, Reader};
+use hostel_keeper::proto::{Builder, Held, Note, Outcome, Scope, kind, tag};
+use hostel_keeper::tree::{self, Relation, Tree};
+use parking_lot::Mutex;
+use rustix::process::Signal;
+use tokio::sync::watch;
+
+use super::label::Label;
+use super::link::{Answer, Gone, Ticket};
+use super::{House, Watch, WatchError};
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit status, -1 when a signal ended it or nobody knows.
+    pub code: i32,
+    /// The signal, 0 if none.
+    pub signal: i32,
+    /// Its keeper died: how it really ended is not known.
+    pub lost: bool,
+}
+
+/// How far a process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Progress {
+    pub(crate) committed: u64,
+    pub(crate) next_seq: u64,
+    pub(crate) held: Held,
+    pub(crate) has_file: bool,
+    pub(crate) exit: Option<Exit>,
+}
+
+impl Progress {
+    pub(crate) const START: Self = Self { committed: 0, next_seq: 1, held: Held::No, has_file: false, exit: None };
+}
+
+/// A process at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Its last frame has not been written yet.
+    pub running: bool,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// Number of the oldest frame that is kept, 0 if none.
+    pub first_seq: u64,
+    /// Number of the newest frame, 0 if none.
+    pub last_seq: u64,
+    /// Input bytes accepted.
+    pub stdin_applied: u64,
+    /// Why it is held back, if it is.
+    pub held: Option<HeldBecause>,
+    /// Size of its journal.
+    pub journal_bytes: u64,
+}
+
+/// Why a process is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldBecause {
+    /// A quota is used up.
+    Quota,
+    /// The disk is full, or nearly so.
+    DiskFull,
+    /// The disk reports errors.
+    DiskError,
+}
+
+/// Why input was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StdinError {
+    /// The process has ended.
+    #[error("the process is not running")]
+    NotRunning,
+    /// The input starts past what was accepted.
+    #[error("the input starts past what was accepted")]
+    Gap,
+    /// The queue is full; nothing was taken.
+    #[error("the input queue is full")]
+    Full,
+    /// The keeper could not be asked.
+    #[error("{0}")]
+    Keeper(String),
+}
+
+impl From<Gone> for StdinError {
+    fn from(gone: Gone) -> Self {
+        Self::Keeper(gone.to_string())
+    }
+}
+
+/// What became of accepted input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Applied {
+    /// Input bytes accepted so far.
+    pub applied: u64,
+    /// All of this had been accepted before.
+    pub duplicate: bool,
+}
+
+/// Input that stands in line; await [`StdinTicket::done`] for its fate.
+pub struct StdinTicket {
+    process: Arc<Process>,
+    ticket: Ticket,
+}
+
+impl StdinTicket {
+    /// Waits for the keeper's answer.
+    pub async fn done(self) -> Result<Applied, StdinError> {
+        match self.ticket.answer().await? {
+            Answer::Input { applied, outcome } => {
+                self.process.applied.fetch_max(applied, Ordering::Relaxed);
+                match outcome {
+                    Outcome::Accepted => Ok(Applied { applied, duplicate: false }),
+                    Outcome::Duplicate => Ok(Applied { applied, duplicate: true }),
+                    Outcome::Gap => Err(StdinError::Gap),
+                    Outcome::Full => Err(StdinError::Full),
+                    Outcome::NotRunning | Outcome::Unknown => Err(StdinError::NotRunning),
+                }
+            }
+            Answer::Refused(text) => Err(StdinError::Keeper(text)),
+            other => Err(StdinError::Keeper(format!("unexpected answer {other:?}"))),
+        }
+    }
+}
+
+/// One hosted process.
+pub struct Process {
+    pub(crate) id: ProcessId,
+    pub(crate) label: Label,
+    pub(crate) command: Vec<u8>,
+    pub(crate) house: Weak<House>,
+    /// Process id and start time, once it has started.
+    pub(crate) started: OnceLock<(u32, u64)>,
+    pub(crate) applied: AtomicU64,
+    pub(crate) progress: watch::Sender<Progress>,
+    /// Another process took its name.
+    pub(crate) replaced: AtomicBool,
+    reader: Mutex<Weak<Reader>>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("id", &self.id).field("name", &self.label.name).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    pub(crate) fn new(
+        house: &Arc<House>,
+        id: ProcessId,
+        label: Label,
+        command: Vec<u8>,
+        progress: Progress,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            id,
+            label,
+            command,
+            house: Arc::downgrade(house),
+            started: OnceLock::new(),
+            applied: AtomicU64::new(0),
+            progress: watch::Sender::new(progress),
+            replaced: AtomicBool::new(false),
+            reader: Mutex::new(Weak::new()),
+        })
+    }
+
+    /// Its identity in the keeper and on disk.
+    pub fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// The name it is known by in this house.
+    pub fn name(&self) -> &str {
+        &self.label.name
+    }
+
+    /// The door it came in by.
+    pub fn door(&self) -> &str {
+        &self.label.door
+    }
+
+    /// Its process id; 0 while it is being started.
+    pub fn pid(&self) -> u32 {
+        self.started.get().map_or(0, |(pid, _)| *pid)
+    }
+
+    /// When it was started, nanoseconds of wall clock; the same for all its life.
+    pub fn started_ns(&self) -> u64 {
+        self.started.get().map_or(0, |(_, start_ns)| *start_ns)
+    }
+
+    /// Its command line while its keeper lives, its program afterwards.
+    pub fn command(&self) -> &[u8] {
+        if self.command.is_empty() { self.label.program.as_bytes() } else { &self.command }
+    }
+
+    /// Whether another process has taken its name.
+    pub fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Acquire)
+    }
+
+    /// The process as it is now.
+    pub fn status(&self) -> Status {
+        let progress = *self.progress.borrow();
+        let last_seq = progress.next_seq.saturating_sub(1);
+        Status {
+            running: progress.exit.is_none(),
+            exit: progress.exit,
+            first_seq: self.first_seq(&progress, last_seq),
+            last_seq,
+            stdin_applied: self.applied.load(Ordering::Relaxed),
+            held: match progress.held {
+                Held::No => None,
+                Held::Quota => Some(HeldBecause::Quota),
+                Held::Disk => Some(HeldBecause::DiskFull),
+                Held::Error => Some(HeldBecause::DiskError),
+            },
+            journal_bytes: progress.committed,
+        }
+    }
+
+    fn first_seq(&self, progress: &Progress, last_seq: u64) -> u64 {
+        let may_drop = self.house.upgrade().is_some_and(|house| house.drops_oldest());
+        if may_drop && progress.has_file && last_seq > 0 {
+            return self.reader().and_then(|reader| reader.first_seq(progress.committed)).unwrap_or(1);
+        }
+        last_seq.min(1)
+    }
+
+    /// The journal, shared by everybody who reads it.
+    pub(crate) fn reader(&self) -> io::Result<Arc<Reader>> {
+        let mut shared = self.reader.lock();
+        if let Some(reader) = shared.upgrade() {
+            return Ok(reader);
+        }
+        let house = self.house.upgrade().ok_or_else(|| io::Error::other("the house is closed"))?;
+        let reader = Arc::new(Reader::open(house.journal_dir(), self.id)?);
+        *shared = Arc::downgrade(&reader);
+        Ok(reader)
+    }
+
+    /// Somebody holds a cursor into its journal.
+    pub(crate) fn is_read(&self) -> bool {
+        self.reader.lock().strong_count() > 0 || self.progress.receiver_count() > 0
+    }
+
+    /// Takes a note of the keeper. Notes of two connections may cross: only progress counts.
+    pub(crate) fn apply(&self, note: &Note) {
+        self.progress.send_if_modified(|progress| {
+            let exit = note.exit.map(|exit| Exit { code: exit.code, signal: exit.signal, lost: false });
+            let next = Progress {
+                committed: progress.committed.max(note.committed),
+                next_seq: progress.next_seq.max(note.next_seq),
+                held: note.held,
+                has_file: progress.has_file || note.has_file,
+                exit: progress.exit.or(exit),
+            };
+            let changed = next != *progress;
+            *progress = next;
+            changed
+        });
+    }
+
+    fn house(&self) -> Result<Arc<House>, Gone> {
+        self.house.upgrade().ok_or(Gone)
+    }
+
+    /// Offers input. When this returns, the input stands in line at the keeper; the ticket tells
+    /// what became of it. `offset` is where the caller believes it starts; `None` appends.
+    pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
+        let link = self.house()?.link();
+        let ticket = link
+            .submit(|corr, out| {
+                let mut builder =
+                    Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &self.id.0).bytes(tag::BYTES, data);
+                if let Some(offset) = offset {
+                    builder = builder.u64(tag::OFFSET, offset);
+                }
+                builder.finish();
+            })
+            .await?;
+        Ok(StdinTicket { process: Arc::clone(self), ticket })
+    }
+
+    /// Ends its input once all that was accepted is written.
+    pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
+        let link = self.house()?.link();
+        let ticket = link.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;
+        StdinTicket { process: Arc::clone(self), ticket }.done().await.map(drop)
+    }
+
+    /// Signals its process group and every descendant that left it. Best effort: a process that
+    /// has ended is left alone.
+    pub async fn kill(&self, signal: Signal) {
+        if self.progress.borrow().exit.is_some() {
+            return;
+        }
+        // Those that left are looked for first: once their parents are gone, the trail is cold.
+        let escaped: Vec<_> =
+            self.tree().await.members.into_iter().filter(|member| member.relation == Relation::Escaped).collect();
+        self.signal_group(signal).await;
+        for member in escaped {
+            // Another user's process (sudo) cannot be reached; `ps --tree` shows that it stayed.
+            tree::signal(&member, signal).ok();
+        }
+    }
+
+    /// Signals its process group alone.
+    pub async fn signal_group(&self, signal: Signal) {
+        let Ok(house) = self.house() else { return };
+        let link = house.link();
+        let answer = link.request(|corr, out| {
+            Builder::new(out, kind::SIGNAL, corr)
+                .bytes(tag::ID, &self.id.0)
+                .i32(tag::SIGNO, signal.as_raw())
+                .u32(tag::SCOPE, Scope::Group.to_wire())
+                .finish();
+        });
+        drop(answer.await);
+    }
+
+    /// Kills everything it started, until nothing of it is found.
+    pub async fn kill_tree(&self) -> Vec<tree::Member> {
+        self.signal_group(Signal::KILL).await;
+        let Some(scan) = self.scanner() else { return Vec::new() };
+        tokio::task::spawn_blocking(move || tree::kill_all(|| scan().members)).await.unwrap_or_default()
+    }
+
+    /// Waits until its last frame is written.
+    pub async fn wait_exit(&self, limit: Duration) -> Option<Exit> {
+        let mut progress = self.progress.subscribe();
+        let ended = progress.wait_for(|progress| progress.exit.is_some());
+        tokio::time::timeout(limit, ended).await.ok()?.ok()?.exit
+    }
+
+    /// Everything it started that still lives.
+    pub async fn tree(&self) -> Tree {
+        let Some(scan) = self.scanner() else { return Tree { members: Vec::new(), partial: true } };
+        tokio::task::spawn_blocking(scan).await.unwrap_or(Tree { members: Vec::new(), partial: true })
+    }
+
+    fn scanner(&self) -> Option<impl Fn() -> Tree + Send + 'static> {
+        let house = self.house.upgrade()?;
+        let tag = tree::tag_value(&house.tag(), self.id);
+        let (pid, alive, id) = (self.pid(), self.progress.borrow().exit.is_none(), self.id);
+        let cgroups = house.cgroups();
+        Some(move || {
+            let extra = cgroups.as_ref().map(|cgroups| cgroups.members(id)).unwrap_or_default();
+            tree::find(&tag, pid, alive, &extra)
+        })
+    }
+
+    /// A cursor that begins after the frame `after_seq`.
+    pub fn watch(self: &Arc<Self>, after_seq: u64) -> Result<Watch, WatchError> {
+        Ok(Watch::new(Arc::clone(self), after_seq))
+    }
+}

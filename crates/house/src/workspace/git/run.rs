@@ -1,0 +1,348 @@
+//! Running the `git` program: bounded in time, output and number, with nobody to answer a prompt.
+//!
+//! Every run is a process group of its own. When the time is up, the output too large, or the caller gone (its
+//! future dropped), the whole group is killed while its leader is still ours to name. Running out of time is an
+//! error of its own kind and never looks like an answer of git.
+//!
+//! A daemon that is killed outright can not clean up: its git then ends by itself, at the latest when it writes to
+//! the closed pipe. Programs that git detached from its group (its own background maintenance) are left alone.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::workspace::{errno_of, errno_text};
+
+/// Variables that would point git at another repository than the one asked about.
+const MISLEADING_VARIABLES: [&str; 8] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+];
+/// What is kept of a diagnostic stream; the rest is read and dropped.
+const DIAGNOSTIC_LIMIT: usize = 64 * 1024;
+/// How long a background process of git may hold the output open after git itself ended.
+const DRAIN_LIMIT: Duration = Duration::from_secs(1);
+/// How long a killed git may take to disappear before it is left to the runtime.
+const REAP_LIMIT: Duration = Duration::from_secs(5);
+const READ_BUFFER: usize = 32 * 1024;
+const ENOENT: i32 = 2;
+
+/// Bounds of every git run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Time for one run, waiting for a free place included.
+    pub time: Duration,
+    /// Bytes of output of one run.
+    pub output: usize,
+    /// Runs at the same time; more wait.
+    pub concurrent: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(60), output: 64 * 1024 * 1024, concurrent: 16 }
+    }
+}
+
+/// Why git gave no answer, or a failing one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GitError {
+    /// The program could not be started.
+    #[error("{}", start_text(.program, *.errno))]
+    Start {
+        /// The program that was tried.
+        program: PathBuf,
+        /// The kernel's error number.
+        errno: i32,
+    },
+    /// The time was up; git was killed and its answer is unknown.
+    #[error("git timed out after {}s", .limit.as_secs_f64())]
+    TimedOut {
+        /// The limit that was hit.
+        limit: Duration,
+    },
+    /// Too many runs were waiting for too long.
+    #[error("git is busy: no free place within {}s", .limit.as_secs_f64())]
+    Busy {
+        /// The limit that was hit.
+        limit: Duration,
+    },
+    /// The output was larger than allowed; git was killed.
+    #[error("git output exceeds {limit} bytes")]
+    OutputTooLarge {
+        /// The limit that was hit.
+        limit: usize,
+    },
+    /// Talking to the process failed.
+    #[error("git: {}", errno_text(*.errno))]
+    Io {
+        /// The kernel's error number.
+        errno: i32,
+    },
+    /// Git ran and reported failure.
+    #[error("exit status {code}")]
+    Failed {
+        /// Git's exit code.
+        code: i32,
+    },
+    /// Git was ended by a signal that was not ours.
+    #[error("signal: {signal}")]
+    Signalled {
+        /// The signal's number.
+        signal: i32,
+    },
+}
+
+impl GitError {
+    /// True when git itself said no, as opposed to not having been able to say anything.
+    pub fn is_verdict(&self) -> bool {
+        matches!(self, Self::Failed { .. })
+    }
+
+    /// True when there is no git on this machine.
+    pub fn is_not_installed(&self) -> bool {
+        matches!(self, Self::Start { errno: ENOENT, .. })
+    }
+}
+
+fn start_text(program: &Path, errno: i32) -> String {
+    if errno == ENOENT {
+        let name = crate::workspace::paths::quoted(program.as_os_str());
+        return format!("exec: {name}: executable file not found in $PATH");
+    }
+    format!("fork/exec {}: {}", program.display(), errno_text(errno))
+}
+
+/// A way to run git: which program, within which bounds.
+#[derive(Debug, Clone)]
+pub struct Git {
+    pub(super) program: PathBuf,
+    pub(super) limits: Limits,
+    hidden: Vec<OsString>,
+    places: Arc<Semaphore>,
+}
+
+/// What a finished run left behind.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) status: ExitStatus,
+    pub(super) text: Vec<u8>,
+}
+
+impl Output {
+    /// The output when git succeeded, its failure otherwise.
+    pub(super) fn success(self) -> Result<Vec<u8>, GitError> {
+        use std::os::unix::process::ExitStatusExt;
+        match (self.status.code(), self.status.signal()) {
+            (Some(0), _) => Ok(self.text),
+            (Some(code), _) => Err(GitError::Failed { code }),
+            (None, signal) => Err(GitError::Signalled { signal: signal.unwrap_or(0) }),
+        }
+    }
+}
+
+/// Which of git's streams make up the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Streams {
+    /// Standard output alone; a warning must never look like an answer.
+    Answer,
+    /// Both in the order written, for texts that a person reads.
+    Everything,
+}
+
+impl Git {
+    /// Runs `git` from the search path.
+    pub fn new(limits: Limits) -> Self {
+        Self::with_program(PathBuf::from("git"), limits)
+    }
+
+    /// Runs the given program instead of `git`.
+    pub fn with_program(program: PathBuf, limits: Limits) -> Self {
+        let places = Arc::new(Semaphore::new(limits.concurrent.max(1)));
+        Self { program, limits, hidden: Vec::new(), places }
+    }
+
+    /// Keeps an environment variable of the daemon from git and the hooks it may run.
+    #[must_use]
+    pub fn hiding(mut self, variable: impl Into<OsString>) -> Self {
+        self.hidden.push(variable.into());
+        self
+    }
+
+    /// Runs `git -C directory arguments…` to its end.
+    pub(super) async fn run<A: AsRef<OsStr>>(
+        &self,
+        directory: &Path,
+        arguments: &[A],
+        streams: Streams,
+    ) -> Result<Output, GitError> {
+        let limit = self.limits.time;
+        let deadline = Instant::now() + limit;
+        let Ok(Ok(place)) = timeout_at(deadline, self.places.acquire()).await else {
+            return Err(GitError::Busy { limit });
+        };
+        let mut run = self.start(directory, arguments, streams)?;
+        let outcome = match timeout_at(deadline, run.finish(self.limits.output)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(GitError::TimedOut { limit }),
+        };
+        if outcome.is_err() {
+            run.group.end().await;
+        }
+        drop(place);
+        outcome
+    }
+
+    fn start<A: AsRef<OsStr>>(&self, directory: &Path, arguments: &[A], streams: Streams) -> Result<Run, GitError> {
+        let mut command = Command::new(&self.program);
+        command.arg("-C").arg(directory).args(arguments);
+        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
+        for variable in MISLEADING_VARIABLES {
+            command.env_remove(variable);
+        }
+        for variable in &self.hidden {
+            command.env_remove(variable);
+        }
+        command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+
+        let failed = |error: io::Error| GitError::Start { program: self.program.clone(), errno: errno_of(&error) };
+        let (answer, diagnostics) = output_pipes(&mut command, streams).map_err(failed)?;
+        let child = command.spawn().map_err(failed)?;
+        Ok(Run { group: Group { child }, answer, diagnostics })
+    }
+}
+
+/// Connects the command's streams and returns our ends: the output, and the stream that is only drained.
+fn output_pipes(command: &mut Command, streams: Streams) -> io::Result<(pipe::Receiver, Option<pipe::Receiver>)> {
+    let (reader, writer) = io::pipe()?;
+    let answer = pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?;
+    let diagnostics = match streams {
+        Streams::Everything => {
+            command.stderr(writer.try_clone()?);
+            None
+        }
+        Streams::Answer => {
+            let (reader, writer) = io::pipe()?;
+            command.stderr(writer);
+            Some(pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?)
+        }
+    };
+    command.stdout(writer);
+    Ok((answer, diagnostics))
+}
+
+/// One run in progress.
+struct Run {
+    group: Group,
+    answer: pipe::Receiver,
+    diagnostics: Option<pipe::Receiver>,
+}
+
+impl Run {
+    async fn finish(&mut self, limit: usize) -> Result<Output, GitError> {
+        let Self { group, answer, diagnostics } = self;
+        let mut text = Vec::new();
+        let mut noise = Vec::new();
+        let status = {
+            let reading = async {
+                tokio::try_join!(collect(answer, &mut text, limit, false), async {
+                    match diagnostics {
+                        Some(stream) => collect(stream, &mut noise, DIAGNOSTIC_LIMIT, true).await,
+                        None => Ok(()),
+                    }
+                })
+            };
+            tokio::pin!(reading);
+            tokio::select! {
+                read = &mut reading => {
+                    read?;
+                    group.wait().await?
+                }
+                status = group.wait() => {
+                    let status = status?;
+                    // Whatever git wrote is in the pipe by now; only a process it left behind can hold it open.
+                    if let Ok(read) = timeout(DRAIN_LIMIT, &mut reading).await {
+                        read?;
+                    }
+                    status
+                }
+            }
+        };
+        Ok(Output { status, text })
+    }
+}
+
+/// Reads a stream to its end. Beyond the limit it fails, or reads on without keeping when `drop_rest` is set.
+async fn collect<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    into: &mut Vec<u8>,
+    limit: usize,
+    drop_rest: bool,
+) -> Result<(), GitError> {
+    let mut part = vec![0; READ_BUFFER];
+    loop {
+        let count = stream.read(&mut part).await.map_err(|error| io_failure(&error))?;
+        if count == 0 {
+            return Ok(());
+        }
+        let room = limit.saturating_sub(into.len());
+        if count > room && !drop_rest {
+            return Err(GitError::OutputTooLarge { limit });
+        }
+        into.extend_from_slice(&part[..count.min(room)]);
+    }
+}
+
+/// The process group of one run; killed when dropped unless its leader has been reaped.
+struct Group {
+    child: Child,
+}
+
+impl Group {
+    async fn wait(&mut self) -> Result<ExitStatus, GitError> {
+        self.child.wait().await.map_err(|error| io_failure(&error))
+    }
+
+    /// Kills the group and waits for its leader, so that nothing of it runs when the caller is told.
+    async fn end(&mut self) {
+        self.kill();
+        // A leader stuck in the kernel stays with the runtime, which reaps it whenever it comes free.
+        drop(timeout(REAP_LIMIT, self.child.wait()).await);
+    }
+
+    fn kill(&self) {
+        // The number is only known while the leader is not reaped, and until then it can not belong to another group.
+        let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(leader) = leader {
+            // It may have ended in the meantime; then there is nothing left to do.
+            kill_process_group(leader, Signal::KILL).ok();
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn io_failure(error: &io::Error) -> GitError {
+    GitError::Io { errno: errno_of(error) }
+}

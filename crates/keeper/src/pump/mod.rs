@@ -1,0 +1,453 @@
+//! The thread that moves output: child pipes to journals, and word of it to the daemon.
+//!
+//! Invariant: bytes are in the journal before anybody hears of them, and the last frame of a
+//! process is its end. A disk that is full or slow stops the children that write to it, never the
+//! control thread. Nothing here blocks on the daemon: a note that cannot be sent waits as one bit.
+
+mod child;
+mod notes;
+mod park;
+mod pressure;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hostel_journal::{HEADROOM, MAX_PAYLOAD, Stream, TAILROOM};
+use rustix::event::epoll;
+
+pub(crate) use child::{Mark, PumpChild};
+pub(crate) use park::{ParkedChild, ParkedPump};
+pub(crate) use pressure::Pressure;
+
+use crate::channel::Channel;
+use crate::proto::Held;
+use crate::state::{Command, Event, SlotKey};
+use child::Finish;
+use notes::Notes;
+
+/// One child's share of a round while others wait.
+const SHARE: usize = 64 * 1024;
+/// How long somebody else may hold the pipes of an ended process.
+pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(5);
+/// A journal file is made this long after the start of a process that prints nothing.
+const LATE_FILE: Duration = Duration::from_secs(2);
+/// An open journal without news is closed after this long, to save descriptors.
+const QUIET: Duration = Duration::from_secs(60);
+/// How often a held process looks for space.
+const RETRY: Duration = Duration::from_millis(250);
+/// A write that took longer than this makes a busy child rest, so that its neighbours are served.
+const SLOW_WRITE: Duration = Duration::from_millis(2);
+/// Streams that may have an enlarged pipe at once: pipe memory is a budget of the user.
+const HOT_STREAMS: usize = 16;
+/// Size of an enlarged pipe.
+const HOT_PIPE: usize = 256 * 1024;
+/// Full reads in a row that make a stream hot.
+const HOT_AFTER: u8 = 4;
+
+const KEY_BELL: u64 = u64::MAX;
+const KEY_NOTES: u64 = u64::MAX - 1;
+
+/// What a timer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    Drain,
+    LateFile,
+    Quiet,
+    Retry,
+    Rest,
+}
+
+/// What the pump needs to know of its surroundings.
+pub(crate) struct Setting {
+    pub(crate) journal: OwnedFd,
+    pub(crate) keeper_id: [u8; 16],
+    pub(crate) boot_id: [u8; 16],
+}
+
+/// The pump's state; lives on its thread.
+pub(crate) struct Pump {
+    setting: Arc<Setting>,
+    commands: Arc<Channel<Command>>,
+    events: Arc<Channel<Event>>,
+    epoll: OwnedFd,
+    children: Vec<Option<PumpChild>>,
+    timers: BinaryHeap<Reverse<(Instant, Timer, u32, u32)>>,
+    notes: Notes,
+    pressure: Pressure,
+    buffer: Vec<u8>,
+    hot_streams: usize,
+    /// When two different children last had output in one round.
+    crowded: Option<Instant>,
+}
+
+fn stream_key(key: SlotKey, stream: Stream) -> u64 {
+    let bit = u64::from(stream == Stream::Err);
+    (u64::from(key.generation) << 32) | (u64::from(key.slot) << 1) | bit
+}
+
+fn split_key(raw: u64) -> (SlotKey, Stream) {
+    let stream = if raw & 1 == 0 { Stream::Out } else { Stream::Err };
+    (SlotKey { slot: ((raw & 0xffff_ffff) >> 1) as u32, generation: (raw >> 32) as u32 }, stream)
+}
+
+/// Wall-clock nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+impl Pump {
+    pub(crate) fn new(
+        setting: Arc<Setting>,
+        commands: Arc<Channel<Command>>,
+        events: Arc<Channel<Event>>,
+        pressure: Pressure,
+    ) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, commands.bell(), epoll::EventData::new_u64(KEY_BELL), epoll::EventFlags::IN)?;
+        Ok(Self {
+            setting,
+            commands,
+            events,
+            epoll,
+            children: Vec::new(),
+            timers: BinaryHeap::new(),
+            notes: Notes::default(),
+            pressure,
+            buffer: vec![0; HEADROOM + MAX_PAYLOAD + TAILROOM],
+            hot_streams: 0,
+            crowded: None,
+        })
+    }
+
+    /// Runs until it is parked.
+    pub(crate) fn run(mut self) {
+        let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
+        loop {
+            let timeout = self.next_timeout();
+            ready.clear();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut ready), timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                // Nothing can be done about a broken epoll set but to try again, slowly.
+                Err(_) => std::thread::sleep(RETRY),
+            }
+            let streams = ready.iter().filter(|event| event.data.u64() < KEY_NOTES).count();
+            if streams > 1 {
+                self.crowded = Some(Instant::now());
+            }
+            let mut bell = false;
+            for event in &ready {
+                match event.data.u64() {
+                    KEY_BELL => bell = true,
+                    KEY_NOTES => self.notes.writable(&self.epoll),
+                    raw => {
+                        let (key, stream) = split_key(raw);
+                        self.read_stream(key, stream, streams == 1);
+                    }
+                }
+            }
+            if bell && let Some(parked) = self.obey() {
+                return self.events.clone().push(Event::Parked(Box::new(parked.finish(self))));
+            }
+            self.fire_timers();
+            self.notes.send(&self.epoll, &mut self.children);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<rustix::event::Timespec> {
+        let Reverse((at, ..)) = self.timers.peek()?;
+        let wait = at.saturating_duration_since(Instant::now());
+        Some(rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
+    }
+
+    fn at(&mut self, after: Duration, timer: Timer, key: SlotKey) {
+        self.timers.push(Reverse((Instant::now() + after, timer, key.slot, key.generation)));
+    }
+
+    fn child(&mut self, key: SlotKey) -> Option<&mut PumpChild> {
+        self.children.get_mut(key.slot as usize)?.as_mut().filter(|child| child.key == key)
+    }
+
+    /// Carries out what the control thread asked for. `Some` means: park.
+    fn obey(&mut self) -> Option<park::Parking> {
+        let mut park = None;
+        for command in self.commands.take() {
+            match command {
+                Command::Add(new) => self.add(PumpChild::new(*new), LATE_FILE),
+                Command::Exited(key, exit) => {
+                    if let Some(child) = self.child(key) {
+                        child.exit = Some(exit);
+                    }
+                    if !self.try_finish(key) {
+                        self.at(DRAIN_LIMIT, Timer::Drain, key);
+                    }
+                }
+                Command::Mark { key, mark, offset, len } => self.mark(key, Mark { mark, offset, len }),
+                Command::Notes(fd) => self.notes.connect(&self.epoll, fd, &mut self.children),
+                Command::Limits(limits) => {
+                    self.pressure.set(limits);
+                    self.retry_all();
+                }
+                Command::Forget(key) => self.forget(key),
+                Command::Flush => {
+                    for key in self.keys() {
+                        self.make_file(key);
+                    }
+                    self.events.push(Event::Flushed);
+                }
+                Command::Park => park = Some(park::Parking),
+            }
+        }
+        park
+    }
+
+    fn keys(&self) -> Vec<SlotKey> {
+        self.children.iter().flatten().map(|child| child.key).collect()
+    }
+
+    fn add(&mut self, child: PumpChild, late_file: Duration) {
+        let key = child.key;
+        let slot = key.slot as usize;
+        if self.children.len() <= slot {
+            self.children.resize_with(slot + 1, || None);
+        }
+        self.children[slot] = Some(child);
+        self.attach(key);
+        self.at(late_file, Timer::LateFile, key);
+    }
+
+    /// Listens to the open streams of a child again.
+    fn attach(&mut self, key: SlotKey) {
+        let epoll = self.epoll.as_fd();
+        if let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        {
+            child.attach(epoll);
+        }
+    }
+
+    fn forget(&mut self, key: SlotKey) {
+        let epoll = self.epoll.as_fd();
+        let Some(place) = self.children.get_mut(key.slot as usize) else { return };
+        if let Some(child) = place.as_mut().filter(|child| child.key == key) {
+            child.detach(epoll);
+            self.hot_streams -= child.cool_down();
+            self.pressure.forgotten(child.store_bytes());
+            *place = None;
+        }
+    }
+
+    /// One read of one stream into its journal.
+    fn read_stream(&mut self, key: SlotKey, stream: Stream, alone: bool) {
+        let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        else {
+            return;
+        };
+        if let Some(why) = self.pressure.refuse(child, &self.setting) {
+            return self.hold(key, why);
+        }
+        let share = if alone { MAX_PAYLOAD } else { SHARE };
+        let limit = child.room().min(share);
+        let Some(fd) = child.stream(stream).fd() else { return };
+        let buffer = &mut self.buffer[..HEADROOM + limit + TAILROOM];
+        let read = match rustix::io::read(fd, &mut buffer[HEADROOM..HEADROOM + limit]) {
+            Ok(read) => read,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Err(_) => 0,
+        };
+        if read == 0 {
+            self.hot_streams -= usize::from(child.close(stream, self.epoll.as_fd()));
+            self.try_finish(key);
+            return;
+        }
+        let began = Instant::now();
+        let result = child.append(&self.setting, stream, buffer, read);
+        let took = began.elapsed();
+        child.last_active = began;
+        match result {
+            Ok(()) => {
+                self.notes.mark_dirty(child);
+                self.pressure.grew(read);
+                let busy = read >= SHARE / 2;
+                if busy {
+                    let room = self.hot_streams < HOT_STREAMS;
+                    self.hot_streams += usize::from(child.stream_mut(stream).warm_up(room));
+                }
+                let neighbours = self.crowded.is_some_and(|at| at.elapsed() < Duration::from_millis(100));
+                if busy && took > SLOW_WRITE && neighbours {
+                    child.detach(self.epoll.as_fd());
+                    self.at(took * 4, Timer::Rest, key);
+                }
+            }
+            Err(error) => self.hold(key, pressure::reason(&error)),
+        }
+    }
+
+    /// Stops reading a child until there is space again.
+    fn hold(&mut self, key: SlotKey, why: Held) {
+        let epoll = self.epoll.as_fd();
+        if let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        {
+            child.detach(epoll);
+            child.held = why;
+            self.notes.mark_dirty(child);
+            self.at(RETRY, Timer::Retry, key);
+        }
+    }
+
+    fn retry_all(&mut self) {
+        for key in self.keys() {
+            if self.child(key).is_some_and(|child| child.held != Held::No) {
+                self.retry(key);
+            }
+        }
+    }
+
+    /// Tries to go on with a held child: first what is in memory, then its pipes, then its end.
+    fn retry(&mut self, key: SlotKey) {
+        let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        else {
+            return;
+        };
+        if child.held == Held::No {
+            return;
+        }
+        self.pressure.look_again(&self.setting);
+        if let Some(why) = self.pressure.refuse(child, &self.setting) {
+            child.held = why;
+            self.at(RETRY, Timer::Retry, key);
+            return;
+        }
+        if let Err(error) = child.write_pending(&self.setting) {
+            child.held = pressure::reason(&error);
+            self.at(RETRY, Timer::Retry, key);
+            return;
+        }
+        child.held = Held::No;
+        self.notes.mark_dirty(child);
+        self.release_marks(key);
+        self.attach(key);
+        self.try_finish(key);
+    }
+
+    fn mark(&mut self, key: SlotKey, mark: Mark) {
+        if let Some(child) = self.child(key) {
+            child.marks.push_back(mark);
+        }
+        self.release_marks(key);
+    }
+
+    /// Writes the marks that wait, in order, and tells the control thread of each.
+    fn release_marks(&mut self, key: SlotKey) {
+        let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        else {
+            return;
+        };
+        if child.held != Held::No {
+            return;
+        }
+        match child.write_marks(&self.setting) {
+            Ok(0) => {}
+            Ok(written) => {
+                self.notes.mark_dirty(child);
+                for _ in 0..written {
+                    self.events.push(Event::MarkWritten(key));
+                }
+            }
+            Err(error) => self.hold(key, pressure::reason(&error)),
+        }
+    }
+
+    /// Ends a process whose pipes are closed and whose exit is known. Says whether it is over.
+    fn try_finish(&mut self, key: SlotKey) -> bool {
+        let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        else {
+            return true;
+        };
+        match child.finish(&self.setting) {
+            Finish::NotYet => false,
+            Finish::Already => true,
+            Finish::Done(exit) => {
+                self.notes.mark_dirty(child);
+                // The daemon hears of it before the process id can be given back.
+                self.notes.send(&self.epoll, &mut self.children);
+                self.events.push(Event::Finished(key, exit));
+                true
+            }
+            Finish::Failed(error) => {
+                self.hold(key, pressure::reason(&error));
+                false
+            }
+        }
+    }
+
+    fn make_file(&mut self, key: SlotKey) {
+        let Some(child) =
+            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
+        else {
+            return;
+        };
+        match child.make_file(&self.setting) {
+            Ok(true) => self.notes.mark_dirty(child),
+            Ok(false) => {}
+            // A running child is held when it prints; one that has ended keeps its end in memory.
+            Err(_) => self.at(LATE_FILE, Timer::LateFile, key),
+        }
+    }
+
+    fn fire_timers(&mut self) {
+        let now = Instant::now();
+        while let Some(Reverse((at, ..))) = self.timers.peek() {
+            if *at > now {
+                return;
+            }
+            let Some(Reverse((_, timer, slot, generation))) = self.timers.pop() else { return };
+            let key = SlotKey { slot, generation };
+            let Some(child) = self.child(key) else { continue };
+            match timer {
+                // What is still in the pipe of a held child must not be thrown away.
+                Timer::Drain if child.held != Held::No => self.at(DRAIN_LIMIT, Timer::Drain, key),
+                Timer::Drain => {
+                    let epoll = self.epoll.as_fd();
+                    if let Some(child) = self.children.get_mut(slot as usize).and_then(Option::as_mut) {
+                        self.hot_streams -= child.close_all(epoll);
+                    }
+                    self.try_finish(key);
+                }
+                Timer::LateFile if !child.finished() => {
+                    self.make_file(key);
+                    self.at(QUIET, Timer::Quiet, key);
+                }
+                Timer::LateFile => {}
+                Timer::Quiet => {
+                    if child.last_active.elapsed() >= QUIET {
+                        child.close_file();
+                        let cooled = child.cool_down();
+                        self.hot_streams -= cooled;
+                    }
+                    if self.child(key).is_some_and(|child| !child.finished()) {
+                        self.at(QUIET, Timer::Quiet, key);
+                    }
+                }
+                Timer::Retry => self.retry(key),
+                Timer::Rest => {
+                    if child.held == Held::No {
+                        self.attach(key);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> rustix::io::Result<()> {
+    epoll::add(epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
+}

@@ -1,0 +1,137 @@
+//! Whether there is room to write: quotas, and the free space that must remain.
+//!
+//! The keeper checks by itself because the daemon may be dead while a child fills the disk. It
+//! looks every so many bytes, not at every write; a disk that fills up faster says ENOSPC, and the
+//! pump holds the child for that too.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use super::child::Store;
+use super::{PumpChild, Setting};
+use crate::proto::{Held, Limits, OnFull};
+
+const MIB: u64 = 1024 * 1024;
+const GIB: u64 = 1024 * MIB;
+/// One journal, unless a spawn or the daemon says otherwise.
+const PROCESS_QUOTA: u64 = 16 * GIB;
+/// All journals together, unless the daemon says otherwise.
+const TOTAL_QUOTA: u64 = 10 * GIB;
+/// Bytes between two looks at the file system.
+const LOOK_EVERY: u64 = 64 * MIB;
+
+/// Quotas and what is used of them.
+#[derive(Debug)]
+pub(crate) struct Pressure {
+    total_quota: u64,
+    process_quota: u64,
+    floor: u64,
+    total: u64,
+    since_look: u64,
+    verdict: Held,
+}
+
+/// The state that an error of the disk puts a process in.
+pub(crate) fn reason(error: &io::Error) -> Held {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => Held::Disk,
+        _ => Held::Error,
+    }
+}
+
+impl Pressure {
+    /// Looks at the journal directory and begins to count.
+    pub(crate) fn new(setting: &Setting) -> Self {
+        let mut pressure = Self {
+            total_quota: TOTAL_QUOTA,
+            process_quota: PROCESS_QUOTA,
+            floor: default_floor(setting),
+            total: 0,
+            since_look: 0,
+            verdict: Held::No,
+        };
+        pressure.look_again(setting);
+        pressure
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits { total_quota: self.total_quota, process_quota: self.process_quota, floor: self.floor }
+    }
+
+    pub(crate) fn set(&mut self, limits: Limits) {
+        for (mine, theirs) in [
+            (&mut self.total_quota, limits.total_quota),
+            (&mut self.process_quota, limits.process_quota),
+            (&mut self.floor, limits.floor),
+        ] {
+            if theirs != 0 {
+                *mine = theirs;
+            }
+        }
+        // The next write looks for itself.
+        self.since_look = u64::MAX;
+    }
+
+    pub(crate) fn grew(&mut self, bytes: usize) {
+        self.total += bytes as u64;
+        self.since_look = self.since_look.saturating_add(bytes as u64);
+    }
+
+    pub(crate) fn forgotten(&mut self, bytes: u64) {
+        self.total = self.total.saturating_sub(bytes);
+    }
+
+    /// Whether this child may not write now, and why. A child that gives up its oldest output does
+    /// so here.
+    pub(crate) fn refuse(&mut self, child: &mut PumpChild, setting: &Setting) -> Option<Held> {
+        if self.since_look >= LOOK_EVERY.min(self.total_quota / 64).max(64 * 1024) {
+            self.look_again(setting);
+        }
+        let quota = if child.quota == 0 { self.process_quota } else { child.quota };
+        let used = child.store_bytes();
+        let over_own = used >= quota.saturating_add(dropped(child));
+        if !over_own && self.verdict == Held::No {
+            return None;
+        }
+        if child.on_full == OnFull::DropOldest
+            && child
+                .writer(setting)
+                .and_then(|writer| writer.drop_oldest((quota / 8).max(MIB)))
+                .is_ok_and(|freed| freed > 0)
+        {
+            return None;
+        }
+        Some(if over_own { Held::Quota } else { self.verdict })
+    }
+
+    /// Asks the file system.
+    pub(crate) fn look_again(&mut self, setting: &Setting) {
+        self.since_look = 0;
+        let free =
+            rustix::fs::fstatvfs(&setting.journal).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
+        if let Ok(files) = hostel_journal::scan(setting.journal.as_fd()) {
+            self.total = files.iter().map(|file| file.bytes_on_disk).sum();
+        }
+        self.verdict = if free < self.floor {
+            Held::Disk
+        } else if self.total >= self.total_quota {
+            Held::Quota
+        } else {
+            Held::No
+        };
+    }
+}
+
+fn dropped(child: &PumpChild) -> u64 {
+    let first_block = match &child.store {
+        Store::None => 0,
+        Store::Open(writer) => writer.position().first_block,
+        Store::Closed(position) => position.first_block,
+    };
+    first_block * hostel_journal::BLOCK_BYTES
+}
+
+/// What must stay free: a gigabyte, or the twentieth part of a small file system.
+fn default_floor(setting: &Setting) -> u64 {
+    rustix::fs::fstatvfs(&setting.journal).map_or(0, |stat| GIB.min(stat.f_blocks.saturating_mul(stat.f_frsize) / 20))
+}

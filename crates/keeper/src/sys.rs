@@ -1,0 +1,260 @@
+//! The system calls that have no safe wrapper: fork and exec, signalfd, exec of ourselves.
+//!
+//! This is the one module of the workspace that contains `unsafe`. It decides nothing: it takes
+//! prepared arrays and descriptors and returns what the kernel said. Between `fork` and `exec`
+//! only system calls on those arrays happen, because the keeper has two threads and the other one
+//! may hold any lock of the C library at that moment.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::proto::Stage;
+
+/// A program to execute, everything prepared so that nothing is allocated after `fork`.
+pub(crate) struct Program {
+    /// The file to execute.
+    pub(crate) path: CString,
+    /// Its arguments.
+    pub(crate) argv: Vec<CString>,
+    /// Its environment.
+    pub(crate) env: Vec<CString>,
+    /// Its working directory.
+    pub(crate) cwd: CString,
+    /// Its file mode mask.
+    pub(crate) umask: u32,
+    /// Its soft limit of open files, 0 to leave the keeper's.
+    pub(crate) nofile: u64,
+}
+
+/// The child's ends of its pipes, and the pipe by which a failed exec is told.
+pub(crate) struct ChildEnds<'a> {
+    pub(crate) stdin: BorrowedFd<'a>,
+    pub(crate) stdout: BorrowedFd<'a>,
+    pub(crate) stderr: BorrowedFd<'a>,
+    pub(crate) failure: BorrowedFd<'a>,
+    /// `cgroup.procs` of the child's own cgroup, if it has one.
+    pub(crate) cgroup: Option<BorrowedFd<'a>>,
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
+}
+
+/// Forks and executes. The child is leader of its own process group; a failure after the fork
+/// arrives as eight bytes (stage, errno) on the failure pipe, success as its end of file.
+pub(crate) fn fork_exec(program: &Program, ends: &ChildEnds<'_>) -> io::Result<u32> {
+    let argv = pointers(&program.argv);
+    let envp = pointers(&program.env);
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if program.nofile != 0 {
+        limit.rlim_cur = program.nofile.min(limit.rlim_max);
+    }
+    // SAFETY: the child below calls only async-signal-safe functions on memory prepared above.
+    let pid = unsafe { libc::fork() };
+    match pid {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: we are the child; every pointer was made before the fork and stays alive,
+            // and `run_child` never returns.
+            unsafe { run_child(program, &argv, &envp, &limit, ends) }
+        }
+        pid => Ok(pid as u32),
+    }
+}
+
+/// # Safety
+/// Only in a freshly forked child; `argv` and `envp` end with a null pointer.
+unsafe fn run_child(
+    program: &Program,
+    argv: &[*const libc::c_char],
+    envp: &[*const libc::c_char],
+    limit: &libc::rlimit,
+    ends: &ChildEnds<'_>,
+) -> ! {
+    // SAFETY: all calls are async-signal-safe; descriptors and pointers are valid (see caller).
+    unsafe {
+        let failure = ends.failure.as_raw_fd();
+        if libc::setpgid(0, 0) != 0 {
+            fail(failure, Stage::Setup);
+        }
+        if let Some(cgroup) = ends.cgroup {
+            // "0" means the writer itself. A refusal is not fatal: the tag still finds the tree.
+            libc::write(cgroup.as_raw_fd(), c"0".as_ptr().cast(), 1);
+        }
+        for (from, to) in [(ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)] {
+            if libc::dup2(from.as_raw_fd(), to) < 0 {
+                fail(failure, Stage::Setup);
+            }
+        }
+        // When memory runs out the kernel is to take the child, not its keeper.
+        let adjust = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if adjust >= 0 {
+            libc::write(adjust, c"200".as_ptr().cast(), 3);
+        }
+        for signal in 1..=64 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        libc::umask(program.umask);
+        libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+        if libc::chdir(program.cwd.as_ptr()) != 0 {
+            fail(failure, Stage::Chdir);
+        }
+        libc::execve(program.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
+        fail(failure, Stage::Exec)
+    }
+}
+
+/// # Safety
+/// Only in a freshly forked child.
+unsafe fn fail(pipe: RawFd, stage: Stage) -> ! {
+    // SAFETY: reading errno, writing eight bytes of our own stack, leaving without destructors.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let mut message = [0u8; 8];
+        message[..4].copy_from_slice(&stage.to_wire().to_le_bytes());
+        message[4..].copy_from_slice(&errno.to_le_bytes());
+        libc::write(pipe, message.as_ptr().cast(), message.len());
+        libc::_exit(127)
+    }
+}
+
+/// Which of the two a fork returned to.
+pub(crate) enum Forked {
+    /// The one that called.
+    Parent,
+    /// The new one.
+    Child,
+}
+
+/// Forks the whole program, for becoming a background process.
+pub(crate) fn fork_self() -> io::Result<Forked> {
+    // SAFETY: called before any thread exists, so the child may go on as an ordinary program.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        _ => Ok(Forked::Parent),
+    }
+}
+
+/// Blocks the signals the keeper handles and returns a descriptor that reads them.
+pub(crate) fn signal_descriptor() -> io::Result<OwnedFd> {
+    // SAFETY: `set` is initialised by sigemptyset before use; signalfd returns a new descriptor.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        if libc::sigprocmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let fd = libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC);
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+/// Reads one pending signal number.
+pub(crate) fn next_signal(fd: BorrowedFd<'_>) -> Option<i32> {
+    let mut info = [0u8; std::mem::size_of::<libc::signalfd_siginfo>()];
+    match rustix::io::read(fd, &mut info) {
+        Ok(read) if read == info.len() => Some(i32::from_le_bytes([info[0], info[1], info[2], info[3]])),
+        _ => None,
+    }
+}
+
+/// Replaces the running program by the one behind `program`. Returns only on failure.
+pub(crate) fn exec_descriptor(program: BorrowedFd<'_>, argv: &[CString]) -> io::Error {
+    let argv = pointers(argv);
+    let envp: [*const libc::c_char; 1] = [std::ptr::null()];
+    let empty: &CStr = c"";
+    // SAFETY: arrays end with null and outlive the call.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            program.as_raw_fd(),
+            empty.as_ptr(),
+            argv.as_ptr(),
+            envp.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        );
+    }
+    io::Error::last_os_error()
+}
+
+/// Takes over a descriptor that an earlier image of this program left open and named.
+pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: F_GETFD only asks whether the number is open.
+    if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the number is open, and the state that names it names it once.
+    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
+    rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(owned)
+}
+
+/// Closes every descriptor from `first` on, inherited ones we were never told of.
+pub(crate) fn close_from(first: RawFd) {
+    // SAFETY: called at start, before this program opened anything of its own.
+    unsafe {
+        libc::close_range(first as libc::c_uint, libc::c_uint::MAX, 0);
+    }
+}
+
+/// A child that has ended and was not reaped yet.
+pub(crate) struct Observed {
+    pub(crate) pid: u32,
+    /// Exit status, -1 when a signal ended it.
+    pub(crate) code: i32,
+    /// The signal, 0 if none.
+    pub(crate) signal: i32,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+    pub(crate) max_rss_kib: u64,
+}
+
+/// Looks for an ended child, any or a certain one, and leaves it unreaped: until then its process
+/// id, and with it its process group's, cannot become another's.
+pub(crate) fn observe_ended(pid: Option<u32>) -> Option<Observed> {
+    // SAFETY: both structures are plain data of the sizes the kernel expects; the raw call is used
+    // because the C library's wrapper drops the usage.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let mut usage: libc::rusage = std::mem::zeroed();
+        let (kind, id) = pid.map_or((libc::P_ALL, 0), |pid| (libc::P_PID, pid));
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        let result = libc::syscall(libc::SYS_waitid, kind, id, &raw mut info, options, &raw mut usage);
+        if result != 0 || info.si_pid() == 0 {
+            return None;
+        }
+        let exited = info.si_code == libc::CLD_EXITED;
+        let micros = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+        Some(Observed {
+            pid: info.si_pid() as u32,
+            code: if exited { info.si_status() } else { -1 },
+            signal: if exited { 0 } else { info.si_status() },
+            user_us: micros(usage.ru_utime),
+            system_us: micros(usage.ru_stime),
+            max_rss_kib: usage.ru_maxrss as u64,
+        })
+    }
+}
+
+/// Gives an ended child's process id back to the kernel.
+pub(crate) fn reap(pid: u32) {
+    // SAFETY: no memory is passed.
+    unsafe {
+        libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), libc::WNOHANG);
+    }
+}

@@ -1,0 +1,283 @@
+//! Finding everything a hosted process started, wherever it went.
+//!
+//! A child's tools may leave its process group and session and outlive it. They are found by the
+//! tag in their environment, by their group, and by their parents. Scanning `/proc` may block on a
+//! stuck process, so the keeper's threads never do it while they serve: the daemon does, and the
+//! keeper itself only when it starts and when it stops. Signals go through pidfds, so a recycled
+//! process id is never hit.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::fs;
+use std::io::Read as _;
+
+use hostel_journal::ProcessId;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::TAG_VARIABLE;
+
+/// The value of [`TAG_VARIABLE`] for a process of a house.
+pub fn tag_value(house_tag: &str, id: ProcessId) -> String {
+    format!("{house_tag}.{id}")
+}
+
+/// Why a process belongs to a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relation {
+    /// It is the hosted process itself.
+    Leader,
+    /// It is in the leader's process group.
+    Group,
+    /// It left the group but was started below the leader.
+    Escaped,
+}
+
+/// One process found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its process id.
+    pub pid: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// Start time in clock ticks since boot: with the id, it names the process for good.
+    pub start_ticks: u64,
+    /// Its command line, or its name in brackets when it has none.
+    pub command: String,
+    /// Why it belongs here.
+    pub relation: Relation,
+    /// It has ended and only waits to be reaped.
+    pub zombie: bool,
+}
+
+/// What a scan found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// The processes, the leader first, then by id.
+    pub members: Vec<Member>,
+    /// `/proc` could not be read: there may be more.
+    pub partial: bool,
+}
+
+struct Stat {
+    parent: u32,
+    group: u32,
+    start_ticks: u64,
+    state: u8,
+    name: String,
+}
+
+/// Reads `/proc/PID/stat`. The name may contain blanks and brackets: fields count from the last `)`.
+fn read_stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (head, tail) = text.rsplit_once(')')?;
+    let name = head.split_once('(')?.1.to_owned();
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    Some(Stat {
+        state: *fields.first()?.as_bytes().first()?,
+        parent: fields.get(1)?.parse().ok()?,
+        group: fields.get(2)?.parse().ok()?,
+        start_ticks: fields.get(19)?.parse().ok()?,
+        name,
+    })
+}
+
+/// The start time of a process in clock ticks since boot.
+pub fn start_ticks(pid: u32) -> Option<u64> {
+    read_stat(pid).map(|stat| stat.start_ticks)
+}
+
+/// Whether `pid` descends from `ancestor`. `None` when `/proc` does not tell, which a caller that
+/// guards something takes for a yes.
+pub fn descends_from(pid: u32, ancestor: u32) -> Option<bool> {
+    let mut current = pid;
+    for _ in 0..4096 {
+        if current == ancestor {
+            return Some(true);
+        }
+        if current <= 1 {
+            return Some(false);
+        }
+        current = read_stat(current)?.parent;
+    }
+    None
+}
+
+fn bounded_file(path: &str, limit: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+fn environment_tag(pid: u32) -> Option<String> {
+    let environment = bounded_file(&format!("/proc/{pid}/environ"), 2 * 1024 * 1024)?;
+    environment.split(|byte| *byte == 0).find_map(|pair| {
+        let value = pair.strip_prefix(TAG_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        String::from_utf8(value.to_vec()).ok()
+    })
+}
+
+fn command_of(pid: u32, name: &str) -> String {
+    let line = bounded_file(&format!("/proc/{pid}/cmdline"), 4096).unwrap_or_default();
+    let words: Vec<_> =
+        line.split(|byte| *byte == 0).filter(|word| !word.is_empty()).map(String::from_utf8_lossy).collect();
+    if words.is_empty() { format!("[{name}]") } else { words.join(" ") }
+}
+
+fn process_ids() -> Option<Vec<u32>> {
+    let mut ids: Vec<u32> =
+        fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    ids.sort_unstable();
+    Some(ids)
+}
+
+/// Finds the tree of the process `leader` whose tag is `tag`. `leader_alive` says that the id has
+/// not been given back to the kernel: only then do group and parents mean anything.
+pub fn find(tag: &str, leader: u32, leader_alive: bool, extra: &[u32]) -> Tree {
+    let Some(ids) = process_ids() else {
+        return Tree { members: Vec::new(), partial: true };
+    };
+    let mut stats = HashMap::new();
+    for pid in ids {
+        if let Some(stat) = read_stat(pid) {
+            stats.insert(pid, stat);
+        }
+    }
+    let mut found: HashSet<u32> = extra.iter().copied().filter(|pid| stats.contains_key(pid)).collect();
+    let own = std::process::id();
+    for (pid, stat) in &stats {
+        if leader_alive && (*pid == leader || stat.group == leader) {
+            found.insert(*pid);
+            continue;
+        }
+        if stat.state == b'Z' {
+            continue;
+        }
+        // Another user's environment cannot be read; such a process is found by its parents only.
+        if environment_tag(*pid).as_deref() == Some(tag) {
+            found.insert(*pid);
+        }
+    }
+    // Children of members belong too, whatever they did to their environment.
+    loop {
+        let more: Vec<u32> = stats
+            .iter()
+            .filter(|(pid, stat)| !found.contains(pid) && found.contains(&stat.parent))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if more.is_empty() {
+            break;
+        }
+        found.extend(more);
+    }
+    found.remove(&own);
+    let mut members: Vec<Member> = found
+        .into_iter()
+        .filter_map(|pid| {
+            let stat = stats.get(&pid)?;
+            let relation = match () {
+                () if leader_alive && pid == leader => Relation::Leader,
+                () if leader_alive && stat.group == leader => Relation::Group,
+                () => Relation::Escaped,
+            };
+            Some(Member {
+                pid,
+                parent: stat.parent,
+                start_ticks: stat.start_ticks,
+                command: command_of(pid, &stat.name),
+                relation,
+                zombie: stat.state == b'Z',
+            })
+        })
+        .collect();
+    members.sort_by_key(|member| (member.relation != Relation::Leader, member.pid));
+    Tree { members, partial: false }
+}
+
+/// Finds every process that carries the tag of a house, whichever of its processes started it.
+pub fn find_house(house_tag: &str) -> Vec<Member> {
+    let own = std::process::id();
+    let prefix = format!("{house_tag}.");
+    process_ids()
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|pid| *pid != own)
+        .filter_map(|pid| {
+            let stat = read_stat(pid)?;
+            environment_tag(pid)?.starts_with(&prefix).then(|| Member {
+                pid,
+                parent: stat.parent,
+                start_ticks: stat.start_ticks,
+                command: command_of(pid, &stat.name),
+                relation: Relation::Escaped,
+                zombie: stat.state == b'Z',
+            })
+        })
+        .collect()
+}
+
+/// Signals one member, if it is still the process that was found. Says whether it was reached;
+/// `Err` when the kernel forbids it (another user's process).
+pub fn signal(member: &Member, signal: Signal) -> rustix::io::Result<bool> {
+    let Some(pid) = Pid::from_raw(member.pid as i32) else {
+        return Ok(false);
+    };
+    let handle = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(rustix::io::Errno::SRCH) => return Ok(false),
+        Err(errno) => return Err(errno),
+    };
+    // The descriptor is open: the id cannot be recycled between this look and the signal.
+    if start_ticks(member.pid) != Some(member.start_ticks) {
+        return Ok(false);
+    }
+    match rustix::process::pidfd_send_signal(&handle, signal) {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::SRCH) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Kills a tree until a scan finds it empty, at most ten rounds, because it may fork meanwhile.
+/// Returns what stayed.
+pub fn kill_all(mut scan: impl FnMut() -> Vec<Member>) -> Vec<Member> {
+    for _ in 0..10 {
+        let members: Vec<Member> = scan().into_iter().filter(|member| !member.zombie).collect();
+        if members.is_empty() {
+            return Vec::new();
+        }
+        let mut forbidden = 0;
+        for member in &members {
+            forbidden += usize::from(signal(member, Signal::KILL).is_err());
+        }
+        if forbidden == members.len() {
+            return members;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    scan().into_iter().filter(|member| !member.zombie).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let stat = parse_stat("42 (a) b (c) S 7 40 40 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1 2").unwrap();
+        assert_eq!((stat.parent, stat.group, stat.start_ticks, stat.state), (7, 40, 777, b'S'));
+        assert_eq!(stat.name, "a) b (c");
+        assert!(parse_stat("42 (x").is_none());
+        assert!(parse_stat("").is_none());
+    }
+
+    #[test]
+    fn this_process_descends_from_its_parent() {
+        let own = std::process::id();
+        let parent = read_stat(own).unwrap().parent;
+        assert_eq!(descends_from(own, parent), Some(true));
+        assert_eq!(descends_from(parent, own), Some(false));
+    }
+}

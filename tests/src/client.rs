@@ -1,0 +1,389 @@
+//! A client of the claustrum door: one connection, whole lines, a deadline on every read.
+//!
+//! Lines keep the order in which they arrived; a caller that waits for a reply leaves frames in
+//! their queue and the other way round. Nothing is repaired or skipped: a line that is neither a
+//! reply nor a well-formed frame ends the test.
+
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::net::sockopt::socket_peercred;
+
+use crate::frames::{self, Frame, Payload, Transcript};
+use crate::wait;
+
+/// What came next on the connection.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// A reply line, without its newline.
+    Reply(String),
+    /// A stream frame.
+    Frame(Frame),
+    /// The server closed the connection; nothing was left over.
+    Closed,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    token: String,
+    limit: Duration,
+    next_id: u64,
+    buffer: Vec<u8>,
+    start: usize,
+    scanned: usize,
+    replies: VecDeque<String>,
+    frames: VecDeque<Frame>,
+    closed: bool,
+    torn_end_allowed: bool,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    /// If nobody listens.
+    pub fn connect(socket: &Path, token: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        Ok(Self {
+            stream,
+            token: token.to_owned(),
+            limit: wait::LIMIT,
+            next_id: 1,
+            buffer: Vec::new(),
+            start: 0,
+            scanned: 0,
+            replies: VecDeque::new(),
+            frames: VecDeque::new(),
+            closed: false,
+            torn_end_allowed: false,
+        })
+    }
+
+    /// Another deadline for every later read.
+    pub fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// The pid of the process that listens at the other end.
+    ///
+    /// # Panics
+    /// If the kernel does not tell.
+    pub fn server_pid(&self) -> i32 {
+        let credentials = socket_peercred(&self.stream).expect("a unix socket knows its peer");
+        credentials.pid.as_raw_nonzero().get()
+    }
+
+    /// A second handle for writing from another thread.
+    ///
+    /// # Panics
+    /// If the descriptor cannot be duplicated.
+    pub fn writer(&self) -> UnixStream {
+        self.stream.try_clone().expect("a socket can be duplicated")
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Errors
+    /// If the server closed the connection.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.set_write_timeout(Some(self.limit))?;
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends one line.
+    ///
+    /// # Panics
+    /// If the server closed the connection.
+    pub fn send_line(&mut self, line: &str) {
+        let mut bytes = line.as_bytes().to_vec();
+        bytes.push(b'\n');
+        self.send(&bytes).unwrap_or_else(|error| panic!("cannot send {line}: {error}"));
+    }
+
+    /// The line of a well-formed request, without its newline.
+    pub fn request(&self, id: u64, method: &str, params: &str) -> String {
+        let token = &self.token;
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{params},"auth":"{token}"}}"#)
+    }
+
+    /// Sends a request and gives its id.
+    pub fn begin(&mut self, method: &str, params: &str) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let line = self.request(id, method, params);
+        self.send_line(&line);
+        id
+    }
+
+    /// Sends a request and gives the whole reply line.
+    pub fn call(&mut self, method: &str, params: &str) -> String {
+        let id = self.begin(method, params);
+        self.finish(id)
+    }
+
+    /// Sends a request and gives the bytes of its result.
+    ///
+    /// # Panics
+    /// If the reply is an error.
+    pub fn ask(&mut self, method: &str, params: &str) -> String {
+        let id = self.begin(method, params);
+        let reply = self.finish(id);
+        result_of(id, &reply).unwrap_or_else(|| panic!("{method} {params} was answered with {reply}"))
+    }
+
+    /// The reply to the request of this id.
+    ///
+    /// # Panics
+    /// If none comes in time or the connection ends.
+    pub fn finish(&mut self, id: u64) -> String {
+        let start = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
+        if let Some(place) = self.replies.iter().position(|line| line.starts_with(&start)) {
+            return self.replies.remove(place).expect("the place was just found");
+        }
+        let end = Instant::now() + self.limit;
+        loop {
+            match self.read_event(end) {
+                Some(Event::Reply(line)) if line.starts_with(&start) => return line,
+                Some(event) => self.keep(event, &format!("the reply to request {id}")),
+                None => panic!("no reply to request {id} within {:?}", self.limit),
+            }
+        }
+    }
+
+    /// The next reply, whichever request it belongs to.
+    ///
+    /// # Panics
+    /// If none comes in time or the connection ends.
+    pub fn reply(&mut self) -> String {
+        match self.try_reply(self.limit) {
+            Ok(line) => line,
+            Err(reason) => panic!("{reason}"),
+        }
+    }
+
+    /// The next reply within `limit`.
+    ///
+    /// # Errors
+    /// If none comes in time or the connection ends.
+    pub fn try_reply(&mut self, limit: Duration) -> Result<String, String> {
+        if let Some(line) = self.replies.pop_front() {
+            return Ok(line);
+        }
+        let end = Instant::now() + limit;
+        loop {
+            match self.read_event(end) {
+                Some(Event::Reply(line)) => return Ok(line),
+                Some(Event::Frame(frame)) => self.frames.push_back(frame),
+                Some(Event::Closed) => return Err("the connection was closed instead of a reply".to_owned()),
+                None => return Err(format!("no reply within {limit:?}")),
+            }
+        }
+    }
+
+    /// The next frame of any process.
+    ///
+    /// # Panics
+    /// If none comes in time or the connection ends.
+    pub fn frame(&mut self) -> Frame {
+        match self.try_frame(self.limit) {
+            Ok(frame) => frame,
+            Err(reason) => panic!("{reason}"),
+        }
+    }
+
+    /// The next frame within `limit`.
+    ///
+    /// # Errors
+    /// If none comes in time or the connection ends.
+    pub fn try_frame(&mut self, limit: Duration) -> Result<Frame, String> {
+        if let Some(frame) = self.frames.pop_front() {
+            return Ok(frame);
+        }
+        let end = Instant::now() + limit;
+        loop {
+            match self.read_event(end) {
+                Some(Event::Frame(frame)) => return Ok(frame),
+                Some(Event::Reply(line)) => self.replies.push_back(line),
+                Some(Event::Closed) => return Err("the connection was closed instead of a frame".to_owned()),
+                None => return Err(format!("no frame within {limit:?}")),
+            }
+        }
+    }
+
+    /// The next frame of one process; those of others stay queued.
+    ///
+    /// # Errors
+    /// If none comes in time or the connection ends.
+    pub fn try_frame_of(&mut self, process: &str, limit: Duration) -> Result<Frame, String> {
+        if let Some(place) = self.frames.iter().position(|frame| frame.process == process) {
+            return Ok(self.frames.remove(place).expect("the place was just found"));
+        }
+        let end = Instant::now() + limit;
+        loop {
+            match self.read_event(end) {
+                Some(Event::Frame(frame)) if frame.process == process => return Ok(frame),
+                Some(Event::Closed) => {
+                    return Err(format!("the connection was closed instead of a frame of {process:?}"));
+                }
+                Some(event) => self.keep(event, "a frame"),
+                None => return Err(format!("no frame of {process:?} within {limit:?}")),
+            }
+        }
+    }
+
+    /// Adds the frames of one process to a transcript until `done` says so.
+    ///
+    /// # Panics
+    /// If a frame is wrong or does not come in time.
+    pub fn follow_until(&mut self, process: &str, transcript: &mut Transcript, mut done: impl FnMut(&Transcript) -> bool) {
+        while !done(transcript) {
+            match self.try_frame_of(process, self.limit) {
+                Ok(frame) => transcript.push(&frame),
+                Err(reason) => panic!(
+                    "{reason}; had {} frames, {} + {} bytes",
+                    transcript.frames,
+                    transcript.stdout.len(),
+                    transcript.stderr.len()
+                ),
+            }
+        }
+    }
+
+    /// Everything of one process from seq 1 to its exit.
+    ///
+    /// # Panics
+    /// If a frame is wrong or does not come in time.
+    pub fn follow(&mut self, process: &str) -> Transcript {
+        let mut transcript = Transcript::default();
+        self.follow_until(process, &mut transcript, |so_far| so_far.exit.is_some());
+        transcript
+    }
+
+    /// The frames that are queued already, of any process.
+    pub fn queued_frames(&mut self) -> Vec<Frame> {
+        self.frames.drain(..).collect()
+    }
+
+    /// The next event in the order of arrival, whatever it is.
+    ///
+    /// # Panics
+    /// If nothing comes in time.
+    pub fn event(&mut self) -> Event {
+        assert!(self.replies.is_empty() && self.frames.is_empty(), "events were queued out of order already");
+        let end = Instant::now() + self.limit;
+        self.read_event(end).unwrap_or_else(|| panic!("nothing came within {:?}", self.limit))
+    }
+
+    /// Whether the server closes the connection without sending anything more.
+    ///
+    /// # Errors
+    /// If something else comes, or nothing at all within `limit`.
+    pub fn try_closed(&mut self, limit: Duration) -> Result<(), String> {
+        let end = Instant::now() + limit;
+        match self.read_event(end) {
+            Some(Event::Closed) => Ok(()),
+            Some(event) => Err(format!("expected the connection to close, got {event:?}")),
+            None => Err(format!("the connection was still open after {limit:?}")),
+        }
+    }
+
+    /// Says that nothing more will be sent, and goes on reading.
+    ///
+    /// # Panics
+    /// If the socket is gone.
+    pub fn half_close(&mut self) {
+        self.stream.shutdown(Shutdown::Write).expect("a connected socket can be half closed");
+    }
+
+    fn keep(&mut self, event: Event, awaited: &str) {
+        match event {
+            Event::Reply(line) => self.replies.push_back(line),
+            Event::Frame(frame) => self.frames.push_back(frame),
+            Event::Closed => panic!("the connection was closed while waiting for {awaited}"),
+        }
+    }
+
+    /// The next line off the socket, or nothing by the deadline.
+    fn read_event(&mut self, end: Instant) -> Option<Event> {
+        loop {
+            if let Some(line) = self.take_line() {
+                if !frames::is_frame(&line) {
+                    return Some(Event::Reply(line));
+                }
+                return match Frame::parse(&line) {
+                    Ok(frame) => Some(Event::Frame(frame)),
+                    Err(reason) => panic!("{reason}"),
+                };
+            }
+            if self.closed {
+                let torn = self.buffer.len() - self.start;
+                assert!(torn == 0 || self.torn_end_allowed, "the connection ended in the middle of a line ({torn} bytes)");
+                return Some(Event::Closed);
+            }
+            let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            self.stream.set_read_timeout(Some(left)).expect("a socket takes a deadline");
+            let mut chunk = [0_u8; 65536];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => self.closed = true,
+                Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return None,
+                    io::ErrorKind::Interrupted => {}
+                    io::ErrorKind::ConnectionReset => self.closed = true,
+                    _ => panic!("cannot read from the socket: {error}"),
+                },
+            }
+        }
+    }
+
+    fn take_line(&mut self) -> Option<String> {
+        let Some(place) = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+            // Only the unfinished line is kept, so that the buffer does not grow with the stream.
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let end = self.scanned + place;
+        let line = self.buffer[self.start..end].to_vec();
+        self.start = end + 1;
+        self.scanned = self.start;
+        Some(String::from_utf8(line).expect("the server sends UTF-8 only"))
+    }
+
+    /// Allows the connection to end within a line: what a killed server leaves behind.
+    pub fn allow_torn_end(&mut self) {
+        self.torn_end_allowed = true;
+    }
+}
+
+/// The bytes of a reply's result, if it is one and its envelope is byte for byte right.
+pub fn result_of(id: u64, reply: &str) -> Option<String> {
+    let start = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":"#);
+    Some(reply.strip_prefix(&start)?.strip_suffix('}')?.to_owned())
+}
+
+/// One integer member of a flat result.
+///
+/// # Panics
+/// If it is not there.
+pub fn number(result: &str, key: &str) -> u64 {
+    let value: serde_json::Value = serde_json::from_str(result).expect("a result is JSON");
+    value[key].as_u64().unwrap_or_else(|| panic!("no number {key} in {result}"))
+}
+
+/// `data` for a `process.stdin` request.
+pub fn base64(bytes: &[u8]) -> String {
+    base64_simd::STANDARD.encode_to_string(bytes)
+}
+
+/// Whether this frame is the last of its process.
+pub fn is_exit(frame: &Frame) -> bool {
+    matches!(frame.payload, Payload::Exit(_))
+}

@@ -1,0 +1,31 @@
+//! What the black-box tests of hostel share: a house to start and to hurt, a client that reads
+//! every byte, and the data files that say what the bytes must be.
+//!
+//! Everything here talks to the real program over its real socket and its real command line. A
+//! deadline stands behind every wait, and a house that goes out of scope takes every process it
+//! started with it.
+//!
+//! It never links any of hostel's own crates: what the tests know, they know from the contract.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "test support: a broken assumption must end the test at once, with the reason printed"
+)]
+
+pub mod binary;
+pub mod client;
+pub mod differences;
+pub mod frames;
+pub mod house;
+pub mod http;
+pub mod oracle;
+pub mod pattern;
+pub mod procfs;
+pub mod random;
+pub mod script;
+pub mod script_run;
+pub mod wait;

@@ -1,0 +1,42 @@
+//! Waiting for what no event announces: a pid that vanishes, a file that appears.
+//!
+//! The pause between two looks grows from one to fifty milliseconds; a deadline ends the wait with
+//! a panic that says what never came. What arrives on a socket is waited for on the socket.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The deadline of everything that has no reason to take longer.
+pub const LIMIT: Duration = Duration::from_secs(20);
+
+/// Looks until `probe` gives something.
+///
+/// # Panics
+/// If it gave nothing within `limit`.
+pub fn until<T>(limit: Duration, what: &str, probe: impl FnMut() -> Option<T>) -> T {
+    attempt(limit, probe).unwrap_or_else(|| panic!("waited {limit:?} in vain for: {what}"))
+}
+
+/// Looks until `probe` holds.
+///
+/// # Panics
+/// If it did not hold within `limit`.
+pub fn until_true(limit: Duration, what: &str, mut probe: impl FnMut() -> bool) {
+    until(limit, what, || probe().then_some(()));
+}
+
+/// Looks until `probe` gives something or `limit` has passed.
+pub fn attempt<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
+    let end = Instant::now() + limit;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        if let Some(found) = probe() {
+            return Some(found);
+        }
+        if Instant::now() >= end {
+            return None;
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    }
+}
