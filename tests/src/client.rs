@@ -137,6 +137,50 @@ impl Client {
         result_of(id, &reply).unwrap_or_else(|| panic!("{method} {params} was answered with {reply}"))
     }
 
+    /// Hosts a command under a name of the caller's.
+    ///
+    /// # Panics
+    /// If the spawn fails.
+    pub fn spawn(&mut self, process: &str, command: &str, arguments: &[&str]) {
+        let params = serde_json::json!({"id": process, "command": command, "args": arguments});
+        assert_eq!(self.ask("process.spawn", &params.to_string()), r#"{"success":true}"#);
+    }
+
+    /// Hosts the tests' own child program and gives its pid.
+    ///
+    /// # Panics
+    /// If the spawn fails.
+    pub fn spawn_child(&mut self, process: &str, arguments: &[&str]) -> i32 {
+        let command = crate::binary::testchild();
+        let params = serde_json::json!({"id": process, "command": command, "args": arguments, "wantPid": true});
+        let result = self.ask("process.spawn", &params.to_string());
+        i32::try_from(number(&result, "pid")).expect("a pid")
+    }
+
+    /// Hosts a shell text and gives the shell's pid.
+    ///
+    /// # Panics
+    /// If the spawn fails.
+    pub fn spawn_shell(&mut self, process: &str, text: &str) -> i32 {
+        let params = serde_json::json!({"id": process, "command": "/bin/sh", "args": ["-c", text], "wantPid": true});
+        let result = self.ask("process.spawn", &params.to_string());
+        i32::try_from(number(&result, "pid")).expect("a pid")
+    }
+
+    /// Attaches to a process after a seq and gives the result; replayed frames stay queued.
+    pub fn reattach(&mut self, process: &str, from_seq: u64) -> String {
+        self.ask("process.reattach", &serde_json::json!({"id": process, "fromSeq": from_seq}).to_string())
+    }
+
+    /// Sends input, at an offset if given, and gives the whole reply.
+    pub fn stdin(&mut self, process: &str, offset: Option<u64>, data: &[u8]) -> String {
+        let mut params = serde_json::json!({"id": process, "data": base64(data)});
+        if let Some(offset) = offset {
+            params["offset"] = offset.into();
+        }
+        self.call("process.stdin", &params.to_string())
+    }
+
     /// The reply to the request of this id.
     ///
     /// # Panics

@@ -104,6 +104,29 @@ fn an_archive_may_end_without_its_closing_blocks() {
 }
 
 #[test]
+fn odd_but_honest_archives_are_understood() {
+    let place = Place::new();
+    // Cut off within the zeros that fill the last block: nothing is missing.
+    let tar = Tar::default().file("a", "1");
+    assert_eq!(place.extract(&gzip(&tar.0[..512 + 1])), Ok(1));
+    // A directory of the oldest format has no data, whatever its size field says.
+    let tar = Tar::default().raw(&tarballs::header(b"d/", 0, 700)).file("d/f", "2").end();
+    assert_eq!(place.extract(&tar.gzip()), Ok(1));
+    // An empty long name leaves the short one.
+    let tar = Tar::default().member(b"x", b'L', b"\0").file("short", "3").end();
+    assert_eq!(place.extract(&tar.gzip()), Ok(1));
+    assert!(place.destination().join("short").exists());
+    // A name in two parts.
+    let mut header = tar::Header::new_ustar();
+    let long = format!("{}/{}", "p".repeat(120), "n".repeat(80));
+    header.set_path(&long).unwrap();
+    header.set_size(0);
+    header.set_cksum();
+    assert_eq!(place.extract(&Tar::default().raw(header.as_bytes()).end().gzip()), Ok(1));
+    assert!(place.destination().join(&long).exists());
+}
+
+#[test]
 fn a_file_that_is_no_gzip_costs_only_itself() {
     for (bytes, text) in [
         (&b""[..], "gzip: EOF"),

@@ -21,7 +21,7 @@ use crate::channel::Channel;
 use crate::child_table::ChildTable;
 use crate::control::{self, Control, Identity, Parts};
 use crate::proto::Limits;
-use crate::pump::{ParkedChild, Pressure, Pump, Setting, now_ns};
+use crate::pump::{Notes, ParkedChild, Pressure, Pump, Setting, now_ns};
 use crate::state::{Command, Event, NewChild};
 use crate::sys::{self, Forked};
 use crate::upgrade::{self, Resumed};
@@ -140,6 +140,7 @@ fn become_keeper(
                 &control.events,
                 Limits { total_quota: 0, process_quota: 0, floor: 0 },
                 Vec::new(),
+                None,
             );
             if let Err(error) = pump {
                 drop(ready.write_all(error.to_string().as_bytes()));
@@ -304,7 +305,7 @@ fn resume(resumed: Resumed) -> io::Result<()> {
         table.insert(slot);
     }
     let control = assemble(resumed.identity, &setting, lock, listener, table)?;
-    start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs)?;
+    start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs, None)?;
     control.run();
     Ok(())
 }
@@ -316,6 +317,7 @@ pub(crate) fn start_pump(
     events: &Arc<Channel<Event>>,
     limits: Limits,
     children: Vec<(NewChild, ParkedChild)>,
+    notes: Option<Notes>,
 ) -> io::Result<()> {
     let mut pressure = Pressure::new(setting);
     pressure.set(limits);
@@ -323,6 +325,9 @@ pub(crate) fn start_pump(
     std::thread::Builder::new().name("hostel-pump".to_owned()).stack_size(256 * 1024).spawn(move || {
         for (new, parked) in children {
             pump.adopt(new, parked);
+        }
+        if let Some(notes) = notes {
+            pump.adopt_notes(notes);
         }
         pump.run();
     })?;

@@ -158,7 +158,16 @@ pub(crate) fn unpark(control: &mut Control, parked: ParkedPump) {
         }
     }
     // Without a pump nothing can be kept; leaving lets the next keeper say so of every process.
-    if launch::start_pump(&control.setting, &control.commands, &control.events, parked.limits, pairs).is_err() {
+    if launch::start_pump(
+        &control.setting,
+        &control.commands,
+        &control.events,
+        parked.limits,
+        pairs,
+        Some(parked.notes),
+    )
+    .is_err()
+    {
         control.give_up();
     }
 }

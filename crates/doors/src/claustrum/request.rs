@@ -197,6 +197,12 @@ pub fn ask<'a>(line: &'a [u8], gate: &Gate<'_>) -> Asked<'a> {
     }
 }
 
+/// The id of a line as JSON text, whatever else is wrong with the line.
+pub(crate) fn id_of(line: &[u8]) -> Vec<u8> {
+    let id = parse(line).ok().and_then(|request| request.id);
+    id.map_or_else(|| NULL.to_vec(), Cow::into_owned)
+}
+
 fn no_such_method(method: &str) -> RpcError {
     let message = match method.split_once('.') {
         None => format!("Invalid method format: {method}"),

@@ -30,7 +30,7 @@ pub(crate) struct Subscription {
     pub(crate) stop: Flag,
     /// Set when it has written its last byte.
     pub(crate) ended: Flag,
-    /// The last frame written.
+    /// The last frame written; at first the one it starts behind.
     written: AtomicU64,
 }
 
@@ -48,12 +48,12 @@ pub(crate) struct CarriedReply {
 }
 
 impl Subscription {
-    pub(crate) fn new(process: ProcessId, written: u64) -> Arc<Self> {
+    pub(crate) fn new(process: ProcessId) -> Arc<Self> {
         Arc::new(Self {
             process,
             stop: Flag::default(),
             ended: Flag::default(),
-            written: AtomicU64::new(written),
+            written: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -91,6 +91,7 @@ pub(crate) fn start(
         subscription,
         hosted,
         reply: Some(reply),
+        reply_encoded: false,
         out: Vec::new(),
     };
     tokio::spawn(async move {
@@ -105,7 +106,10 @@ struct Pump {
     subscription: Arc<Subscription>,
     hosted: Option<Arc<Hosted>>,
     frames: FrameWriter,
+    /// Kept until it is written.
     reply: Option<CarriedReply>,
+    /// Whether the buffer holds the reply.
+    reply_encoded: bool,
     out: Vec<u8>,
 }
 
@@ -135,8 +139,10 @@ impl Pump {
     }
 
     async fn copy(&mut self, watch: &mut Watch) -> Result<(), WatchError> {
-        self.take_reply(watch.position());
-        if !self.out.is_empty() && !self.write(None).await {
+        let start = watch.position();
+        self.subscription.written.store(start, Ordering::Release);
+        self.encode_reply(start);
+        if self.reply_encoded && !self.write(start).await {
             return Ok(());
         }
         let mut batch = Batch::default();
@@ -158,7 +164,7 @@ impl Pump {
                 Next::Ended | Next::Replaced => return Ok(()),
             }
             let last = self.encode(&batch);
-            if !self.write(Some(last)).await {
+            if !self.write(last).await {
                 return Ok(());
             }
         }
@@ -174,7 +180,7 @@ impl Pump {
         let mut last = 0;
         for item in batch.items() {
             let seq = seq_of(&item);
-            self.take_reply(seq.saturating_sub(1));
+            self.encode_reply(seq.saturating_sub(1));
             match item {
                 Item::Output { stream, seq, data, .. } => {
                     let stream = match stream {
@@ -190,29 +196,28 @@ impl Pump {
             }
             last = seq;
         }
-        self.take_reply(last);
+        self.encode_reply(last);
         self.connection.door.metrics.stream_bytes.add(fresh_bytes);
         last
     }
 
     /// Appends the carried reply if frame `written` is the last it must follow, or later.
-    fn take_reply(&mut self, written: u64) {
-        if self.reply.as_ref().is_some_and(|reply| reply.after <= written)
-            && let Some(reply) = self.reply.take()
+    fn encode_reply(&mut self, written: u64) {
+        if let Some(reply) = &self.reply
+            && !self.reply_encoded
+            && reply.after <= written
         {
             self.out.extend_from_slice(&reply.line);
-            // The permit goes back here and not after the write: the reader's end waits for the
-            // writers anyway, and a client that does not read must not use up its requests.
-            drop(reply.permit);
+            self.reply_encoded = true;
         }
     }
 
     /// Writes the buffer, unless the subscription was stopped; whether to go on.
-    async fn write(&mut self, last: Option<u64>) -> bool {
+    async fn write(&mut self, last: u64) -> bool {
         let mut turn = self.connection.outbound.turn().await;
-        // Looked at with the turn in hand: whoever stopped us and then writes comes after us, and
-        // nothing of ours comes after that.
-        if self.subscription.stop.is_set() && self.reply.is_none() && last.is_some() {
+        // Looked at with the turn in hand: whoever stops us and writes afterwards knows that
+        // nothing of ours follows.
+        if self.subscription.stop.is_set() {
             return false;
         }
         let outcome = turn.write_all(&self.out).await;
@@ -221,14 +226,13 @@ impl Pump {
         if let Err(error) = outcome {
             let text = self.connection.outbound.error_text(&error);
             let what = if self.reply.is_some() { "replay write" } else { "write" };
-            self.connection
-                .door
-                .log
-                .warn(format_args!("[frameSink] {what} failed, detaching: {text}"));
+            let log = &self.connection.door.log;
+            log.warn(format_args!("[frameSink] {what} failed, detaching: {text}"));
             return false;
         }
-        if let Some(last) = last {
-            self.subscription.written.store(last, Ordering::Release);
+        self.subscription.written.store(last, Ordering::Release);
+        if self.reply_encoded {
+            self.reply = None;
         }
         true
     }

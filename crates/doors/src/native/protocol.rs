@@ -397,8 +397,8 @@ pub struct HouseStatus {
     pub home: String,
     /// Where it can be reached.
     pub doors: Vec<DoorAddress>,
-    /// The keeper; none while the link to it is down.
-    pub keeper: Option<KeeperInfo>,
+    /// The keeper behind it.
+    pub keeper: KeeperInfo,
 }
 
 /// One address of the house.
@@ -430,6 +430,9 @@ pub struct KeeperInfo {
     pub since_ns: u64,
     /// How many processes it keeps.
     pub children: u64,
+    /// How many it may keep.
+    #[serde(default)]
+    pub child_limit: u32,
     /// Whether it can use a cgroup per process.
     pub cgroup: bool,
 }

@@ -12,12 +12,16 @@ mod probe;
 mod prune;
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use hostel_doors::claustrum::gojson::Object;
 use hostel_house::workspace::{PathError, paths};
+
+use super::flags::Flags;
 
 /// Directly followed by the facts as JSON.
 const MARKER: &str = "__INSTALL_RESULT__";
@@ -93,11 +97,7 @@ enum InstallError {
     #[error(transparent)]
     Path(#[from] PathError),
     #[error("rename {} {}: {text}", .from.display(), .to.display())]
-    Rename {
-        from: PathBuf,
-        to: PathBuf,
-        text: String,
-    },
+    Rename { from: PathBuf, to: PathBuf, text: String },
 }
 
 /// What is told about a run.
@@ -109,12 +109,37 @@ struct Facts {
     error: String,
 }
 
+/// Runs the mode and prints its line. Always a success: a failure is among the facts.
+pub(super) fn run(flags: &Flags) -> ExitCode {
+    let options = InstallOptions {
+        server_version: super::reported_version(),
+        cli_dir: flags.cli_dir.clone(),
+        cli_version: flags.cli_version.clone(),
+        cli_url: flags.cli_url.clone(),
+        cli_checksum: flags.cli_checksum.clone(),
+        cli_zst: flags.cli_zst.clone(),
+        cli_keep: flags.cli_keep,
+        limits: InstallLimits::default(),
+    };
+    let line = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => {
+            let line = runtime.block_on(install(options));
+            // A name lookup that outlived its download must not hold the exit.
+            runtime.shutdown_background();
+            line
+        }
+        Err(error) => {
+            render(&options.server_version, &Facts { error: error.to_string(), libc: "", ..Facts::default() })
+        }
+    };
+    // Nobody is left to tell when the reader has gone.
+    io::stdout().lock().write_all(format!("{line}\n").as_bytes()).unwrap_or_default();
+    ExitCode::SUCCESS
+}
+
 /// Installs what is asked for and returns the line to print, without its end.
 pub(crate) async fn install(options: InstallOptions) -> String {
-    let mut facts = Facts {
-        libc: probe::libc().await,
-        ..Facts::default()
-    };
+    let mut facts = Facts { libc: probe::libc().await, ..Facts::default() };
     if !options.cli_dir.is_empty() && !options.cli_version.is_empty() {
         ensure(&options, &mut facts).await;
     }
@@ -144,11 +169,7 @@ async fn ensure(options: &InstallOptions, facts: &mut Facts) {
 }
 
 /// Installs a program that is missing or does not run.
-async fn fresh(
-    options: &InstallOptions,
-    directory: &Path,
-    cli_path: &Path,
-) -> Result<(), InstallError> {
+async fn fresh(options: &InstallOptions, directory: &Path, cli_path: &Path) -> Result<(), InstallError> {
     let limits = &options.limits;
     let expected = options.cli_checksum.to_string_lossy();
     if !options.cli_zst.is_empty() {

@@ -49,18 +49,15 @@ async fn status(context: &Context<'_>) -> Result<ExitCode, CommandError> {
     }
     let mut table = Table::new(&["HOUSE", ">PID", "BUILD", ">PROTOCOL", "STARTED", ">PROCESSES", "CGROUP"]);
     for (label, keeper) in keepers {
-        let mut cells = vec![(Paint::Bold, label)];
-        match keeper {
-            Some(keeper) => cells.extend([
-                (Paint::Plain, keeper.pid.to_string()),
-                (Paint::Plain, keeper.build),
-                (Paint::Plain, keeper.proto.to_string()),
-                (Paint::Plain, text::ago(keeper.since_ns, now_ns())),
-                (Paint::Plain, keeper.children.to_string()),
-                (Paint::Plain, if keeper.cgroup { "yes" } else { "no" }.to_owned()),
-            ]),
-            None => cells.push((Paint::Red, "no link".to_owned())),
-        }
+        let cells = vec![
+            (Paint::Bold, label),
+            (Paint::Plain, keeper.pid.to_string()),
+            (Paint::Plain, keeper.build),
+            (Paint::Plain, keeper.proto.to_string()),
+            (Paint::Plain, text::ago(keeper.since_ns, now_ns())),
+            (Paint::Plain, format!("{} of {}", keeper.children, keeper.child_limit)),
+            (Paint::Plain, if keeper.cgroup { "yes" } else { "no" }.to_owned()),
+        ];
         table.row(cells);
     }
     ui.line(&table.render(ui))?;

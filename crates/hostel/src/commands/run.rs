@@ -21,6 +21,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::Context;
+use super::now_ns;
 use crate::cli::Run;
 use crate::error::CommandError;
 use crate::houses::House;
@@ -192,6 +193,7 @@ async fn start(
     spawn: &Spawn,
     limit: Duration,
 ) -> Result<(Client, Spawned), CommandError> {
+    let asked_ns = now_ns();
     let lost = match client.call("process/spawn", spawn).await {
         Ok(spawned) => return Ok((client, spawned)),
         Err(error) if error.is_lost() || error.code() == Some(code::KEEPER) => error,
@@ -208,12 +210,12 @@ async fn start(
         let Ok(mut client) = house.connect().await else { continue };
         let list: Result<ProcessList, ClientError> = client.call("process/list", &json!({})).await;
         let Ok(list) = list else { continue };
-        // The name is ours alone, so whoever has it is the process we asked for.
+        // Whoever has the name and is not older than the question is the process we asked for.
         if let Some(process) = list
             .processes
             .into_iter()
             .rev()
-            .find(|process| Some(&process.name) == spawn.name.as_ref())
+            .find(|process| Some(&process.name) == spawn.name.as_ref() && process.started_ns >= asked_ns)
         {
             let spawned = Spawned {
                 id: process.id,

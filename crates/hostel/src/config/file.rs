@@ -65,7 +65,6 @@ pub(super) struct Limits {
     pub(super) start: Option<Time>,
     pub(super) shutdown: Option<Time>,
     pub(super) log: Option<Size>,
-    pub(super) processes: Option<u64>,
 }
 
 /// What happens when the journals have used up their space.

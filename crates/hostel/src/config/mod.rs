@@ -34,7 +34,7 @@ enum Shape {
 }
 
 /// Every setting there is, in the order `config show` prints them.
-const KEYS: [(&str, Shape); 18] = [
+const KEYS: [(&str, Shape); 17] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -52,7 +52,6 @@ const KEYS: [(&str, Shape); 18] = [
     ("limits.start", Shape::Text),
     ("limits.shutdown", Shape::Text),
     ("limits.log", Shape::Text),
-    ("limits.processes", Shape::Bare),
 ];
 
 /// The settings in force.
@@ -106,8 +105,6 @@ pub(crate) struct LimitSettings {
     pub(crate) shutdown: Duration,
     /// The size of the daemon's log before it is turned over.
     pub(crate) log: u64,
-    /// Processes at once.
-    pub(crate) processes: u64,
 }
 
 impl Default for Settings {
@@ -135,7 +132,6 @@ impl Default for Settings {
                 start: Duration::from_secs(10),
                 shutdown: Duration::from_secs(10),
                 log: 8 << 20,
-                processes: 4_096,
             },
             origins: BTreeMap::new(),
         }
@@ -259,7 +255,6 @@ impl Settings {
         take!("limits.start", limits.start.map(|time| time.0), self.limits.start);
         take!("limits.shutdown", limits.shutdown.map(|time| time.0), self.limits.shutdown);
         take!("limits.log", limits.log.map(|size| size.0), self.limits.log);
-        take!("limits.processes", limits.processes, self.limits.processes);
     }
 
     /// Rules about values that are well-formed one by one.
@@ -270,9 +265,6 @@ impl Settings {
         };
         if self.limits.connections == 0 {
             return wrong("limits.connections", "must be at least 1");
-        }
-        if self.limits.processes == 0 {
-            return wrong("limits.processes", "must be at least 1");
         }
         if self.journal.quota < 1 << 20 {
             return wrong("journal.quota", "must be at least 1 MiB");
@@ -324,7 +316,6 @@ impl Settings {
             "limits.start" => text::duration(self.limits.start),
             "limits.shutdown" => text::duration(self.limits.shutdown),
             "limits.log" => text::size(self.limits.log),
-            "limits.processes" => self.limits.processes.to_string(),
             _ => String::new(),
         }
     }

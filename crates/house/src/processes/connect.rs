@@ -91,12 +91,12 @@ impl Processes {
             unknown.filter_map(|file| hostel_journal::inspect(house.journal_dir(), file.id).ok()).collect::<Vec<_>>()
         });
         for recovered in found.await.unwrap_or_default() {
-            let process = self.from_journal(&recovered);
+            let process = self.remembered(&recovered);
             self.house.registry.write().by_id.insert(process.id(), process);
         }
     }
 
-    fn from_journal(&self, recovered: &Recovered) -> Arc<Process> {
+    fn remembered(&self, recovered: &Recovered) -> Arc<Process> {
         let meta = &recovered.meta;
         let label = Label::decode(&meta.label, &meta.id.to_string());
         let process = Process::new(&self.house, meta.id, label, Vec::new(), ended_progress(recovered));
@@ -236,7 +236,10 @@ impl NoteTaker {
 
     fn take(&self, note: Note) {
         let house = match &mut *self.0.lock() {
-            Notes::Early(waiting) => return drop(waiting.insert(note.id, note)),
+            Notes::Early(waiting) => {
+                waiting.insert(note.id, note);
+                return;
+            }
             Notes::Open(house) => house.upgrade(),
         };
         if let Some(process) = house.and_then(|house| house.find(note.id)) {

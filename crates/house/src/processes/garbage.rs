@@ -83,7 +83,8 @@ pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: b
 
 /// The keeper first, then the file: a keeper that still knew it would miss it.
 async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
-    if house.link().request(link::about(kind::FORGET, process.id())).await.is_err() {
+    let answer = house.link().request(link::about(kind::FORGET, process.id())).await;
+    if !matches!(answer, Ok(link::Answer::Done { .. })) {
         return false;
     }
     house.remove(process);

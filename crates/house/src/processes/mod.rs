@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hostel_journal::{ProcessId, Retention};
+use hostel_journal::ProcessId;
 use hostel_keeper::TAG_VARIABLE;
 use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::proto::{Builder, Limits, OnFull, Spawn, Stage, StdinKind, StopMode, Welcome, kind, tag};
@@ -32,7 +32,7 @@ use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
-pub use hostel_journal::Stream;
+pub use hostel_journal::{Retention, Stream};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};

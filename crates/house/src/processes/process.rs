@@ -279,6 +279,10 @@ impl Process {
     /// Offers input. When this returns, the input stands in line at the keeper; the ticket tells
     /// what became of it. `offset` is where the caller believes it starts; `None` appends.
     pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
+        // The note of its end may be here before the keeper's other thread has heard of it.
+        if self.progress.borrow().exit.is_some() {
+            return Err(StdinError::NotRunning);
+        }
         let link = self.house()?.link();
         let ticket = link
             .submit(|corr, out| {

@@ -19,6 +19,7 @@ use hostel_journal::{HEADROOM, MAX_PAYLOAD, Stream, TAILROOM};
 use rustix::event::epoll;
 
 pub(crate) use child::{Mark, PumpChild};
+pub(crate) use notes::Notes;
 pub(crate) use park::{ParkedChild, ParkedPump};
 pub(crate) use pressure::Pressure;
 
@@ -26,7 +27,6 @@ use crate::channel::Channel;
 use crate::proto::Held;
 use crate::state::{Command, Event, SlotKey};
 use child::Finish;
-use notes::Notes;
 
 /// One child's share of a round while others wait.
 const SHARE: usize = 64 * 1024;

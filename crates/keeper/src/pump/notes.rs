@@ -30,8 +30,13 @@ impl Notes {
         }
     }
 
-    /// The connection, for handing it over.
-    pub(crate) fn disconnect(&mut self, epoll: &OwnedFd) {
+    /// The same connection for another epoll set and another list of children; a note that was
+    /// half sent is sent to its end.
+    pub(crate) fn resumed(self) -> Self {
+        Self { link: self.link, unsent: self.unsent, sent: self.sent, waiting: false, dirty: Vec::new() }
+    }
+
+    fn disconnect(&mut self, epoll: &OwnedFd) {
         if let Some(link) = self.link.take()
             && self.waiting
         {

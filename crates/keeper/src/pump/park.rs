@@ -6,6 +6,7 @@ use hostel_journal::{Exit, Position, Stream};
 
 use super::Pump;
 use super::child::{Mark, PumpChild, Store};
+use super::notes::Notes;
 use crate::proto::{Held, Limits, NoteExit};
 use crate::state::{NewChild, SlotKey};
 
@@ -28,15 +29,17 @@ pub(crate) struct ParkedChild {
 /// Everything the pump holds.
 pub(crate) struct ParkedPump {
     pub(crate) limits: Limits,
+    /// The connection for notes, for a pump that goes on in this image of the program.
+    pub(crate) notes: Notes,
     pub(crate) children: Vec<ParkedChild>,
 }
 
 impl Parking {
     pub(super) fn finish(self, mut pump: Pump) -> ParkedPump {
-        pump.notes.disconnect(&pump.epoll);
+        let notes = std::mem::take(&mut pump.notes);
         let limits = pump.pressure.limits();
         let children = std::mem::take(&mut pump.children).into_iter().flatten().map(ParkedChild::from).collect();
-        ParkedPump { limits, children }
+        ParkedPump { limits, notes, children }
     }
 }
 
@@ -61,6 +64,15 @@ impl From<PumpChild> for ParkedChild {
 }
 
 impl Pump {
+    /// Goes on with the connection for notes; whatever has news is told again.
+    pub(crate) fn adopt_notes(&mut self, notes: Notes) {
+        self.notes = notes.resumed();
+        for child in self.children.iter_mut().flatten() {
+            self.notes.mark_dirty(child);
+        }
+        self.notes.writable(&self.epoll);
+    }
+
     /// Takes up a parked process; `new` is what the control thread knows of it, pipes included.
     pub(crate) fn adopt(&mut self, new: NewChild, parked: ParkedChild) {
         let mut child = PumpChild::new(new);

@@ -33,8 +33,7 @@ pub(super) struct Origin {
 impl Origin {
     /// Removes the file, unless something else (such as the installed program) has taken its name.
     pub(super) fn remove(&self) {
-        let unchanged =
-            fs::metadata(&self.path).is_ok_and(|metadata| identity(&metadata) == self.identity);
+        let unchanged = fs::metadata(&self.path).is_ok_and(|metadata| identity(&metadata) == self.identity);
         if unchanged {
             // A blob that can not be removed is untidy, and no failure of the installation.
             drop(fs::remove_file(&self.path));
@@ -56,22 +55,12 @@ pub(super) async fn from_file(path: &Path, limit: u64) -> Result<Input, InstallE
 }
 
 fn read_file(path: PathBuf, limit: u64) -> Result<Input, InstallError> {
-    let refused = |op, errno: Errno| {
-        InstallError::OpenInput(PathError {
-            op,
-            path: path.clone(),
-            errno: errno.raw_os_error(),
-        })
-    };
-    let failed =
-        |op, error: std::io::Error| InstallError::OpenInput(PathError::new(op, &path, &error));
+    let refused =
+        |op, errno: Errno| InstallError::OpenInput(PathError { op, path: path.clone(), errno: errno.raw_os_error() });
+    let failed = |op, error: std::io::Error| InstallError::OpenInput(PathError::new(op, &path, &error));
     // Not waiting: a pipe without a writer would hold the installation for ever.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(&path)
-        .map_err(|error| failed("open", error))?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(&path).map_err(|error| failed("open", error))?;
     let metadata = file.metadata().map_err(|error| failed("stat", error))?;
     if metadata.is_dir() {
         return Err(refused("read", Errno::ISDIR));
@@ -80,53 +69,31 @@ fn read_file(path: PathBuf, limit: u64) -> Result<Input, InstallError> {
         return Err(refused("open", Errno::INVAL));
     }
     let mut bytes = Vec::new();
-    file.take(limit.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(|error| failed("read", error))?;
+    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| failed("read", error))?;
     if bytes.len() as u64 > limit {
         return Err(InstallError::InputTooLarge { path, limit });
     }
-    Ok(Input {
-        bytes,
-        origin: Origin {
-            path,
-            identity: identity(&metadata),
-        },
-    })
+    Ok(Input { bytes, origin: Origin { path, identity: identity(&metadata) } })
 }
 
 /// Downloads a blob.
-pub(super) async fn from_network(
-    address: &str,
-    limits: &InstallLimits,
-) -> Result<Vec<u8>, InstallError> {
+pub(super) async fn from_network(address: &str, limits: &InstallLimits) -> Result<Vec<u8>, InstallError> {
     match tokio::time::timeout(limits.download, download(address, limits.blob)).await {
         Ok(downloaded) => downloaded,
-        Err(_) => Err(InstallError::Download(format!(
-            "timed out after {}s",
-            limits.download.as_secs_f64()
-        ))),
+        Err(_) => Err(InstallError::Download(format!("timed out after {}s", limits.download.as_secs_f64()))),
     }
 }
 
 async fn download(address: &str, limit: u64) -> Result<Vec<u8>, InstallError> {
     // Installing it a second time fails, which is as good.
-    rustls::crypto::ring::default_provider()
-        .install_default()
-        .ok();
-    let client = reqwest::Client::builder()
-        .connect_timeout(CONNECT_LIMIT)
-        .build()
-        .map_err(transport)?;
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let client = reqwest::Client::builder().connect_timeout(CONNECT_LIMIT).build().map_err(transport)?;
     let mut response = client.get(address).send().await.map_err(transport)?;
     if response.status() != reqwest::StatusCode::OK {
         return Err(InstallError::Status(response.status().as_u16()));
     }
     let too_large = || InstallError::Download(format!("response exceeds {limit} bytes"));
-    if response
-        .content_length()
-        .is_some_and(|stated| stated > limit)
-    {
+    if response.content_length().is_some_and(|stated| stated > limit) {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
@@ -153,15 +120,9 @@ fn transport(error: reqwest::Error) -> InstallError {
 
 /// Checks a blob's SHA-256 against its expected hex form.
 pub(super) fn verify(bytes: &[u8], expected: &str) -> Result<(), InstallError> {
-    let actual: String = Sha256::digest(bytes)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let actual: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     if actual.eq_ignore_ascii_case(expected) {
         return Ok(());
     }
-    Err(InstallError::Checksum {
-        expected: expected.to_owned(),
-        actual,
-    })
+    Err(InstallError::Checksum { expected: expected.to_owned(), actual })
 }

@@ -31,8 +31,7 @@ pub(super) async fn place(
 ) -> Result<(), InstallError> {
     let (directory, named) = (directory.to_path_buf(), cli_path.to_path_buf());
     let size_limit = limits.program;
-    let unpacked =
-        tokio::task::spawn_blocking(move || unpack(&blob, &directory, &named, size_limit)).await;
+    let unpacked = tokio::task::spawn_blocking(move || unpack(&blob, &directory, &named, size_limit)).await;
     let temporary = match unpacked {
         Ok(unpacked) => unpacked?,
         Err(failed) => return Err(InstallError::Decompress(failed.to_string())),
@@ -43,12 +42,7 @@ pub(super) async fn place(
     temporary.rename(cli_path)
 }
 
-fn unpack(
-    blob: &[u8],
-    directory: &Path,
-    cli_path: &Path,
-    limit: u64,
-) -> Result<Temporary, InstallError> {
+fn unpack(blob: &[u8], directory: &Path, cli_path: &Path, limit: u64) -> Result<Temporary, InstallError> {
     DirBuilder::new()
         .recursive(true)
         .mode(DIRECTORY_MODE)
@@ -76,13 +70,10 @@ fn decompress(blob: &[u8], file: &mut File, path: &Path, limit: u64) -> Result<(
         }
         written += count as u64;
         if written > limit {
-            return Err(InstallError::Decompress(format!(
-                "decompressed CLI exceeds {limit} bytes"
-            )));
+            return Err(InstallError::Decompress(format!("decompressed CLI exceeds {limit} bytes")));
         }
-        file.write_all(&buffer[..count]).map_err(|error| {
-            InstallError::Decompress(PathError::new("write", path, &error).to_string())
-        })?;
+        file.write_all(&buffer[..count])
+            .map_err(|error| InstallError::Decompress(PathError::new("write", path, &error).to_string()))?;
     }
 }
 
@@ -96,17 +87,10 @@ impl Temporary {
         let mut attempt = 0;
         loop {
             let path = Self::name(cli_path, attempt);
-            let made = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path);
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             match made {
                 Ok(file) => return Ok((Self { path }, file)),
-                Err(error)
-                    if error.kind() == std::io::ErrorKind::AlreadyExists
-                        && attempt < NAME_TRIES =>
-                {
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < NAME_TRIES => {
                     attempt += 1;
                 }
                 Err(error) => return Err(PathError::new("open", &path, &error).into()),
@@ -115,14 +99,9 @@ impl Temporary {
     }
 
     fn name(cli_path: &Path, attempt: u32) -> PathBuf {
-        let moment = std::time::UNIX_EPOCH
-            .elapsed()
-            .map_or(0, |elapsed| elapsed.subsec_nanos());
+        let moment = std::time::UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.subsec_nanos());
         let mut name = cli_path.as_os_str().to_owned();
-        name.push(format!(
-            ".{}-{moment}-{attempt}{TEMPORARY_SUFFIX}",
-            std::process::id()
-        ));
+        name.push(format!(".{}-{moment}-{attempt}{TEMPORARY_SUFFIX}", std::process::id()));
         PathBuf::from(name)
     }
 
@@ -132,11 +111,7 @@ impl Temporary {
             // A directory in the way is told as what it is to the caller: something that exists.
             let in_the_way = error.kind() == std::io::ErrorKind::IsADirectory;
             let errno = if in_the_way { EEXIST } else { errno_of(&error) };
-            InstallError::Rename {
-                from: self.path.clone(),
-                to: to.to_path_buf(),
-                text: errno_text(errno),
-            }
+            InstallError::Rename { from: self.path.clone(), to: to.to_path_buf(), text: errno_text(errno) }
         })
     }
 }

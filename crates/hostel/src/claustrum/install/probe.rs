@@ -22,10 +22,7 @@ const ETXTBSY: i32 = 26;
 /// True when `program --version` succeeds in time.
 pub(super) async fn runs(program: &Path, limit: Duration) -> bool {
     let mut command = Command::new(program);
-    command
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+    command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
     let Some(mut trial) = start(&mut command).await else {
         return false;
     };
@@ -43,38 +40,23 @@ pub(super) async fn libc_by(loader_directory: &Path, ldd: &Path) -> &'static str
         return "musl";
     }
     let mut command = Command::new(ldd);
-    command
-        .arg("--version")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.arg("--version").stdout(Stdio::piped()).stderr(Stdio::piped());
     let Some(mut trial) = start(&mut command).await else {
         return "glibc";
     };
-    let (Some(stdout), Some(stderr)) = (trial.child.stdout.take(), trial.child.stderr.take())
-    else {
+    let (Some(stdout), Some(stderr)) = (trial.child.stdout.take(), trial.child.stderr.take()) else {
         return "glibc";
     };
     let mut printed = (Vec::new(), Vec::new());
     let reading = async {
         let mut stdout = stdout.take(LDD_OUTPUT_LIMIT);
         let mut stderr = stderr.take(LDD_OUTPUT_LIMIT);
-        tokio::join!(
-            stdout.read_to_end(&mut printed.0),
-            stderr.read_to_end(&mut printed.1)
-        )
+        tokio::join!(stdout.read_to_end(&mut printed.0), stderr.read_to_end(&mut printed.1))
     };
     // Whatever was printed in time counts; an `ldd` that says nothing useful leaves the common answer.
     drop(timeout(LDD_LIMIT, reading).await);
-    let mentions_musl = |text: &[u8]| {
-        text.to_ascii_lowercase()
-            .windows(4)
-            .any(|word| word == b"musl")
-    };
-    if mentions_musl(&printed.0) || mentions_musl(&printed.1) {
-        "musl"
-    } else {
-        "glibc"
-    }
+    let mentions_musl = |text: &[u8]| text.to_ascii_lowercase().windows(4).any(|word| word == b"musl");
+    if mentions_musl(&printed.0) || mentions_musl(&printed.1) { "musl" } else { "glibc" }
 }
 
 fn has_musl_loader(directory: &Path) -> bool {
@@ -83,8 +65,7 @@ fn has_musl_loader(directory: &Path) -> bool {
     };
     entries.flatten().any(|entry| {
         let name = entry.file_name();
-        name.to_str()
-            .is_some_and(|name| name.starts_with("ld-musl-") && name.contains(".so."))
+        name.to_str().is_some_and(|name| name.starts_with("ld-musl-") && name.contains(".so."))
     })
 }
 
@@ -95,11 +76,7 @@ struct Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        let leader = self
-            .child
-            .id()
-            .and_then(|id| i32::try_from(id).ok())
-            .and_then(Pid::from_raw);
+        let leader = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(leader) = leader {
             // It may have ended by itself in the meantime.
             kill_process_group(leader, Signal::KILL).ok();
@@ -108,11 +85,7 @@ impl Drop for Trial {
 }
 
 async fn start(command: &mut Command) -> Option<Trial> {
-    command
-        .stdin(Stdio::null())
-        .process_group(0)
-        .kill_on_drop(true)
-        .env_remove("CLAUDE_RPC_TOKEN");
+    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true).env_remove("CLAUDE_RPC_TOKEN");
     for _ in 0..BUSY_TRIES {
         match command.spawn() {
             Ok(child) => return Some(Trial { child }),

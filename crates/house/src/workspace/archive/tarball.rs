@@ -5,8 +5,6 @@
 //!
 //! Sparse files, links and devices are reported by their type flag and never interpreted.
 
-use tar::Header;
-
 use super::StreamFault;
 
 /// Type flag of a regular file.
@@ -24,6 +22,11 @@ const GNU_LONG_LINK: u8 = b'K';
 const HEADER_ONLY: &[u8] = b"123456";
 
 const BLOCK: usize = 512;
+const NAME: std::ops::Range<usize> = 0..100;
+const MAGIC: std::ops::Range<usize> = 257..263;
+const POSIX_MAGIC: &[u8] = b"ustar\0";
+/// Only with the POSIX magic; other formats keep other things here.
+const PREFIX: std::ops::Range<usize> = 345..500;
 const KIND: usize = 156;
 const CHECKSUM: std::ops::Range<usize> = 148..156;
 const SIZE: std::ops::Range<usize> = 124..136;
@@ -87,35 +90,37 @@ impl<S: Source> Tarball<S> {
             let Some(block) = self.header_block()? else {
                 return Ok(None);
             };
-            let header = Header::from_byte_slice(&block);
             let mut size = number(&block[SIZE])?;
             for field in UNUSED_NUMBERS {
                 check_number(&block[field])?;
             }
-            // Read from the block: the library does not tell the old flag for a regular file from the new one.
             let kind = block[KIND];
             match kind {
                 PAX_LOCAL => extension = Extension::parse(&self.extension(size)?)?,
                 GNU_LONG_NAME => long_name = Some(text(&self.extension(size)?).to_vec()),
                 GNU_LONG_LINK => drop(self.extension(size)?),
                 PAX_GLOBAL => {
-                    self.expect_data(size);
-                    return Ok(Some(Member { name: header.path_bytes().into_owned(), kind, size }));
+                    // Never applied, but a damaged one is told as damage.
+                    Extension::parse(&self.extension(size)?)?;
+                    let name = name(&block);
+                    return Ok(Some(Member { name, kind, size }));
                 }
                 _ => {
-                    if let Some(stated) = extension.size {
-                        size = stated;
-                    }
-                    if HEADER_ONLY.contains(&kind) {
-                        size = 0;
-                    }
-                    let name = long_name.or(extension.path).unwrap_or_else(|| header.path_bytes().into_owned());
+                    // An empty long name says nothing.
+                    let name =
+                        long_name.filter(|name| !name.is_empty()).or(extension.path).unwrap_or_else(|| name(&block));
                     let kind = match kind {
                         _ if extension.sparse => SPARSE,
                         REGULAR_OLD if name.ends_with(b"/") => DIRECTORY,
                         REGULAR_OLD => REGULAR,
                         kind => kind,
                     };
+                    if let Some(stated) = extension.size {
+                        size = stated;
+                    }
+                    if HEADER_ONLY.contains(&kind) {
+                        size = 0;
+                    }
                     self.expect_data(size);
                     return Ok(Some(Member { name, kind, size }));
                 }
@@ -267,7 +272,10 @@ fn number(field: &[u8]) -> Result<u64, StreamFault> {
             Ok(shifted | u64::from(*byte))
         });
     }
-    let digits = text(field.trim_ascii_start()).trim_ascii_end();
+    let filler = |byte: &u8| matches!(byte, b' ' | 0);
+    let start = field.iter().position(|byte| !filler(byte)).unwrap_or(field.len());
+    let end = field.iter().rposition(|byte| !filler(byte)).map_or(start, |last| last + 1);
+    let digits = text(&field[start..end]);
     digits.iter().try_fold(0_u64, |value, digit| match digit {
         b'0'..=b'7' => value.checked_mul(8).map(|value| value + u64::from(digit - b'0')).ok_or(StreamFault::TarHeader),
         _ => Err(StreamFault::TarHeader),
@@ -280,6 +288,13 @@ fn check_number(field: &[u8]) -> Result<(), StreamFault> {
         Some(first) if first & 0x80 != 0 => Ok(()),
         _ => number(field).map(drop),
     }
+}
+
+/// The name in the header itself, its two parts joined.
+fn name(block: &[u8; BLOCK]) -> Vec<u8> {
+    let name = text(&block[NAME]);
+    let prefix = if &block[MAGIC] == POSIX_MAGIC { text(&block[PREFIX]) } else { b"" };
+    if prefix.is_empty() { name.to_vec() } else { [prefix, b"/", name].concat() }
 }
 
 /// The bytes before the first zero byte.
@@ -312,6 +327,9 @@ mod tests {
         assert_eq!(number(b"0000644\0"), Ok(0o644));
         assert_eq!(number(b"   644 \0"), Ok(0o644));
         assert_eq!(number(b"\0\0\0\0"), Ok(0));
+        assert_eq!(number(b"\0 00017\0 "), Ok(0o17));
+        assert_eq!(number(b"17\0x    "), Ok(0o17));
+        assert_eq!(number(b"1 7\0"), Err(StreamFault::TarHeader));
         assert_eq!(number(b"12x4"), Err(StreamFault::TarHeader));
         assert_eq!(number(b"777777777777"), Ok(0o777_777_777_777));
         assert_eq!(number(&[0x80, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1]), Ok((2 << 32) | 1));

@@ -10,25 +10,10 @@ async fn a_version_never_leads_out_of_the_directory() {
         place.version(name, age);
         fs::rename(place.at("cli").join(name), place.at(name)).unwrap();
     }
-    for version in [
-        "../victim-1",
-        "..",
-        ".",
-        "sub/x",
-        "/etc/passwd",
-        "../cli/y",
-        "a/../../victim-1",
-    ] {
-        let options = InstallOptions {
-            cli_version: version.into(),
-            cli_keep: 1,
-            ..place.with_blob(GOOD)
-        };
+    for version in ["../victim-1", "..", ".", "sub/x", "/etc/passwd", "../cli/y", "a/../../victim-1"] {
+        let options = InstallOptions { cli_version: version.into(), cli_keep: 1, ..place.with_blob(GOOD) };
         let found = facts(options).await;
-        assert_eq!(
-            found["cliError"],
-            format!("invalid cli version \"{version}\"")
-        );
+        assert_eq!(found["cliError"], format!("invalid cli version \"{version}\""));
         assert_eq!(found["cliPath"], "");
         assert!(place.at("blob.zst").exists(), "{version}");
     }
@@ -43,61 +28,30 @@ async fn pruning_keeps_the_newest_versions_and_counts_nothing_else() {
         place.version(name, age);
     }
     // Newer than every version, and none of them one.
-    for (name, age) in [
-        ("x.zst", 1),
-        (".fetch-1", 1),
-        ("1.0.tmp", 1),
-        ("old.tmp", 7200),
-        (".lock", 1),
-    ] {
+    for (name, age) in [("x.zst", 1), (".fetch-1", 1), ("1.0.tmp", 1), ("old.tmp", 7200), (".lock", 1)] {
         place.version(name, age);
     }
     fs::create_dir(place.at("cli/directory")).unwrap();
     symlink("nowhere", place.at("cli/link")).unwrap();
 
-    let failed = InstallOptions {
-        cli_keep: 1,
-        ..place.with_blob(BAD)
-    };
+    let failed = InstallOptions { cli_keep: 1, ..place.with_blob(BAD) };
     error(failed).await;
-    assert_eq!(
-        place.names().len(),
-        11,
-        "a failed installation prunes nothing"
-    );
+    assert_eq!(place.names().len(), 11, "a failed installation prunes nothing");
 
-    let options = InstallOptions {
-        cli_keep: 0,
-        ..place.with_blob(GOOD)
-    };
+    let options = InstallOptions { cli_keep: 0, ..place.with_blob(GOOD) };
     assert_eq!(facts(options).await.get("cliError"), None);
     assert_eq!(place.names().len(), 12, "zero keeps all");
 
     assert_eq!(facts(place.options()).await["cliWasPresent"], true);
-    assert_eq!(
-        place.names(),
-        [".lock", "1.0.tmp", "1.2.3", "a", "b", "directory", "link"]
-    );
+    assert_eq!(place.names(), [".lock", "1.0.tmp", "1.2.3", "a", "b", "directory", "link"]);
 
     // The version asked for stays, however old it is.
     let old = SystemTime::now() - Duration::from_secs(5000);
-    fs::File::open(place.cli())
-        .unwrap()
-        .set_times(FileTimes::new().set_modified(old))
-        .unwrap();
-    let options = InstallOptions {
-        cli_keep: 1,
-        ..place.options()
-    };
+    fs::File::open(place.cli()).unwrap().set_times(FileTimes::new().set_modified(old)).unwrap();
+    let options = InstallOptions { cli_keep: 1, ..place.options() };
     assert_eq!(facts(options).await["cliWasPresent"], true);
-    assert_eq!(
-        place.names(),
-        [".lock", "1.0.tmp", "1.2.3", "directory", "link"]
-    );
-    let options = InstallOptions {
-        cli_keep: -5,
-        ..place.options()
-    };
+    assert_eq!(place.names(), [".lock", "1.0.tmp", "1.2.3", "directory", "link"]);
+    let options = InstallOptions { cli_keep: -5, ..place.options() };
     facts(options).await;
     assert_eq!(place.names().len(), 5, "less than zero keeps all");
 }
@@ -109,10 +63,7 @@ async fn installations_at_the_same_time_do_not_disturb_each_other() {
         .map(|number| {
             let blob = place.at(&format!("blob-{number}.zst"));
             fs::write(&blob, compressed(GOOD)).unwrap();
-            tokio::spawn(facts(InstallOptions {
-                cli_zst: blob.into(),
-                ..place.options()
-            }))
+            tokio::spawn(facts(InstallOptions { cli_zst: blob.into(), ..place.options() }))
         })
         .collect();
     for run in runs {

@@ -1,0 +1,198 @@
+//! What all connections of the door share.
+//!
+//! Nothing here is needed to serve a process again after a restart: the counters start anew and
+//! everything else is read from the house.
+
+use super::flag::Flag;
+use super::log::Log;
+use super::metrics::Metrics;
+use super::request::{Gate, METHODS};
+use super::secret::Secret;
+use super::settings::{Limits, LoginPath, Reattach, Settings};
+use super::shellenv::LoginShell;
+use super::stream::Subscription;
+use super::{environment, server};
+use hostel_house::processes::{Process, ProcessId, Processes};
+use hostel_house::workspace::git::Git;
+use hostel_house::workspace::paths;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// The name under which the house knows this door.
+pub const NAME: &str = "claustrum";
+
+/// The open door.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) processes: Processes,
+    pub(crate) log: Log,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limits: Limits,
+    pub(crate) git: Git,
+    pub(crate) home: Option<PathBuf>,
+    pub(crate) protected: Vec<PathBuf>,
+    /// What a child's environment is made from.
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// Where bare commands are looked up.
+    pub(crate) search_path: Option<OsString>,
+    pub(crate) login_shell: LoginShell,
+    /// Set when a client asked the daemon to stop.
+    pub(crate) shutdown: Flag,
+    /// The result of `server.version`.
+    pub(crate) version: Vec<u8>,
+    /// The result of `server.capabilities`.
+    pub(crate) capabilities: Vec<u8>,
+    token: Secret,
+    shutdown_needs_auth: bool,
+    reattach: Reattach,
+    running: Mutex<HashMap<ProcessId, Arc<Hosted>>>,
+    subscribers: Mutex<HashMap<ProcessId, Vec<Weak<Subscription>>>>,
+}
+
+/// What the door remembers of a running process, for counting and logging only.
+#[derive(Debug, Default)]
+pub(crate) struct Hosted {
+    /// The last frame whose bytes are counted.
+    pub(crate) streamed: AtomicU64,
+    /// Input bytes that are counted.
+    applied: AtomicU64,
+    /// Whether its full input queue has been logged.
+    warned: AtomicBool,
+}
+
+impl Door {
+    pub(crate) fn open(processes: Processes, settings: Settings) -> Arc<Self> {
+        let search_path = settings
+            .environment
+            .iter()
+            .find(|(name, _)| name == "PATH")
+            .map(|(_, path)| path.clone());
+        let environment = environment::base(settings.environment);
+        let login_shell = match settings.login_path {
+            LoginPath::Inherit => LoginShell::not_asked(),
+            LoginPath::Ask { helper } => {
+                LoginShell::ask(environment.clone(), helper, settings.log.clone())
+            }
+        };
+        let mut git = Git::new(settings.limits.git);
+        for private in environment::PRIVATE {
+            git = git.hiding(private);
+        }
+        let protected = settings.home.iter().cloned().chain(settings.protected);
+        let door = Arc::new(Self {
+            git,
+            protected: protected.collect(),
+            home: settings.home,
+            environment,
+            search_path,
+            login_shell,
+            shutdown: Flag::default(),
+            version: server::version(&settings.version),
+            capabilities: server::capabilities(&settings.version, METHODS.map(|(_, name)| name)),
+            token: settings.token,
+            shutdown_needs_auth: settings.shutdown_needs_auth,
+            reattach: settings.reattach,
+            log: settings.log,
+            metrics: settings.metrics,
+            limits: settings.limits,
+            running: Mutex::default(),
+            subscribers: Mutex::default(),
+            processes,
+        });
+        // Those an earlier daemon left running are as much ours as the ones to come.
+        for process in door.processes.list() {
+            if process.door() == NAME && process.status().running {
+                door.host(&process);
+            }
+        }
+        door
+    }
+
+    pub(crate) fn gate(&self) -> Gate<'_> {
+        Gate {
+            token: &self.token,
+            shutdown_needs_auth: self.shutdown_needs_auth,
+        }
+    }
+
+    /// A path parameter with its `~` expanded.
+    pub(crate) fn path(&self, sent: &str) -> PathBuf {
+        paths::expand_home(Path::new(sent), self.home.as_deref())
+    }
+
+    /// Counts and logs for a running process until it ends.
+    pub(crate) fn host(self: &Arc<Self>, process: &Arc<Process>) {
+        let hosted = Arc::new(Hosted::default());
+        let status = process.status();
+        hosted.applied.store(status.stdin_applied, Ordering::Relaxed);
+        hosted.streamed.store(status.last_seq, Ordering::Relaxed);
+        self.running.lock().insert(process.id(), hosted);
+        let door = Arc::clone(self);
+        let process = Arc::clone(process);
+        tokio::spawn(async move {
+            let exit = loop {
+                // The limit only bounds one wait; the process may run for years.
+                if let Some(exit) = process.wait_exit(Duration::from_secs(24 * 3600)).await {
+                    break exit;
+                }
+            };
+            door.metrics.exits.add(1);
+            door.log.info(format_args!(
+                "[process.Manager] Process {} exited with code {}",
+                process.name(),
+                exit.code
+            ));
+            door.running.lock().remove(&process.id());
+        });
+    }
+
+    /// What is remembered of a running process.
+    pub(crate) fn hosted(&self, process: ProcessId) -> Option<Arc<Hosted>> {
+        self.running.lock().get(&process).cloned()
+    }
+
+    /// Counts input: `applied` bytes have been accepted in all.
+    pub(crate) fn count_stdin(&self, process: ProcessId, applied: u64) {
+        if let Some(hosted) = self.hosted(process) {
+            let before = hosted.applied.fetch_max(applied, Ordering::Relaxed);
+            self.metrics.stdin_bytes.add(applied.saturating_sub(before));
+        }
+    }
+
+    /// Logs once per process that its input queue is full.
+    pub(crate) fn warn_full(&self, process: &Process) {
+        let first = self
+            .hosted(process.id())
+            .is_some_and(|hosted| !hosted.warned.swap(true, Ordering::Relaxed));
+        if first {
+            self.log.warn(format_args!(
+                "[process.Manager] stdin backpressure: queue full for {}",
+                process.name()
+            ));
+        }
+    }
+
+    /// Takes note of a new subscription. In transfer mode a reattach ends those of all others.
+    pub(crate) fn subscribed(&self, subscription: &Arc<Subscription>, reattached: bool) {
+        if self.reattach == Reattach::Share {
+            return;
+        }
+        let mut subscribers = self.subscribers.lock();
+        subscribers.retain(|_, others| {
+            others.retain(|other| other.strong_count() > 0);
+            !others.is_empty()
+        });
+        let others = subscribers.entry(subscription.process).or_default();
+        if reattached {
+            for other in others.drain(..).filter_map(|other| other.upgrade()) {
+                other.stop.set();
+            }
+        }
+        others.push(Arc::downgrade(subscription));
+    }
+}

@@ -1,0 +1,337 @@
+//! One connection: lines in, answers and notifications out.
+//!
+//! Invariant: requests about a process's stdin take effect in the order their lines arrived, and an attach is answered
+//! before its first notification; everything else may finish in any order. Lines never mix on the wire.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_house::processes::Processes;
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedReadHalf;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
+
+use super::IN_FLIGHT;
+use super::Phase;
+use super::Settings;
+use super::line::Line;
+use super::line::LineReader;
+use super::methods;
+use super::methods::Failure;
+use super::methods::Outcome;
+use super::protocol::Attach;
+use super::protocol::HouseClosing;
+use super::protocol::Initialize;
+use super::protocol::Initialized;
+use super::protocol::LINE_LIMIT;
+use super::protocol::PROTOCOL_VERSION;
+use super::protocol::Target;
+use super::protocol::code;
+use super::stream;
+
+/// How long a goodbye may take to get through.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The sending half, shared by everybody who has something to say.
+#[derive(Clone)]
+pub(super) struct Writer(Arc<tokio::sync::Mutex<OwnedWriteHalf>>);
+
+impl Writer {
+    /// Sends whole lines.
+    pub(super) async fn send(&self, lines: &[u8]) -> io::Result<()> {
+        self.0.lock().await.write_all(lines).await
+    }
+
+    /// Answers a request; a request without an id wants no answer.
+    async fn answer(&self, id: Option<&RawValue>, outcome: Outcome) -> io::Result<()> {
+        let Some(id) = id else { return Ok(()) };
+        let mut line = match outcome {
+            Ok(result) => encode(&Answer {
+                jsonrpc: "2.0",
+                id,
+                result: Some(&result),
+                error: None,
+            }),
+            Err(failure) => encode(&Answer {
+                jsonrpc: "2.0",
+                id,
+                result: None,
+                error: Some(&failure),
+            }),
+        };
+        line.push(b'\n');
+        self.send(&line).await
+    }
+
+    /// Says something nobody asked for.
+    async fn notify(&self, method: &str, params: &impl Serialize) -> io::Result<()> {
+        let mut line = encode(&Notification {
+            jsonrpc: "2.0",
+            method,
+            params,
+        });
+        line.push(b'\n');
+        self.send(&line).await
+    }
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    jsonrpc: &'static str,
+    id: &'a RawValue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a Failure>,
+}
+
+#[derive(Serialize)]
+struct Notification<'a, P> {
+    jsonrpc: &'static str,
+    method: &'a str,
+    params: &'a P,
+}
+
+/// Our own types always encode: their maps have text keys.
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+#[derive(Deserialize)]
+struct Request<'a> {
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
+    method: String,
+    #[serde(default, borrow)]
+    params: Option<&'a RawValue>,
+}
+
+/// The streams of a connection, by process.
+type Streams = Arc<Mutex<HashMap<String, AbortHandle>>>;
+
+struct Connection {
+    writer: Writer,
+    processes: Processes,
+    settings: Arc<Settings>,
+    initialized: bool,
+    /// Requests being worked on, and streams that come to an end by themselves.
+    work: JoinSet<()>,
+    /// Streams that go on until somebody leaves.
+    live: JoinSet<()>,
+    streams: Streams,
+    in_flight: Arc<Semaphore>,
+}
+
+/// Serves one connection to its end. Without a permit it is told that there is no room.
+pub(super) async fn run(
+    stream: UnixStream,
+    permit: Option<OwnedSemaphorePermit>,
+    processes: Processes,
+    settings: Arc<Settings>,
+    mut phase: watch::Receiver<Phase>,
+) {
+    let (reader, writer) = stream.into_split();
+    let writer = Writer(Arc::new(tokio::sync::Mutex::new(writer)));
+    if permit.is_none() {
+        let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
+        let told = writer.answer(Some(RawValue::NULL), Err(full));
+        drop(tokio::time::timeout(GOODBYE, told).await);
+        return;
+    }
+    let mut connection = Connection {
+        writer: writer.clone(),
+        processes,
+        settings,
+        initialized: false,
+        work: JoinSet::new(),
+        live: JoinSet::new(),
+        streams: Streams::default(),
+        in_flight: Arc::new(Semaphore::new(IN_FLIGHT)),
+    };
+    let mut lines = LineReader::new(reader, LINE_LIMIT);
+    let closing = async {
+        let seen = phase.wait_for(|phase| matches!(phase, Phase::Closing { .. })).await;
+        match seen.as_deref() {
+            Ok(Phase::Closing { keep }) => *keep,
+            _ => true,
+        }
+    };
+    tokio::select! {
+        () = connection.serve(&mut lines) => {
+            // Who closed its side still gets the answers it asked for.
+            while connection.work.join_next().await.is_some() {}
+        }
+        keep = closing => {
+            let words = HouseClosing { keep };
+            let goodbye = writer.notify("house/closing", &words);
+            drop(tokio::time::timeout(GOODBYE, goodbye).await);
+        }
+    }
+    connection.live.abort_all();
+}
+
+impl Connection {
+    async fn serve(&mut self, lines: &mut LineReader<OwnedReadHalf>) {
+        loop {
+            let range = match lines.next().await {
+                Ok(Line::Ready(range)) => range,
+                Ok(Line::Closed | Line::TooLong) | Err(_) => return,
+            };
+            if self.line(lines.line(&range)).await.is_err() {
+                return;
+            }
+            while self.work.try_join_next().is_some() {}
+            while self.live.try_join_next().is_some() {}
+        }
+    }
+
+    /// Takes one line. An error is the socket's.
+    async fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(());
+        }
+        let request: Request<'_> = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) if error.is_data() => {
+                let failure = Failure::new(code::REQUEST, format!("not a request: {error}"));
+                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+            }
+            Err(_) => {
+                let failure = Failure::new(code::PARSE, "not JSON".to_owned());
+                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+            }
+        };
+        let params = request.params.map_or("{}", RawValue::get);
+        if request.method == "initialize" {
+            let outcome = self.initialize(params);
+            self.initialized |= outcome.is_ok();
+            return self.writer.answer(request.id, outcome).await;
+        }
+        if !methods::METHODS.contains(&request.method.as_str()) {
+            let failure = Failure::new(code::METHOD, format!("there is no method `{}`", request.method));
+            return self.writer.answer(request.id, Err(failure)).await;
+        }
+        if !self.initialized {
+            let failure = Failure::new(code::INITIALIZE_FIRST, "initialize first".to_owned());
+            return self.writer.answer(request.id, Err(failure)).await;
+        }
+        match request.method.as_str() {
+            "process/attach" => self.attach(request.id, params).await,
+            "process/detach" => {
+                let outcome = self.detach(params);
+                self.writer.answer(request.id, outcome).await
+            }
+            "process/stdin" => self.stdin(request.id, params).await,
+            "process/close_stdin" => {
+                let outcome = methods::close_stdin(&self.processes, params).await;
+                self.writer.answer(request.id, outcome).await
+            }
+            method => {
+                self.in_background(request.id, method.to_owned(), params.to_owned()).await;
+                Ok(())
+            }
+        }
+    }
+
+    fn initialize(&self, params: &str) -> Outcome {
+        let asked: Initialize = methods::parse(params)?;
+        if asked.protocol_version != PROTOCOL_VERSION {
+            return Err(Failure::new(
+                code::VERSION,
+                format!(
+                    "protocol version {} is not spoken here, only {PROTOCOL_VERSION}",
+                    asked.protocol_version
+                ),
+            ));
+        }
+        let capabilities = std::iter::once("initialize")
+            .chain(methods::METHODS)
+            .map(str::to_owned)
+            .collect();
+        methods::value(&Initialized {
+            protocol_version: PROTOCOL_VERSION,
+            server_version: self.settings.version.clone(),
+            server_pid: std::process::id(),
+            capabilities,
+        })
+    }
+
+    /// Works on a request beside the others, as soon as there is room for it.
+    async fn in_background(&mut self, id: Option<&RawValue>, method: String, params: String) {
+        let Ok(permit) = Arc::clone(&self.in_flight).acquire_owned().await else {
+            return;
+        };
+        let id = id.map(ToOwned::to_owned);
+        let (writer, processes, settings) = (self.writer.clone(), self.processes.clone(), Arc::clone(&self.settings));
+        self.work.spawn(async move {
+            let outcome = methods::call(&method, &params, &processes, &settings).await;
+            let closing = method == "house/down" && outcome.is_ok();
+            // A client that is gone wants no answer, but what it asked for still counts.
+            drop(writer.answer(id.as_deref(), outcome).await);
+            if closing {
+                methods::down(&params, &settings).await;
+            }
+            drop(permit);
+        });
+    }
+
+    /// Puts input in line here and now, and waits for its fate elsewhere.
+    async fn stdin(&mut self, id: Option<&RawValue>, params: &str) -> io::Result<()> {
+        let Ok(permit) = Arc::clone(&self.in_flight).acquire_owned().await else {
+            return Ok(());
+        };
+        match methods::stdin(&self.processes, params).await {
+            Err(failure) => self.writer.answer(id, Err(failure)).await,
+            Ok(ticket) => {
+                let id = id.map(ToOwned::to_owned);
+                let writer = self.writer.clone();
+                self.work.spawn(async move {
+                    let outcome = methods::stdin_done(ticket).await;
+                    drop(writer.answer(id.as_deref(), outcome).await);
+                    drop(permit);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    async fn attach(&mut self, id: Option<&RawValue>, params: &str) -> io::Result<()> {
+        let prepared = methods::parse::<Attach>(params)
+            .and_then(|attach| stream::prepare(&self.processes, &attach).map(|prepared| (attach, prepared)));
+        let (attach, prepared) = match prepared {
+            Ok(prepared) => prepared,
+            Err(failure) => return self.writer.answer(id, Err(failure)).await,
+        };
+        self.writer.answer(id, methods::value(&prepared.attached)).await?;
+        let key = prepared.attached.id.clone();
+        let task = stream::run(prepared, attach.follow, self.writer.clone());
+        let set = if attach.follow { &mut self.live } else { &mut self.work };
+        let handle = set.spawn(task);
+        // One stream for each process: a second attach takes the place of the first.
+        if let Some(earlier) = self.streams.lock().insert(key, handle) {
+            earlier.abort();
+        }
+        Ok(())
+    }
+
+    fn detach(&self, params: &str) -> Outcome {
+        let target: Target = methods::parse(params)?;
+        let process = methods::find(&self.processes, &target.id)?;
+        if let Some(stream) = self.streams.lock().remove(&process.id().to_string()) {
+            stream.abort();
+        }
+        Ok(serde_json::Value::Object(serde_json::Map::new()))
+    }
+}

@@ -1,0 +1,580 @@
+//! What each method does: decode, ask the house, encode.
+//!
+//! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
+//! `house/down`.
+
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::SystemTime;
+
+use hostel_house::processes::Process;
+use hostel_house::processes::Processes;
+use hostel_house::processes::Relation;
+use hostel_house::processes::Retention;
+use hostel_house::processes::SpawnError;
+use hostel_house::processes::SpawnSpec;
+use hostel_house::processes::StdinError;
+use hostel_house::processes::StdinTicket;
+use rustix::process::Signal;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Settings;
+use super::program;
+use super::protocol::Collect;
+use super::protocol::Collected;
+use super::protocol::Down;
+use super::protocol::HouseStatus;
+use super::protocol::JournalInfo;
+use super::protocol::KeeperInfo;
+use super::protocol::Kill;
+use super::protocol::Killed;
+use super::protocol::Pick;
+use super::protocol::ProcessInfo;
+use super::protocol::ProcessList;
+use super::protocol::ProcessTree;
+use super::protocol::STDIN_LIMIT;
+use super::protocol::Spawn;
+use super::protocol::Spawned;
+use super::protocol::State;
+use super::protocol::Stdin;
+use super::protocol::StdinApplied;
+use super::protocol::Target;
+use super::protocol::Text;
+use super::protocol::TreeMember;
+use super::protocol::Upgrade;
+use super::protocol::Upgraded;
+use super::protocol::Usage;
+use super::protocol::code;
+use super::protocol::pick;
+
+/// Every method but `initialize`.
+pub(super) const METHODS: [&str; 13] = [
+    "process/spawn",
+    "process/list",
+    "process/tree",
+    "process/attach",
+    "process/detach",
+    "process/stdin",
+    "process/close_stdin",
+    "process/kill",
+    "journal/usage",
+    "journal/gc",
+    "house/status",
+    "house/down",
+    "keeper/upgrade",
+];
+
+/// The longest name of a process.
+const NAME_LIMIT: usize = 255;
+
+/// The longest wait of `process/kill`.
+const WAIT_LIMIT: Duration = Duration::from_secs(600);
+
+/// How long a killed process may take to be gone.
+const KILL_GRACE: Duration = Duration::from_secs(7);
+
+/// Clock ticks in `/proc` are hundredths of a second on every Linux.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// A refusal.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Failure {
+    code: i64,
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: i64, message: String) -> Self {
+        Failure { code, message }
+    }
+}
+
+/// A result ready to be sent, or a refusal.
+pub(super) type Outcome = Result<Value, Failure>;
+
+/// Reads parameters.
+pub(super) fn parse<T: DeserializeOwned>(params: &str) -> Result<T, Failure> {
+    serde_json::from_str(params).map_err(|error| Failure::new(code::PARAMS, format!("bad params: {error}")))
+}
+
+/// Makes a result.
+pub(super) fn value(result: &impl Serialize) -> Outcome {
+    serde_json::to_value(result).map_err(|error| Failure::new(code::INTERNAL, error.to_string()))
+}
+
+fn nothing() -> Outcome {
+    Ok(Value::Object(serde_json::Map::new()))
+}
+
+/// Finds a process by name, id, or the start of its id.
+pub(super) fn find(processes: &Processes, wanted: &str) -> Result<Arc<Process>, Failure> {
+    if let Some(process) = processes.get(wanted) {
+        return Ok(process);
+    }
+    let list = processes.list();
+    let ids: Vec<String> = list.iter().map(|process| process.id().to_string()).collect();
+    let known = ids
+        .iter()
+        .zip(&list)
+        .map(|(id, process)| (id.as_str(), process.name()));
+    match pick(wanted, known) {
+        Pick::One(position) => list.into_iter().nth(position).ok_or_else(|| not_found(wanted)),
+        Pick::Nothing => Err(not_found(wanted)),
+        Pick::Several => Err(Failure::new(
+            code::AMBIGUOUS,
+            format!("several processes have ids that start with `{wanted}`"),
+        )),
+    }
+}
+
+fn not_found(wanted: &str) -> Failure {
+    Failure::new(code::NOT_FOUND, format!("no process matches `{wanted}`"))
+}
+
+/// A method that needs no order among its fellows.
+pub(super) async fn call(method: &str, params: &str, processes: &Processes, settings: &Settings) -> Outcome {
+    match method {
+        "process/spawn" => spawn(processes, parse(params)?).await,
+        "process/list" => list(processes),
+        "process/tree" => tree(processes, &parse(params)?).await,
+        "process/kill" => kill(processes, &parse(params)?).await,
+        "journal/usage" => usage(processes, settings).await,
+        "journal/gc" => collect(processes, settings, parse(params)?).await,
+        "house/status" => status(processes, settings),
+        "house/down" => parse::<Down>(params).and_then(|_| nothing()),
+        "keeper/upgrade" => upgrade(processes, settings, parse(params)?).await,
+        _ => Err(Failure::new(code::METHOD, format!("there is no method `{method}`"))),
+    }
+}
+
+async fn spawn(processes: &Processes, request: Spawn) -> Outcome {
+    let spec = tokio::task::spawn_blocking(move || specify(request))
+        .await
+        .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
+    let (spec, replace) = spec;
+    if !replace
+        && let Some(older) = processes.get(&spec.name)
+        && older.status().running
+    {
+        return Err(Failure::new(
+            code::NAME_IN_USE,
+            format!("a running process is called `{}` already", spec.name),
+        ));
+    }
+    let (program, cwd) = (spec.program.clone(), spec.cwd.clone().unwrap_or_default());
+    let process = processes
+        .spawn(spec)
+        .await
+        .map_err(|error| refused(&error, &program, &cwd))?;
+    value(&Spawned {
+        id: process.id().to_string(),
+        name: process.name().to_owned(),
+        pid: process.pid(),
+        started_ns: process.started_ns(),
+    })
+}
+
+/// The request as the house wants it, and whether a running namesake is to be replaced.
+fn specify(request: Spawn) -> Result<(SpawnSpec, bool), Failure> {
+    let bad = |message: String| Failure::new(code::PARAMS, message);
+    let argv: Vec<OsString> = request.argv.into_iter().map(|Text(word)| OsString::from_vec(word)).collect();
+    let Some(command) = argv.first() else {
+        return Err(bad("`argv` is empty".to_owned()));
+    };
+    let env: Vec<(OsString, OsString)> = match request.env {
+        Some(env) => env
+            .into_iter()
+            .map(|(key, Text(value))| (OsString::from(key), OsString::from_vec(value)))
+            .collect(),
+        None => std::env::vars_os().collect(),
+    };
+    let zero = |text: &OsStr| text.as_bytes().contains(&0);
+    if argv.iter().any(|word| zero(word)) || env.iter().any(|(key, value)| zero(key) || zero(value)) {
+        return Err(bad("a zero byte cannot be passed to a process".to_owned()));
+    }
+    if env.iter().any(|(key, _)| key.is_empty() || key.as_bytes().contains(&b'=')) {
+        return Err(bad("a variable's name is empty or holds `=`".to_owned()));
+    }
+    let cwd = match request.cwd {
+        Some(Text(cwd)) => PathBuf::from(OsString::from_vec(cwd)),
+        None => std::env::current_dir().map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?,
+    };
+    if cwd.is_relative() || zero(cwd.as_os_str()) {
+        return Err(bad("`cwd` must be an absolute path".to_owned()));
+    }
+    let name = match request.name {
+        Some(name) => name,
+        None => made_up_name(),
+    };
+    if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
+        return Err(bad(format!(
+            "a name has 1 to {NAME_LIMIT} bytes and no control characters"
+        )));
+    }
+    let path = env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.as_os_str());
+    let program = program::resolve(command, path, &cwd).ok_or_else(|| {
+        Failure::new(
+            code::SPAWN,
+            format!("`{}` was not found in PATH", command.to_string_lossy()),
+        )
+    })?;
+    Ok((
+        SpawnSpec {
+            name,
+            door: "native".to_owned(),
+            program,
+            argv,
+            env,
+            cwd: Some(cwd),
+        },
+        request.replace,
+    ))
+}
+
+fn made_up_name() -> String {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |elapsed| elapsed.as_nanos());
+    format!("process-{now:x}")
+}
+
+fn refused(error: &SpawnError, program: &Path, cwd: &Path) -> Failure {
+    let reason = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
+    match error {
+        SpawnError::Chdir { errno } => Failure::new(
+            code::SPAWN,
+            format!("cannot start in `{}`: {}", cwd.display(), reason(*errno)),
+        ),
+        SpawnError::Exec { errno } => Failure::new(
+            code::SPAWN,
+            format!("cannot run `{}`: {}", program.display(), reason(*errno)),
+        ),
+        SpawnError::Limit(text) => Failure::new(code::LIMIT, text.clone()),
+        SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
+    }
+}
+
+fn list(processes: &Processes) -> Outcome {
+    let processes = processes.list().iter().map(|process| describe(process)).collect();
+    value(&ProcessList { processes })
+}
+
+fn describe(process: &Process) -> ProcessInfo {
+    let status = process.status();
+    ProcessInfo {
+        id: process.id().to_string(),
+        name: process.name().to_owned(),
+        door: process.door().to_owned(),
+        pid: process.pid(),
+        command: String::from_utf8_lossy(process.command()).into_owned(),
+        state: state(process),
+        exit_code: status.exit.map(|exit| exit.code),
+        signal: status.exit.map(|exit| exit.signal).filter(|signal| *signal != 0),
+        started_ns: process.started_ns(),
+        last_seq: status.last_seq,
+        bytes: status.journal_bytes,
+        stdin_applied: status.stdin_applied,
+    }
+}
+
+fn state(process: &Process) -> State {
+    let status = process.status();
+    match (status.exit, status.held) {
+        (Some(exit), _) if exit.lost => State::Lost,
+        (Some(_), _) => State::Exited,
+        (None, Some(_)) => State::Held,
+        (None, None) => State::Running,
+    }
+}
+
+async fn tree(processes: &Processes, target: &Target) -> Outcome {
+    let process = find(processes, &target.id)?;
+    let tree = process.tree().await;
+    let uptime = u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
+    let processes = tree
+        .members
+        .into_iter()
+        .filter(|member| !member.zombie)
+        .map(|member| TreeMember {
+            pid: member.pid,
+            ppid: member.parent,
+            age_s: uptime.saturating_sub(member.start_ticks / TICKS_PER_SECOND),
+            command: member.command,
+            relation: match member.relation {
+                Relation::Leader => "leader",
+                Relation::Group => "group",
+                Relation::Escaped => "escaped",
+            }
+            .to_owned(),
+        })
+        .collect();
+    value(&ProcessTree {
+        processes,
+        partial: tree.partial,
+    })
+}
+
+async fn kill(processes: &Processes, request: &Kill) -> Outcome {
+    let signal = signal(request.signal.as_deref().unwrap_or("TERM"))?;
+    let process = match find(processes, &request.id) {
+        Ok(process) => process,
+        Err(failure) if failure.code == code::NOT_FOUND => {
+            return value(&Killed {
+                found: false,
+                died: false,
+                already_exited: false,
+                escalated: false,
+            });
+        }
+        Err(failure) => return Err(failure),
+    };
+    let mut killed = Killed {
+        found: true,
+        died: false,
+        already_exited: false,
+        escalated: false,
+    };
+    if process.status().exit.is_some() {
+        killed.died = true;
+        killed.already_exited = true;
+        return value(&killed);
+    }
+    if signal == Signal::KILL {
+        process.kill_tree().await;
+    } else {
+        process.kill(signal).await;
+    }
+    if let Some(wait_ms) = request.wait_ms {
+        let wait = Duration::from_millis(wait_ms).min(WAIT_LIMIT);
+        killed.died = process.wait_exit(wait).await.is_some();
+        if !killed.died && request.escalate {
+            killed.escalated = true;
+            process.kill_tree().await;
+            killed.died = process.wait_exit(KILL_GRACE).await.is_some();
+        }
+    }
+    value(&killed)
+}
+
+fn signal(name: &str) -> Result<Signal, Failure> {
+    let upper = name.to_ascii_uppercase();
+    Ok(match upper.strip_prefix("SIG").unwrap_or(&upper) {
+        "TERM" => Signal::TERM,
+        "KILL" => Signal::KILL,
+        "INT" => Signal::INT,
+        "HUP" => Signal::HUP,
+        "QUIT" => Signal::QUIT,
+        "USR1" => Signal::USR1,
+        "USR2" => Signal::USR2,
+        "STOP" => Signal::STOP,
+        "CONT" => Signal::CONT,
+        _ => {
+            return Err(Failure::new(
+                code::PARAMS,
+                format!("`{name}` is not one of TERM, KILL, INT, HUP, QUIT, USR1, USR2, STOP, CONT"),
+            ));
+        }
+    })
+}
+
+/// Puts input in line; the ticket tells what becomes of it.
+pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTicket, Failure> {
+    let request: Stdin = parse(params)?;
+    let data = base64_simd::STANDARD
+        .decode_to_vec(&request.data)
+        .map_err(|_| Failure::new(code::PARAMS, "`data` is not base64".to_owned()))?;
+    if data.len() > STDIN_LIMIT {
+        return Err(Failure::new(
+            code::PARAMS,
+            format!("`data` holds more than {STDIN_LIMIT} bytes"),
+        ));
+    }
+    let process = find(processes, &request.id)?;
+    process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
+}
+
+/// What became of input.
+pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
+    let applied = ticket.done().await.map_err(|error| stdin_failure(&error))?;
+    value(&StdinApplied {
+        applied: applied.applied,
+        duplicate: applied.duplicate,
+    })
+}
+
+/// Ends a process's input.
+pub(super) async fn close_stdin(processes: &Processes, params: &str) -> Outcome {
+    let target: Target = parse(params)?;
+    let process = find(processes, &target.id)?;
+    process.close_stdin().await.map_err(|error| stdin_failure(&error))?;
+    nothing()
+}
+
+fn stdin_failure(error: &StdinError) -> Failure {
+    let code = match error {
+        StdinError::NotRunning => code::NOT_RUNNING,
+        StdinError::Gap => code::STDIN_GAP,
+        StdinError::Full => code::STDIN_FULL,
+        StdinError::Keeper(_) => code::KEEPER,
+    };
+    Failure::new(code, error.to_string())
+}
+
+async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
+    let usage = processes
+        .usage()
+        .await
+        .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
+    let known = processes.list();
+    let list = usage
+        .by_process
+        .iter()
+        .map(|(id, bytes)| {
+            let process = known.iter().find(|process| process.id() == *id);
+            JournalInfo {
+                id: id.to_string(),
+                name: process.map(|process| process.name().to_owned()).unwrap_or_default(),
+                bytes: *bytes,
+                state: process.map_or(State::Lost, |process| state(process)),
+            }
+        })
+        .collect();
+    value(&Usage {
+        bytes: usage.bytes,
+        files: usage.files as u64,
+        quota_bytes: usage.quota_bytes,
+        free_bytes: usage.free_bytes,
+        dir: settings.journal_dir.display().to_string(),
+        processes: list,
+    })
+}
+
+fn journal(process: &Process) -> JournalInfo {
+    JournalInfo {
+        id: process.id().to_string(),
+        name: process.name().to_owned(),
+        bytes: process.status().journal_bytes,
+        state: state(process),
+    }
+}
+
+async fn collect(processes: &Processes, settings: &Settings, request: Collect) -> Outcome {
+    let retention = match request.all {
+        true => Retention {
+            max_count: 0,
+            max_age: Duration::ZERO,
+            max_bytes: 0,
+        },
+        false => settings.retention,
+    };
+    let before: Vec<JournalInfo> = processes.list().iter().map(|process| journal(process)).collect();
+    let collected = processes
+        .collect_garbage(retention, request.dry_run)
+        .await
+        .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
+    let removed = collected
+        .removed
+        .into_iter()
+        .map(|(id, name)| {
+            let id = id.to_string();
+            let known = before.iter().find(|journal| journal.id == id);
+            JournalInfo {
+                name,
+                state: known.map_or(State::Lost, |journal| journal.state),
+                bytes: known.map_or(0, |journal| journal.bytes),
+                id,
+            }
+        })
+        .collect();
+    value(&Collected {
+        removed,
+        freed_bytes: collected.freed_bytes,
+    })
+}
+
+fn status(processes: &Processes, settings: &Settings) -> Outcome {
+    let keeper = processes.keeper_status();
+    let keeper = KeeperInfo {
+        pid: keeper.pid,
+        build: keeper.build,
+        proto: keeper.proto,
+        features: keeper.features,
+        since_ns: keeper.since_ns,
+        children: keeper.children as u64,
+        child_limit: keeper.child_limit,
+        cgroup: keeper.cgroup,
+    };
+    value(&HouseStatus {
+        version: settings.version.clone(),
+        pid: std::process::id(),
+        uptime_s: settings.started.elapsed().as_secs(),
+        home: settings.home.display().to_string(),
+        doors: settings.doors.clone(),
+        keeper,
+    })
+}
+
+/// Tells the daemon to close, once the answer is out.
+pub(super) async fn down(params: &str, settings: &Settings) {
+    let keep = parse::<Down>(params).is_ok_and(|down| down.keep);
+    // Somebody else may have asked already.
+    drop(settings.down.send(keep).await);
+}
+
+async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -> Outcome {
+    let path = match request.path {
+        Some(Text(path)) => PathBuf::from(OsString::from_vec(path)),
+        None => settings.program.clone(),
+    };
+    let before = processes.keeper_status();
+    processes
+        .upgrade_keeper(&path)
+        .await
+        .map_err(|error| Failure::new(code::INTERNAL, format!("the keeper stays as it is: {error}")))?;
+    let after = processes.keeper_status();
+    value(&Upgraded {
+        pid: after.pid,
+        build_before: before.build,
+        build_after: after.build,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_by_name() {
+        assert_eq!(signal("TERM").unwrap(), Signal::TERM);
+        assert_eq!(signal("sigint").unwrap(), Signal::INT);
+        assert!(signal("9").is_err() && signal("").is_err());
+    }
+
+    #[test]
+    fn requests_that_cannot_be_met_are_refused_before_anything_starts() {
+        let spawn = |text: &str| specify(serde_json::from_str(text).unwrap()).map(|_| ()).unwrap_err();
+        assert_eq!(spawn(r#"{"argv":[]}"#).message, "`argv` is empty");
+        assert_eq!(spawn(r#"{"argv":["a\u0000b"],"cwd":"/"}"#).code, code::PARAMS);
+        assert_eq!(spawn(r#"{"argv":["true"],"cwd":"tmp"}"#).message, "`cwd` must be an absolute path");
+        assert_eq!(spawn(r#"{"argv":["true"],"cwd":"/","name":"a\nb"}"#).code, code::PARAMS);
+        assert_eq!(spawn(r#"{"argv":["true"],"cwd":"/","env":{"A=":"b"}}"#).code, code::PARAMS);
+        assert_eq!(
+            spawn(r#"{"argv":["no-such-program"],"cwd":"/","env":{"PATH":"/bin"}}"#).message,
+            "`no-such-program` was not found in PATH"
+        );
+        let (spec, replace) =
+            specify(serde_json::from_str(r#"{"argv":["sh","-c","x y"],"cwd":"/","env":{"PATH":"/bin"}}"#).unwrap())
+                .unwrap();
+        assert!(!replace);
+        assert_eq!(spec.program, PathBuf::from("/bin/sh"));
+        assert_eq!(spec.argv.len(), 3);
+    }
+}

@@ -1,0 +1,119 @@
+//! Our own door: JSON-RPC 2.0, one object per line, on `run/hostel.sock`.
+//!
+//! Invariant: only the user who runs the house is served; every line, queue and connection count has a bound; a
+//! stream is a cursor into the journal, so a client that does not read costs its own place and nothing else.
+//!
+//! It holds no state but its connections'. The command line is its first client and uses [`client`].
+
+pub mod client;
+pub mod line;
+pub mod protocol;
+
+mod connection;
+mod methods;
+mod program;
+mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+use hostel_house::processes::Processes;
+use hostel_house::processes::Retention;
+use tokio::net::UnixListener;
+use tokio::net::UnixStream;
+use tokio::sync::Semaphore;
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use protocol::DoorAddress;
+
+/// Requests of one connection that are worked on at once; more wait in the socket.
+pub const IN_FLIGHT: usize = 256;
+
+/// What the door needs to know of the house around it.
+#[derive(Debug)]
+pub struct Settings {
+    /// The version to report.
+    pub version: String,
+    /// The house's directory.
+    pub home: PathBuf,
+    /// Every address of the house.
+    pub doors: Vec<DoorAddress>,
+    /// When the daemon started.
+    pub started: Instant,
+    /// Connections at once.
+    pub connections: usize,
+    /// How long exited processes are kept.
+    pub retention: Retention,
+    /// Where the journals are.
+    pub journal_dir: PathBuf,
+    /// The program a keeper is upgraded to unless the request names one.
+    pub program: PathBuf,
+    /// Whom to tell that somebody asked the house to close; the value says whether processes are kept.
+    pub down: mpsc::Sender<bool>,
+}
+
+/// What the house wants of its doors.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Phase {
+    /// Serve.
+    Open,
+    /// Serve who is here, let nobody in.
+    Leaving,
+    /// Say goodbye and close.
+    Closing {
+        /// Processes run on and a later daemon will have them.
+        keep: bool,
+    },
+}
+
+/// Serves until the phase is `Closing` and every connection is closed.
+pub async fn serve(
+    listener: UnixListener,
+    processes: Processes,
+    settings: Arc<Settings>,
+    phase: watch::Receiver<Phase>,
+) {
+    let mut watched = phase.clone();
+    let room = Arc::new(Semaphore::new(settings.connections));
+    let mut connections = JoinSet::new();
+    let mut pause = Duration::ZERO;
+    loop {
+        tokio::select! {
+            accepted = accept(&listener, pause) => match accepted {
+                Ok(stream) => {
+                    pause = Duration::ZERO;
+                    if !is_own(&stream) {
+                        continue;
+                    }
+                    let permit = Arc::clone(&room).try_acquire_owned();
+                    let work = connection::run(stream, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone());
+                    connections.spawn(work);
+                }
+                // Out of descriptors, most likely: those in use come back by themselves.
+                Err(_) => pause = (pause * 2).clamp(Duration::from_millis(5), Duration::from_secs(1)),
+            },
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            _ = watched.wait_for(|phase| *phase != Phase::Open) => break,
+        }
+    }
+    drop(listener);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept(listener: &UnixListener, pause: Duration) -> std::io::Result<UnixStream> {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
+    Ok(listener.accept().await?.0)
+}
+
+/// Whether the other side runs as the same user.
+fn is_own(stream: &UnixStream) -> bool {
+    stream
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
+}

@@ -1,0 +1,322 @@
+//! Hosted processes end to end: a real keeper, real children, real journals.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_house::processes::{
+    Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnError, SpawnSpec, StdinError, Stream,
+};
+use rustix::process::Signal;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+struct TestHouse {
+    directory: tempfile::TempDir,
+}
+
+impl TestHouse {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["run", "journal"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Self { directory }
+    }
+
+    fn options(&self) -> KeeperOptions {
+        let here = std::env::current_exe().unwrap();
+        let program = here.parent().and_then(Path::parent).unwrap().join("examples/keeper");
+        assert!(program.exists(), "{} is missing: run `cargo test -p hostel-house`", program.display());
+        KeeperOptions {
+            run_dir: self.directory.path().join("run"),
+            journal_dir: self.directory.path().join("journal"),
+            program,
+            cgroup_root: None,
+            total_quota: 1 << 40,
+            process_quota: 1 << 40,
+            floor: 1,
+            drop_oldest: false,
+            child_umask: 0o022,
+            child_nofile: 1024,
+        }
+    }
+
+    async fn open(&self) -> Processes {
+        Processes::connect(self.options()).await.unwrap()
+    }
+}
+
+fn shell(name: &str, script: &str) -> SpawnSpec {
+    SpawnSpec {
+        name: name.to_owned(),
+        door: "test".to_owned(),
+        program: PathBuf::from("/bin/sh"),
+        argv: ["sh", "-c", script].map(OsString::from).to_vec(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: Some(PathBuf::from("/")),
+    }
+}
+
+struct Heard {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    seqs: Vec<u64>,
+    exit: Option<Exit>,
+}
+
+async fn hear(process: &Arc<Process>, after: u64) -> Heard {
+    let mut watch = process.watch(after).unwrap();
+    let mut batch = Batch::default();
+    let mut heard = Heard { stdout: Vec::new(), stderr: Vec::new(), seqs: Vec::new(), exit: None };
+    loop {
+        match tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.unwrap().unwrap() {
+            Next::Items => {}
+            Next::Ended | Next::Replaced => return heard,
+        }
+        for item in batch.items() {
+            match item {
+                Item::Output { stream, seq, data, .. } => {
+                    heard.seqs.push(seq);
+                    assert!(data.len() <= 32768 && !data.is_empty());
+                    match stream {
+                        Stream::Out => heard.stdout.extend_from_slice(data),
+                        Stream::Err => heard.stderr.extend_from_slice(data),
+                    }
+                }
+                Item::Exit { seq, exit } => {
+                    heard.seqs.push(seq);
+                    heard.exit = Some(exit);
+                }
+            }
+        }
+    }
+}
+
+async fn wait_for_output(process: &Arc<Process>, needle: &str) -> u64 {
+    let mut watch = process.watch(0).unwrap();
+    let mut batch = Batch::default();
+    let mut seen = Vec::new();
+    loop {
+        let next = tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.unwrap().unwrap();
+        assert_eq!(next, Next::Items, "ended before {needle:?}: {:?}", String::from_utf8_lossy(&seen));
+        for item in batch.items() {
+            if let Item::Output { data, .. } = item {
+                seen.extend_from_slice(data);
+            }
+        }
+        if String::from_utf8_lossy(&seen).contains(needle) {
+            return watch.position();
+        }
+    }
+}
+
+fn rising(seqs: &[u64], after: u64) {
+    let expected: Vec<u64> = (after + 1..=after + seqs.len() as u64).collect();
+    assert_eq!(seqs, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_of_both_streams_and_the_exit_code() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("a", "echo out; echo err >&2; exit 3")).await.unwrap();
+    let heard = hear(&process, 0).await;
+    assert_eq!((heard.stdout.as_slice(), heard.stderr.as_slice()), (b"out\n".as_slice(), b"err\n".as_slice()));
+    assert_eq!(heard.exit, Some(Exit { code: 3, signal: 0, lost: false }));
+    rising(&heard.seqs, 0);
+    let late = hear(&process, 1).await;
+    rising(&late.seqs, 1);
+    assert!(!process.status().running);
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_silent_process_has_an_exit_and_no_file() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("silent", "exit 0")).await.unwrap();
+    let heard = hear(&process, 0).await;
+    assert_eq!((heard.seqs.as_slice(), heard.exit.map(|exit| exit.code)), ([1].as_slice(), Some(0)));
+    assert_eq!(processes.usage().await.unwrap().files, 0);
+    // Stopping the keeper writes its end down, so that the next one still knows it.
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+    let again = house.open().await;
+    let process = again.get("silent").unwrap();
+    assert_eq!(process.status().exit.map(|exit| exit.code), Some(0));
+    assert_eq!(hear(&process, 0).await.seqs, [1]);
+    again.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spawn_failures_name_their_stage() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let missing = SpawnSpec { program: "/nonexistent/program".into(), ..shell("x", "") };
+    assert_eq!(processes.spawn(missing).await.unwrap_err(), SpawnError::Exec { errno: 2 });
+    let astray = SpawnSpec { cwd: Some("/nonexistent".into()), ..shell("x", "") };
+    assert_eq!(processes.spawn(astray).await.unwrap_err(), SpawnError::Chdir { errno: 2 });
+    assert!(processes.get("x").is_none() && processes.list().is_empty());
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn input_by_offset_and_the_end_of_input() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("cat", "cat")).await.unwrap();
+    let offer = async |offset, data: &'static [u8]| process.stdin(offset, data).await.unwrap().done().await;
+    assert_eq!(offer(None, b"hello ").await.unwrap().applied, 6);
+    assert_eq!(offer(Some(7), b"x").await.unwrap_err(), StdinError::Gap);
+    assert!(offer(Some(0), b"hello ").await.unwrap().duplicate);
+    assert_eq!(offer(Some(3), b"lo world").await.unwrap().applied, 11);
+    process.close_stdin().await.unwrap();
+    assert_eq!(hear(&process, 0).await.stdout, b"hello world");
+    assert_eq!(process.status().stdin_applied, 11);
+    assert_eq!(process.stdin(None, b"x").await.err(), Some(StdinError::NotRunning));
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_daemon_takes_over_and_knows_everything() {
+    let house = TestHouse::new();
+    let first = house.open().await;
+    let process = first.spawn(shell("long", "echo before; read line; echo got $line; exit 7")).await.unwrap();
+    wait_for_output(&process, "before").await;
+    process.stdin(None, b"par").await.unwrap().done().await.unwrap();
+    let second = house.open().await;
+    tokio::time::timeout(LIMIT, first.superseded()).await.unwrap();
+    let adopted = second.get("long").unwrap();
+    assert_eq!((adopted.pid(), adopted.started_ns()), (process.pid(), process.started_ns()));
+    assert_eq!(adopted.status().stdin_applied, 3);
+    adopted.stdin(Some(3), b"rot\n").await.unwrap().done().await.unwrap();
+    let heard = hear(&adopted, 0).await;
+    assert_eq!((heard.stdout.as_slice(), heard.exit.unwrap().code), (b"before\ngot parrot\n".as_slice(), 7));
+    second.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_keeper_replaces_itself_under_a_stream() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let script = "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done; read line; echo $line; exit 5";
+    let process = processes.spawn(shell("counter", script)).await.unwrap();
+    let before = processes.keeper_status();
+    for _ in 0..5 {
+        processes.upgrade_keeper(&house.options().program).await.unwrap();
+    }
+    assert_eq!(processes.keeper_status().pid, before.pid);
+    process.stdin(Some(0), b"thanks\n").await.unwrap().done().await.unwrap();
+    let heard = hear(&process, 0).await;
+    let mut expected: String = (0..20000).map(|number| format!("{number}\n")).collect();
+    expected.push_str("thanks\n");
+    assert_eq!(String::from_utf8(heard.stdout).unwrap(), expected);
+    assert_eq!(heard.exit.unwrap().code, 5);
+    rising(&heard.seqs, 0);
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_no_keeper_is_refused_and_nothing_changes() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("cat", "cat")).await.unwrap();
+    for program in ["/bin/false", "/bin/cat", "/nonexistent", "/dev/null"] {
+        processes.upgrade_keeper(Path::new(program)).await.unwrap_err();
+    }
+    process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap();
+    wait_for_output(&process, "still here").await;
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_keeper_loses_its_processes_and_says_so() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("victim", "echo printed; sleep 1000")).await.unwrap();
+    let silent = processes.spawn(shell("quiet", "exec sleep 1000")).await.unwrap();
+    wait_for_output(&process, "printed").await;
+    let keeper = rustix::process::Pid::from_raw(processes.keeper_status().pid as i32).unwrap();
+    rustix::process::kill_process(keeper, Signal::KILL).unwrap();
+    for process in [&process, &silent] {
+        let exit = process.wait_exit(LIMIT).await.unwrap();
+        assert_eq!((exit.code, exit.lost), (-1, true));
+    }
+    let heard = hear(&process, 0).await;
+    assert_eq!(heard.stdout, b"printed\n");
+    rising(&heard.seqs, 0);
+    // What was left of their trees is gone, and the house works.
+    for process in [&process, &silent] {
+        let pid = rustix::process::Pid::from_raw(process.pid() as i32).unwrap();
+        let mut gone = false;
+        for _ in 0..200 {
+            gone = rustix::process::test_kill_process(pid).is_err();
+            if gone {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(gone, "process {} of a dead keeper still runs", process.pid());
+    }
+    let next = processes.spawn(shell("next", "echo fine")).await.unwrap();
+    assert_eq!(hear(&next, 0).await.stdout, b"fine\n");
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn descendants_that_left_the_group_are_found_and_killed() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let process = processes.spawn(shell("parent", "setsid sleep 1000 & echo $!; exec sleep 1000")).await.unwrap();
+    wait_for_output(&process, "\n").await;
+    let mut escaped = 0;
+    for _ in 0..200 {
+        let tree = process.tree().await;
+        escaped = tree.members.iter().filter(|member| format!("{:?}", member.relation) == "Escaped").count();
+        if escaped == 1 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(escaped, 1);
+    process.kill(Signal::TERM).await;
+    let exit = process.wait_exit(LIMIT).await.unwrap();
+    assert_eq!((exit.code, exit.signal), (-1, 15));
+    assert!(process.tree().await.members.iter().all(|member| member.zombie));
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grandchild_that_holds_the_pipe_delays_the_end_by_five_seconds_at_most() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let began = std::time::Instant::now();
+    let process = processes.spawn(shell("leaky", "sleep 1000 & echo started; exit 4")).await.unwrap();
+    let exit = process.wait_exit(LIMIT).await.unwrap();
+    assert_eq!(exit.code, 4);
+    let took = began.elapsed();
+    assert!(took >= Duration::from_secs(4) && took < Duration::from_secs(9), "{took:?}");
+    process.kill_tree().await;
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_holds_the_child_back_and_nothing_is_lost() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    processes.set_limits(0, 1 << 20, 0).await;
+    let process = processes.spawn(shell("flood", "head -c 4000000 /dev/zero; echo done")).await.unwrap();
+    for _ in 0..500 {
+        if process.status().held.is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(process.status().held.is_some() && process.status().running);
+    processes.set_limits(0, 1 << 40, 0).await;
+    let heard = hear(&process, 0).await;
+    assert_eq!(heard.stdout.len(), 4_000_005);
+    rising(&heard.seqs, 0);
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
