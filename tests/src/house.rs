@@ -72,6 +72,7 @@ pub struct House {
     options: Options,
     daemon: Option<Identity>,
     known: BTreeSet<Identity>,
+    beside: Vec<House>,
 }
 
 impl House {
@@ -99,7 +100,7 @@ impl House {
         for name in ["hostel", "home"] {
             fs::create_dir(root.path().join(name)).expect("a fresh directory");
         }
-        Self { root, options, daemon: None, known: BTreeSet::new() }
+        Self { root, options, daemon: None, known: BTreeSet::new(), beside: Vec::new() }
     }
 
     /// How it was started.
@@ -234,6 +235,11 @@ impl House {
 
     fn append(&self, name: &str) -> File {
         OpenOptions::new().create(true).append(true).open(self.root.path().join(name)).expect("a file for output")
+    }
+
+    /// Keeps another house's directory for as long as this one lives.
+    pub fn keep_beside(&mut self, other: House) {
+        self.beside.push(other);
     }
 
     /// Notes whose socket this is, so that it will be ended with the house.

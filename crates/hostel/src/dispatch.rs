@@ -14,6 +14,7 @@ use clap::Parser as _;
 use crate::cli::Cli;
 use crate::cli::ColorChoice;
 use crate::commands;
+use crate::daemon;
 use crate::error::CommandError;
 use crate::ui::Ui;
 
@@ -49,7 +50,10 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     let called = arguments.first().cloned().unwrap_or_else(|| "hostel".into());
     let words = arguments.get(1..).unwrap_or_default();
     if words.first().is_some_and(|word| word == hostel_keeper::SUBCOMMAND) {
-        return hostel_keeper::process_main(words.get(1..).unwrap_or_default().to_vec());
+        return hostel_keeper::process_main(words.iter().skip(1).cloned());
+    }
+    if words.first().is_some_and(|word| word == daemon::HELPER) {
+        return helper(words.get(1..).unwrap_or_default());
     }
     let name = Path::new(&called).file_name().unwrap_or_default();
     if let Some(personality) = Personality::named(name) {
@@ -65,6 +69,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         };
     }
     hostel(arguments)
+}
+
+/// Becomes another command that ends when its parent does.
+fn helper(words: &[OsString]) -> ExitCode {
+    let error = hostel_doors::claustrum::shellenv::become_command(words);
+    let error = CommandError::failure(format!("cannot become the command: {error}"));
+    fail(&Ui::new(false, ColorChoice::Never), &error)
 }
 
 pub(crate) fn unknown_personality(name: &OsStr) -> CommandError {

@@ -60,11 +60,6 @@ impl CommandError {
         self.kind
     }
 
-    /// What went wrong, without the hints.
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
     /// The exit code for this error.
     pub(crate) fn exit_code(&self) -> u8 {
         match self.kind {

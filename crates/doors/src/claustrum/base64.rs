@@ -12,10 +12,7 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn decode_slowly(text: &[u8]) -> Option<Vec<u8>> {
-    let mut symbols = text
-        .iter()
-        .copied()
-        .filter(|byte| !matches!(byte, b'\r' | b'\n'));
+    let mut symbols = text.iter().copied().filter(|byte| !matches!(byte, b'\r' | b'\n'));
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 3);
     loop {
         let mut quantum: u32 = 0;

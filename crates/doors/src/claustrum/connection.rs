@@ -32,7 +32,6 @@ const COLLECTED: usize = 64 * 1024;
 const BYTES_PER_PERMIT: usize = 16 * 1024;
 
 /// One connection.
-#[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) door: Arc<Door>,
     pub(crate) outbound: Arc<Outbound>,
@@ -64,7 +63,7 @@ enum Rest {
 
 /// Serves a client until it leaves or breaks the rules.
 pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, route: String) {
-    let (mut input, output) = stream.into_split();
+    let (input, output) = stream.into_split();
     let limits = &door.limits;
     let connection = Arc::new(Connection {
         outbound: Outbound::new(output, limits.unsent_replies, route, door.log.clone()),
@@ -75,25 +74,25 @@ pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, route: String) {
         door: Arc::clone(&door),
     });
     // Also when this task is aborted: tasks of this connection hold the socket open otherwise.
-    let closing = CloseOnDrop {
-        connection: Arc::clone(&connection),
-    };
-    connection.read(&mut input).await;
+    let mut closing = CloseOnDrop { connection: Arc::clone(&connection), input };
+    connection.read(&mut closing.input).await;
     // Every request in flight holds at least one permit until its reply is on its way.
     drop(connection.in_flight.acquire_many(limits.in_flight).await);
     connection.stop_subscriptions();
     connection.outbound.drained().await;
-    rustix::net::shutdown(input.as_ref(), rustix::net::Shutdown::Both).ok();
-    drop(closing);
 }
 
 struct CloseOnDrop {
     connection: Arc<Connection>,
+    input: OwnedReadHalf,
 }
 
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.connection.stop_subscriptions();
+        // What is sent stays readable for the client; a writer that waits for it gives up.
+        let socket: &UnixStream = self.input.as_ref();
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Both).ok();
     }
 }
 
@@ -159,6 +158,8 @@ impl Connection {
                 std::future::pending().await
             }
             Rest::Stdin { id, params } => {
+                // Getting in line may take a moment; answers that are ready do not wait for it.
+                self.send(out);
                 let running = self.running(id, params, out).await;
                 self.guarded(running, process::stdin).await;
             }
@@ -191,17 +192,10 @@ impl Connection {
             Method::ServerCapabilities => &self.door.capabilities,
             Method::ServerShutdown => return Rest::Shutdown,
             Method::ProcessStdin => {
-                return Rest::Stdin {
-                    id: id.into_owned(),
-                    params: params.to_vec(),
-                };
+                return Rest::Stdin { id: id.into_owned(), params: params.to_vec() };
             }
             method => {
-                return Rest::Task {
-                    id: id.into_owned(),
-                    method,
-                    params: params.to_vec(),
-                };
+                return Rest::Task { id: id.into_owned(), method, params: params.to_vec() };
             }
         };
         push_result(out, &id, |out| out.extend_from_slice(result));
@@ -214,9 +208,7 @@ impl Connection {
                 b"null" => "".into(),
                 id => String::from_utf8_lossy(id),
             };
-            self.door.log.warn(format_args!(
-                "[Server] Unauthorized request: method={method}, id={id}"
-            ));
+            self.door.log.warn(format_args!("[Server] Unauthorized request: method={method}, id={id}"));
         }
         push_error(out, &refusal.id, &refusal.error);
     }
@@ -224,9 +216,7 @@ impl Connection {
     /// Waits for a place among the running requests, having sent what is collected.
     async fn running(&self, id: Vec<u8>, params: Vec<u8>, out: &mut Vec<u8>) -> Running {
         let weight = 1 + params.len() / BYTES_PER_PERMIT;
-        let weight = u32::try_from(weight)
-            .unwrap_or(u32::MAX)
-            .min(self.door.limits.in_flight);
+        let weight = u32::try_from(weight).unwrap_or(u32::MAX).min(self.door.limits.in_flight);
         let places = Arc::clone(&self.in_flight);
         let permit = match Arc::clone(&places).try_acquire_many_owned(weight) {
             Ok(permit) => permit,
@@ -311,19 +301,13 @@ impl Connection {
 
     fn push_panic(&self, out: &mut Vec<u8>, id: &[u8], panicked: &Panicked) {
         let words = &panicked.0;
-        self.door
-            .log
-            .error(format_args!("[Server] recovered panic: {words}"));
+        self.door.log.error(format_args!("[Server] recovered panic: {words}"));
         let error = RpcError::worded(errors::INTERNAL, format!("recovered panic: {words}"));
         push_error(out, id, &error);
     }
 
     /// Makes `subscription` the one for `name`; gives the one it takes the place of.
-    pub(crate) fn subscribe(
-        &self,
-        name: &str,
-        subscription: &Arc<Subscription>,
-    ) -> Option<Arc<Subscription>> {
+    pub(crate) fn subscribe(&self, name: &str, subscription: &Arc<Subscription>) -> Option<Arc<Subscription>> {
         let mut subscriptions = self.subscriptions.lock();
         subscriptions.insert(name.to_owned(), Arc::clone(subscription))
     }

@@ -12,7 +12,7 @@ use super::settings::{Limits, LoginPath, Reattach, Settings};
 use super::shellenv::LoginShell;
 use super::stream::Subscription;
 use super::{environment, server};
-use hostel_house::processes::{Process, ProcessId, Processes};
+use hostel_house::processes::{Process, Processes};
 use hostel_house::workspace::git::Git;
 use hostel_house::workspace::paths;
 use parking_lot::Mutex;
@@ -27,7 +27,6 @@ use std::time::Duration;
 pub const NAME: &str = "claustrum";
 
 /// The open door.
-#[derive(Debug)]
 pub(crate) struct Door {
     pub(crate) processes: Processes,
     pub(crate) log: Log,
@@ -50,13 +49,15 @@ pub(crate) struct Door {
     token: Secret,
     shutdown_needs_auth: bool,
     reattach: Reattach,
-    running: Mutex<HashMap<ProcessId, Arc<Hosted>>>,
-    subscribers: Mutex<HashMap<ProcessId, Vec<Weak<Subscription>>>>,
+    /// By name, like everything a client can ask for.
+    running: Mutex<HashMap<String, Arc<Hosted>>>,
+    subscribers: Mutex<HashMap<String, Vec<Weak<Subscription>>>>,
 }
 
 /// What the door remembers of a running process, for counting and logging only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Hosted {
+    process: Arc<Process>,
     /// The last frame whose bytes are counted.
     pub(crate) streamed: AtomicU64,
     /// Input bytes that are counted.
@@ -67,17 +68,11 @@ pub(crate) struct Hosted {
 
 impl Door {
     pub(crate) fn open(processes: Processes, settings: Settings) -> Arc<Self> {
-        let search_path = settings
-            .environment
-            .iter()
-            .find(|(name, _)| name == "PATH")
-            .map(|(_, path)| path.clone());
+        let search_path = settings.environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let environment = environment::base(settings.environment);
         let login_shell = match settings.login_path {
             LoginPath::Inherit => LoginShell::not_asked(),
-            LoginPath::Ask { helper } => {
-                LoginShell::ask(environment.clone(), helper, settings.log.clone())
-            }
+            LoginPath::Ask { helper } => LoginShell::ask(environment.clone(), helper, settings.log.clone()),
         };
         let mut git = Git::new(settings.limits.git);
         for private in environment::PRIVATE {
@@ -106,18 +101,16 @@ impl Door {
         });
         // Those an earlier daemon left running are as much ours as the ones to come.
         for process in door.processes.list() {
-            if process.door() == NAME && process.status().running {
-                door.host(&process);
+            let status = process.status();
+            if process.door() == NAME && status.running {
+                door.host(&process, status.last_seq, status.stdin_applied);
             }
         }
         door
     }
 
     pub(crate) fn gate(&self) -> Gate<'_> {
-        Gate {
-            token: &self.token,
-            shutdown_needs_auth: self.shutdown_needs_auth,
-        }
+        Gate { token: &self.token, shutdown_needs_auth: self.shutdown_needs_auth }
     }
 
     /// A path parameter with its `~` expanded.
@@ -125,39 +118,49 @@ impl Door {
         paths::expand_home(Path::new(sent), self.home.as_deref())
     }
 
-    /// Counts and logs for a running process until it ends.
-    pub(crate) fn host(self: &Arc<Self>, process: &Arc<Process>) {
-        let hosted = Arc::new(Hosted::default());
-        let status = process.status();
-        hosted.applied.store(status.stdin_applied, Ordering::Relaxed);
-        hosted.streamed.store(status.last_seq, Ordering::Relaxed);
-        self.running.lock().insert(process.id(), hosted);
+    /// Counts and logs for a running process until it ends. `streamed` and `applied` are what an
+    /// earlier daemon has counted: frames and input bytes.
+    pub(crate) fn host(self: &Arc<Self>, process: &Arc<Process>, streamed: u64, applied: u64) {
+        let hosted = Arc::new(Hosted {
+            process: Arc::clone(process),
+            streamed: AtomicU64::new(streamed),
+            applied: AtomicU64::new(applied),
+            warned: AtomicBool::new(false),
+        });
+        let name = process.name().to_owned();
+        self.running.lock().insert(name, Arc::clone(&hosted));
         let door = Arc::clone(self);
-        let process = Arc::clone(process);
         tokio::spawn(async move {
             let exit = loop {
                 // The limit only bounds one wait; the process may run for years.
-                if let Some(exit) = process.wait_exit(Duration::from_secs(24 * 3600)).await {
+                if let Some(exit) = hosted.process.wait_exit(Duration::from_secs(24 * 3600)).await {
                     break exit;
                 }
             };
             door.metrics.exits.add(1);
             door.log.info(format_args!(
                 "[process.Manager] Process {} exited with code {}",
-                process.name(),
+                hosted.process.name(),
                 exit.code
             ));
-            door.running.lock().remove(&process.id());
+            let mut running = door.running.lock();
+            if let Some(known) = running.get(hosted.process.name())
+                && Arc::ptr_eq(known, &hosted)
+            {
+                running.remove(hosted.process.name());
+            }
         });
     }
 
     /// What is remembered of a running process.
-    pub(crate) fn hosted(&self, process: ProcessId) -> Option<Arc<Hosted>> {
-        self.running.lock().get(&process).cloned()
+    pub(crate) fn hosted(&self, process: &Process) -> Option<Arc<Hosted>> {
+        let running = self.running.lock();
+        let hosted = running.get(process.name())?;
+        (hosted.process.id() == process.id()).then(|| Arc::clone(hosted))
     }
 
     /// Counts input: `applied` bytes have been accepted in all.
-    pub(crate) fn count_stdin(&self, process: ProcessId, applied: u64) {
+    pub(crate) fn count_stdin(&self, process: &Process, applied: u64) {
         if let Some(hosted) = self.hosted(process) {
             let before = hosted.applied.fetch_max(applied, Ordering::Relaxed);
             self.metrics.stdin_bytes.add(applied.saturating_sub(before));
@@ -166,14 +169,9 @@ impl Door {
 
     /// Logs once per process that its input queue is full.
     pub(crate) fn warn_full(&self, process: &Process) {
-        let first = self
-            .hosted(process.id())
-            .is_some_and(|hosted| !hosted.warned.swap(true, Ordering::Relaxed));
+        let first = self.hosted(process).is_some_and(|hosted| !hosted.warned.swap(true, Ordering::Relaxed));
         if first {
-            self.log.warn(format_args!(
-                "[process.Manager] stdin backpressure: queue full for {}",
-                process.name()
-            ));
+            self.log.warn(format_args!("[process.Manager] stdin backpressure: queue full for {}", process.name()));
         }
     }
 
@@ -187,7 +185,8 @@ impl Door {
             others.retain(|other| other.strong_count() > 0);
             !others.is_empty()
         });
-        let others = subscribers.entry(subscription.process).or_default();
+        let name = subscription.process.name().to_owned();
+        let others = subscribers.entry(name).or_default();
         if reattached {
             for other in others.drain(..).filter_map(|other| other.upgrade()) {
                 other.stop.set();

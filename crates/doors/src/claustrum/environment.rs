@@ -7,11 +7,7 @@
 use std::ffi::{OsStr, OsString};
 
 /// Names the daemon keeps to itself.
-pub(crate) const PRIVATE: [&str; 3] = [
-    "CLAUDE_RPC_TOKEN",
-    "CLAUSTRUM_DAEMON_CHILD",
-    "CLAUSTRUM_TOKEN_PIPE",
-];
+pub(crate) const PRIVATE: [&str; 3] = ["CLAUDE_RPC_TOKEN", "CLAUSTRUM_DAEMON_CHILD", "CLAUSTRUM_TOKEN_PIPE"];
 
 const CHILD_MARK: &str = "CLAUDE_SSH_DAEMON_CHILD";
 
@@ -22,10 +18,8 @@ pub struct ContainsNul;
 
 /// What every child starts from.
 pub fn base(daemon: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    let mut environment: Vec<_> = daemon
-        .into_iter()
-        .filter(|(name, _)| !PRIVATE.iter().any(|private| name == private))
-        .collect();
+    let mut environment: Vec<_> =
+        daemon.into_iter().filter(|(name, _)| !PRIVATE.iter().any(|private| name == private)).collect();
     set(&mut environment, OsStr::new(CHILD_MARK), OsStr::new("1"));
     environment
 }
@@ -36,10 +30,7 @@ pub fn for_child(
     login_path: Option<&OsStr>,
     asked: &[(String, String)],
 ) -> Result<Vec<(OsString, OsString)>, ContainsNul> {
-    if asked
-        .iter()
-        .any(|(name, value)| name.contains('\0') || value.contains('\0'))
-    {
+    if asked.iter().any(|(name, value)| name.contains('\0') || value.contains('\0')) {
         return Err(ContainsNul);
     }
     let mut environment = base.to_vec();
@@ -65,10 +56,7 @@ mod tests {
     use super::*;
 
     fn pairs<T: Clone + Into<OsString>>(pairs: &[(T, T)]) -> Vec<(OsString, OsString)> {
-        pairs
-            .iter()
-            .map(|(name, value)| (name.clone().into(), value.clone().into()))
-            .collect()
+        pairs.iter().map(|(name, value)| (name.clone().into(), value.clone().into())).collect()
     }
 
     #[test]
@@ -82,12 +70,7 @@ mod tests {
             ("B", "2"),
         ]);
         let base = base(daemon);
-        let expected = pairs(&[
-            ("A", "1"),
-            ("PATH", "/bin"),
-            ("B", "2"),
-            ("CLAUDE_SSH_DAEMON_CHILD", "1"),
-        ]);
+        let expected = pairs(&[("A", "1"), ("PATH", "/bin"), ("B", "2"), ("CLAUDE_SSH_DAEMON_CHILD", "1")]);
         assert_eq!(base, expected);
 
         let login = Some(OsStr::new("/login"));

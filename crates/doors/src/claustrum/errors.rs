@@ -35,18 +35,12 @@ pub const OFFSET_GAP: i64 = -32003;
 impl RpcError {
     /// An error whose words are fixed.
     pub const fn fixed(code: i64, message: &'static str) -> Self {
-        Self {
-            code,
-            message: Cow::Borrowed(message.as_bytes()),
-        }
+        Self { code, message: Cow::Borrowed(message.as_bytes()) }
     }
 
     /// An error whose words are put together.
     pub fn worded(code: i64, message: impl Into<Vec<u8>>) -> Self {
-        Self {
-            code,
-            message: Cow::Owned(message.into()),
-        }
+        Self { code, message: Cow::Owned(message.into()) }
     }
 
     /// -32603 with the words of whatever failed.
@@ -66,10 +60,7 @@ impl RpcError {
 
     /// Appends the error object.
     pub fn write(&self, out: &mut Vec<u8>) {
-        Object::open(out)
-            .signed("code", self.code)
-            .string("message", &self.message)
-            .close();
+        Object::open(out).signed("code", self.code).string("message", &self.message).close();
     }
 }
 
@@ -113,11 +104,7 @@ mod tests {
         let mut out = Vec::new();
         push_error(&mut out, b"null", &RpcError::fixed(PARSE, "Parse error"));
         push_result(&mut out, b"7", |out| out.extend_from_slice(b"{}"));
-        push_reply(
-            &mut out,
-            b"\"a\"",
-            &Err(RpcError::worded(METHOD, "Unknown namespace: <x>")),
-        );
+        push_reply(&mut out, b"\"a\"", &Err(RpcError::worded(METHOD, "Unknown namespace: <x>")));
         let expected = concat!(
             r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
             "\n",

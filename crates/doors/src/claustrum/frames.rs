@@ -34,11 +34,7 @@ impl FrameWriter {
             head.extend_from_slice(b"\",\"seq\":");
             head
         };
-        Self {
-            stdout: head("stdout"),
-            stderr: head("stderr"),
-            exit: head("exit"),
-        }
+        Self { stdout: head("stdout"), stderr: head("stderr"), exit: head("exit") }
     }
 
     /// Appends an output frame.

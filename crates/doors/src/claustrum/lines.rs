@@ -39,11 +39,7 @@ impl LineBuffer {
         if self.bytes.is_empty() && self.bytes.capacity() > LARGE {
             self.bytes = Vec::new();
         }
-        let wanted = if filled && self.bytes.capacity() > 0 {
-            LARGE
-        } else {
-            SMALL
-        };
+        let wanted = if filled && self.bytes.capacity() > 0 { LARGE } else { SMALL };
         if self.bytes.capacity() - self.bytes.len() < wanted / 2 {
             self.bytes.reserve(wanted);
         }
@@ -144,10 +140,7 @@ mod tests {
         for chunk in line.chunks(10_000) {
             buffer.room().extend_from_slice(chunk);
         }
-        assert_eq!(
-            buffer.next_line().unwrap().map(<[u8]>::len),
-            Some(LINE_LIMIT - 1)
-        );
+        assert_eq!(buffer.next_line().unwrap().map(<[u8]>::len), Some(LINE_LIMIT - 1));
         assert_eq!(buffer.next_line(), Ok(None));
         assert!(buffer.room().capacity() <= LARGE);
     }

@@ -70,13 +70,8 @@ impl Log {
     /// Starts a log that writes lines of `lowest` and above to `sink`.
     pub fn new(lowest: Level, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (queue, lines) = mpsc::sync_channel(QUEUE);
-        std::thread::Builder::new()
-            .name("claustrum-log".to_owned())
-            .spawn(move || write_lines(&lines, sink))?;
-        let shared = Arc::new(Shared {
-            queue,
-            dropped: AtomicU64::new(0),
-        });
+        std::thread::Builder::new().name("claustrum-log".to_owned()).spawn(move || write_lines(&lines, sink))?;
+        let shared = Arc::new(Shared { queue, dropped: AtomicU64::new(0) });
         Ok(Self { lowest, shared })
     }
 
@@ -131,10 +126,7 @@ impl Log {
 
 impl fmt::Debug for Log {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Log")
-            .field("lowest", &self.lowest)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Log").field("lowest", &self.lowest).finish_non_exhaustive()
     }
 }
 
@@ -171,11 +163,8 @@ fn format_line(now: &jiff::Zoned, level: Level, message: fmt::Arguments<'_>) -> 
         let escaped: String = line[start..]
             .chars()
             .flat_map(|character| {
-                let printed = if character.is_control() {
-                    character.escape_default().to_string()
-                } else {
-                    character.to_string()
-                };
+                let printed =
+                    if character.is_control() { character.escape_default().to_string() } else { character.to_string() };
                 printed.chars().collect::<Vec<_>>()
             })
             .collect();
@@ -216,15 +205,10 @@ mod tests {
         let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
-        let shape: String = lines[0]
-            .chars()
-            .map(|character| if character.is_ascii_digit() { '9' } else { character })
-            .collect();
+        let shape: String =
+            lines[0].chars().map(|character| if character.is_ascii_digit() { '9' } else { character }).collect();
         assert_eq!(shape, "9999/99/99 99:99:99 INFO  one");
-        assert!(
-            lines[1].ends_with(" ERROR two\\n2026/01/01 forged \\u{1b}[0m"),
-            "{text}"
-        );
+        assert!(lines[1].ends_with(" ERROR two\\n2026/01/01 forged \\u{1b}[0m"), "{text}");
     }
 
     #[test]

@@ -77,31 +77,11 @@ mod tests {
     #[test]
     fn what_is_not_found_is_said_in_gos_words() {
         for (command, path, text) in [
-            (
-                "no-such",
-                Some("/usr/bin:/bin"),
-                r#"exec: "no-such": executable file not found in $PATH"#,
-            ),
-            (
-                "sh",
-                None,
-                r#"exec: "sh": executable file not found in $PATH"#,
-            ),
-            (
-                "sh",
-                Some(""),
-                r#"exec: "sh": executable file not found in $PATH"#,
-            ),
-            (
-                "..",
-                Some("/usr/bin"),
-                r#"exec: "..": executable file not found in $PATH"#,
-            ),
-            (
-                "a\"b\n",
-                Some("/bin"),
-                r#"exec: "a\"b\n": executable file not found in $PATH"#,
-            ),
+            ("no-such", Some("/usr/bin:/bin"), r#"exec: "no-such": executable file not found in $PATH"#),
+            ("sh", None, r#"exec: "sh": executable file not found in $PATH"#),
+            ("sh", Some(""), r#"exec: "sh": executable file not found in $PATH"#),
+            ("..", Some("/usr/bin"), r#"exec: "..": executable file not found in $PATH"#),
+            ("a\"b\n", Some("/bin"), r#"exec: "a\"b\n": executable file not found in $PATH"#),
             (
                 "sh",
                 Some("../../../../../../../../../../bin"),

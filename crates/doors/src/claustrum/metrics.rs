@@ -47,46 +47,17 @@ impl Metrics {
     /// The page.
     pub fn render(&self) -> String {
         let counters = [
-            (
-                "claustrum_connections_total",
-                "Client connections accepted.",
-                &self.connections,
-            ),
-            (
-                "claustrum_process_spawns_total",
-                "Processes started via process.spawn.",
-                &self.spawns,
-            ),
-            (
-                "claustrum_process_exits_total",
-                "Managed processes that have exited.",
-                &self.exits,
-            ),
-            (
-                "claustrum_reattaches_total",
-                "process.reattach calls that found their process.",
-                &self.reattaches,
-            ),
-            (
-                "claustrum_stream_bytes_total",
-                "Process stdout/stderr bytes streamed to clients.",
-                &self.stream_bytes,
-            ),
-            (
-                "claustrum_stdin_bytes_total",
-                "Bytes accepted for child stdin.",
-                &self.stdin_bytes,
-            ),
+            ("claustrum_connections_total", "Client connections accepted.", &self.connections),
+            ("claustrum_process_spawns_total", "Processes started via process.spawn.", &self.spawns),
+            ("claustrum_process_exits_total", "Managed processes that have exited.", &self.exits),
+            ("claustrum_reattaches_total", "process.reattach calls that found their process.", &self.reattaches),
+            ("claustrum_stream_bytes_total", "Process stdout/stderr bytes streamed to clients.", &self.stream_bytes),
+            ("claustrum_stdin_bytes_total", "Bytes accepted for child stdin.", &self.stdin_bytes),
         ];
         let mut page = String::new();
         for (name, help, counter) in counters {
             // Writing to a String cannot fail.
-            writeln!(
-                page,
-                "# HELP {name} {help}\n# TYPE {name} counter\n{name} {}",
-                counter.get()
-            )
-            .ok();
+            writeln!(page, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {}", counter.get()).ok();
         }
         page
     }
@@ -137,10 +108,7 @@ mod tests {
         }));
         let answer = get(address, "/metrics").await;
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-        assert!(
-            answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"),
-            "{answer}"
-        );
+        assert!(answer.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{answer}");
         let (_, page) = answer.split_once("\r\n\r\n").unwrap();
         assert!(
             page.starts_with(

@@ -111,8 +111,7 @@ impl Outbound {
 
     /// Returns when every queued reply is written or can never be.
     pub(crate) async fn drained(&self) {
-        self.until(|outbound| outbound.replies.lock().underway && !outbound.broken.is_set())
-            .await;
+        self.until(|outbound| outbound.replies.lock().underway && !outbound.broken.is_set()).await;
     }
 
     /// The error of a write, in Go's words.
@@ -128,11 +127,8 @@ impl Outbound {
         self.room.notify_waiters();
         if first {
             let text = self.error_text(error);
-            self.log.debug(format_args!(
-                "[Server] writeResponse: wrote {written}/{wanted} bytes, error={text}"
-            ));
-            self.log
-                .error(format_args!("[Server] Failed to write response: {text}"));
+            self.log.debug(format_args!("[Server] writeResponse: wrote {written}/{wanted} bytes, error={text}"));
+            self.log.error(format_args!("[Server] Failed to write response: {text}"));
         }
     }
 

@@ -5,8 +5,8 @@
 //! function of the params text, and one that fails means `Invalid params`.
 
 use super::gojson::decode::{
-    boolean, field_of, members, optional_boolean, optional_signed, optional_unsigned, signed,
-    string, string_map, strings, unsigned,
+    boolean, field_of, members, optional_boolean, optional_signed, optional_unsigned, signed, string, string_map,
+    strings, unsigned,
 };
 use super::gojson::{Malformed, Scanner};
 use std::borrow::Cow;
@@ -137,13 +137,7 @@ impl<'a> ExtractParams<'a> {
 impl<'a> GitParams<'a> {
     /// Reads the params text.
     pub fn decode(params: &'a [u8]) -> Result<Self, Malformed> {
-        const NAMES: [&str; 5] = [
-            "path",
-            "baseRepo",
-            "branchName",
-            "worktreePath",
-            "sourceBranch",
-        ];
+        const NAMES: [&str; 5] = ["path", "baseRepo", "branchName", "worktreePath", "sourceBranch"];
         let mut read = Self::default();
         fill(params, &NAMES, |field, scanner| {
             string(
@@ -182,15 +176,11 @@ impl<'a> StdinParams<'a> {
     /// Reads the params text.
     pub fn decode(params: &'a [u8]) -> Result<Self, Malformed> {
         let mut read = Self::default();
-        fill(
-            params,
-            &["id", "data", "offset"],
-            |field, scanner| match field {
-                0 => string(scanner, &mut read.id),
-                1 => string(scanner, &mut read.data),
-                _ => optional_unsigned(scanner, &mut read.offset),
-            },
-        )?;
+        fill(params, &["id", "data", "offset"], |field, scanner| match field {
+            0 => string(scanner, &mut read.id),
+            1 => string(scanner, &mut read.data),
+            _ => optional_unsigned(scanner, &mut read.offset),
+        })?;
         Ok(read)
     }
 }
@@ -226,15 +216,11 @@ impl<'a> ReattachParams<'a> {
     /// Reads the params text.
     pub fn decode(params: &'a [u8]) -> Result<Self, Malformed> {
         let mut read = Self::default();
-        fill(
-            params,
-            &["id", "fromSeq", "wantPid"],
-            |field, scanner| match field {
-                0 => string(scanner, &mut read.id),
-                1 => unsigned(scanner, &mut read.from_seq),
-                _ => boolean(scanner, &mut read.want_pid),
-            },
-        )?;
+        fill(params, &["id", "fromSeq", "wantPid"], |field, scanner| match field {
+            0 => string(scanner, &mut read.id),
+            1 => unsigned(scanner, &mut read.from_seq),
+            _ => boolean(scanner, &mut read.want_pid),
+        })?;
         Ok(read)
     }
 }

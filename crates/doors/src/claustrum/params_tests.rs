@@ -12,9 +12,7 @@ fn every_field_reaches_its_place() {
         Ok(ExtractParams { archive_path: "a".into(), dest_dir: "d".into() })
     );
     assert_eq!(
-        GitParams::decode(
-            br#"{"path":"p","baseRepo":"r","branchName":"b","worktreePath":"w","sourceBranch":"s"}"#
-        ),
+        GitParams::decode(br#"{"path":"p","baseRepo":"r","branchName":"b","worktreePath":"w","sourceBranch":"s"}"#),
         Ok(GitParams {
             path: "p".into(),
             base_repo: "r".into(),
@@ -24,9 +22,7 @@ fn every_field_reaches_its_place() {
         })
     );
     assert_eq!(
-        SpawnParams::decode(
-            br#"{"id":"i","command":"c","args":["a"],"cwd":"d","env":{"K":"V"},"wantPid":true}"#
-        ),
+        SpawnParams::decode(br#"{"id":"i","command":"c","args":["a"],"cwd":"d","env":{"K":"V"},"wantPid":true}"#),
         Ok(SpawnParams {
             id: "i".into(),
             command: "c".into(),
@@ -46,12 +42,7 @@ fn every_field_reaches_its_place() {
     );
     assert_eq!(
         KillAndWaitParams::decode(br#"{"id":"i","signal":"INT","timeoutMs":-1,"escalate":false}"#),
-        Ok(KillAndWaitParams {
-            id: "i".into(),
-            signal: "INT".into(),
-            timeout_ms: Some(-1),
-            escalate: Some(false),
-        })
+        Ok(KillAndWaitParams { id: "i".into(), signal: "INT".into(), timeout_ms: Some(-1), escalate: Some(false) })
     );
     assert_eq!(
         ReattachParams::decode(br#"{"id":"i","fromSeq":18446744073709551615,"wantPid":false}"#),
@@ -83,13 +74,7 @@ fn mistyped_fields_of_the_namespace_are_refused() {
     for params in [r#"{"baseRepo":[1,2]}"#, r#"{"sourceBranch":true}"#] {
         assert_eq!(GitParams::decode(params.as_bytes()), Err(Malformed), "{params}");
     }
-    for params in [
-        r#"{"args":"a"}"#,
-        r#"{"args":[1]}"#,
-        r#"{"env":{"A":1}}"#,
-        r#"{"env":[]}"#,
-        r#"{"wantPid":1}"#,
-    ] {
+    for params in [r#"{"args":"a"}"#, r#"{"args":[1]}"#, r#"{"env":{"A":1}}"#, r#"{"env":[]}"#, r#"{"wantPid":1}"#] {
         assert_eq!(SpawnParams::decode(params.as_bytes()), Err(Malformed), "{params}");
     }
     for params in [r#"{"offset":-1}"#, r#"{"offset":"1"}"#, r#"{"data":[]}"#] {

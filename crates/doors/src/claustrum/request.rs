@@ -113,18 +113,12 @@ const NULL: &[u8] = b"null";
 
 impl Method {
     fn find(name: &str) -> Option<Self> {
-        METHODS
-            .iter()
-            .find(|(_, known)| *known == name)
-            .map(|(method, _)| *method)
+        METHODS.iter().find(|(_, known)| *known == name).map(|(method, _)| *method)
     }
 
     /// Whether the method reads its params, and so demands that there be some.
     fn takes_params(self) -> bool {
-        !matches!(
-            self,
-            Self::ServerPing | Self::ServerVersion | Self::ServerCapabilities | Self::ServerShutdown
-        )
+        !matches!(self, Self::ServerPing | Self::ServerVersion | Self::ServerCapabilities | Self::ServerShutdown)
     }
 }
 
@@ -152,47 +146,28 @@ impl<'a> Request<'a> {
 
 /// Reads a line and runs every check that needs no params.
 pub fn ask<'a>(line: &'a [u8], gate: &Gate<'_>) -> Asked<'a> {
-    let refuse = |id, error| {
-        Asked::Refuse(Refusal {
-            id,
-            error,
-            unauthorized_method: None,
-        })
-    };
+    let refuse = |id, error| Asked::Refuse(Refusal { id, error, unauthorized_method: None });
     let Ok(request) = parse(line) else {
-        return refuse(
-            Cow::Borrowed(NULL),
-            RpcError::fixed(errors::PARSE, "Parse error"),
-        );
+        return refuse(Cow::Borrowed(NULL), RpcError::fixed(errors::PARSE, "Parse error"));
     };
     let id = request.id.unwrap_or(Cow::Borrowed(NULL));
     let exempt = !gate.shutdown_needs_auth && request.method == "server.shutdown";
     if !exempt && !gate.token.matches(request.auth.as_bytes()) {
         return Asked::Refuse(Refusal {
             id,
-            error: RpcError::fixed(
-                errors::UNAUTHORIZED,
-                "Unauthorized: invalid or missing auth token",
-            ),
+            error: RpcError::fixed(errors::UNAUTHORIZED, "Unauthorized: invalid or missing auth token"),
             unauthorized_method: Some(request.method),
         });
     }
     if request.jsonrpc != "2.0" {
-        return refuse(
-            id,
-            RpcError::fixed(errors::VERSION, "Invalid JSON-RPC version"),
-        );
+        return refuse(id, RpcError::fixed(errors::VERSION, "Invalid JSON-RPC version"));
     }
     let Some(method) = Method::find(&request.method) else {
         return refuse(id, no_such_method(&request.method));
     };
     match request.params {
         Some(params) => Asked::Call(Call { id, method, params }),
-        None if !method.takes_params() => Asked::Call(Call {
-            id,
-            method,
-            params: NULL,
-        }),
+        None if !method.takes_params() => Asked::Call(Call { id, method, params: NULL }),
         None => refuse(id, RpcError::invalid_params()),
     }
 }

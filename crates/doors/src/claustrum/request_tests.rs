@@ -4,19 +4,13 @@ use proptest::prelude::*;
 /// The verdict as one line: the id, then the method and params or the error.
 fn verdict(line: &[u8]) -> String {
     let token = Secret::new(b"tok".to_vec());
-    let gate = Gate {
-        token: &token,
-        shutdown_needs_auth: true,
-    };
+    let gate = Gate { token: &token, shutdown_needs_auth: true };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match ask(line, &gate) {
         Asked::Call(call) => format!("{} {:?} {}", text(&call.id), call.method, text(call.params)),
-        Asked::Refuse(refusal) => format!(
-            "{} {} {}",
-            text(&refusal.id),
-            refusal.error.code,
-            text(&refusal.error.message)
-        ),
+        Asked::Refuse(refusal) => {
+            format!("{} {} {}", text(&refusal.id), refusal.error.code, text(&refusal.error.message))
+        }
     }
 }
 
@@ -36,18 +30,12 @@ fn the_first_failing_check_answers() {
         ("{}", format!("null {UNAUTHORIZED}")),
         (r#"{"id":4,"auth":"Tok"}"#, format!("4 {UNAUTHORIZED}")),
         (r#"{"id":4,"auth":"","jsonrpc":"1"}"#, format!("4 {UNAUTHORIZED}")),
-        (
-            r#"{"id":"s","auth":"tok","method":"nodot"}"#,
-            r#""s" -32600 Invalid JSON-RPC version"#.to_owned(),
-        ),
+        (r#"{"id":"s","auth":"tok","method":"nodot"}"#, r#""s" -32600 Invalid JSON-RPC version"#.to_owned()),
         (
             r#"{"id":1,"auth":"tok","jsonrpc":"2.00","method":"server.ping"}"#,
             "1 -32600 Invalid JSON-RPC version".to_owned(),
         ),
-        (
-            r#"{"id":1,"auth":"tok","jsonrpc":"2.0"}"#,
-            "1 -32601 Invalid method format: ".to_owned(),
-        ),
+        (r#"{"id":1,"auth":"tok","jsonrpc":"2.0"}"#, "1 -32601 Invalid method format: ".to_owned()),
         (
             r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"nodot"}"#,
             "1 -32601 Invalid method format: nodot".to_owned(),
@@ -56,10 +44,7 @@ fn the_first_failing_check_answers() {
             r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"nope.list"}"#,
             "1 -32601 Unknown namespace: nope".to_owned(),
         ),
-        (
-            r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":".x"}"#,
-            "1 -32601 Unknown namespace: ".to_owned(),
-        ),
+        (r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":".x"}"#, "1 -32601 Unknown namespace: ".to_owned()),
         (
             r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"files.list.x"}"#,
             "1 -32601 Unknown method: files.list.x".to_owned(),
@@ -68,22 +53,10 @@ fn the_first_failing_check_answers() {
             r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"Server.ping"}"#,
             "1 -32601 Unknown namespace: Server".to_owned(),
         ),
-        (
-            r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"files.list"}"#,
-            "1 -32602 Invalid params".to_owned(),
-        ),
-        (
-            r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"files.list","params":null}"#,
-            "1 FilesList null".to_owned(),
-        ),
-        (
-            r#"{"auth":"tok","jsonrpc":"2.0","method":"server.ping","params":"x"}"#,
-            "null ServerPing \"x\"".to_owned(),
-        ),
-        (
-            r#"{"ID":1,"Auth":"tok","JSONRPC":"2.0","Method":"server.ping","extra":[1]}"#,
-            "1 ServerPing null".to_owned(),
-        ),
+        (r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"files.list"}"#, "1 -32602 Invalid params".to_owned()),
+        (r#"{"id":1,"auth":"tok","jsonrpc":"2.0","method":"files.list","params":null}"#, "1 FilesList null".to_owned()),
+        (r#"{"auth":"tok","jsonrpc":"2.0","method":"server.ping","params":"x"}"#, "null ServerPing \"x\"".to_owned()),
+        (r#"{"ID":1,"Auth":"tok","JSONRPC":"2.0","Method":"server.ping","extra":[1]}"#, "1 ServerPing null".to_owned()),
         (
             r#"{"id":1,"id":2,"auth":"x","auth":"tok","auth":null,"jsonrpc":"2.0","method":"git.info","params":{},"params":{"path":"p"}}"#,
             r#"2 GitInfo {"path":"p"}"#.to_owned(),
@@ -96,24 +69,13 @@ fn the_first_failing_check_answers() {
 #[test]
 fn shutdown_can_be_exempt_from_the_token_but_not_from_the_version() {
     let token = Secret::new(b"tok".to_vec());
-    let gate = Gate {
-        token: &token,
-        shutdown_needs_auth: false,
-    };
+    let gate = Gate { token: &token, shutdown_needs_auth: false };
     let line = br#"{"jsonrpc":"2.0","method":"server.shutdown"}"#;
-    assert!(matches!(
-        ask(line, &gate),
-        Asked::Call(Call {
-            method: Method::ServerShutdown,
-            ..
-        })
-    ));
+    assert!(matches!(ask(line, &gate), Asked::Call(Call { method: Method::ServerShutdown, .. })));
     let line = br#"{"method":"server.shutdown"}"#;
     assert!(matches!(ask(line, &gate), Asked::Refuse(refusal) if refusal.error.code == errors::VERSION));
     let line = br#"{"jsonrpc":"2.0","method":"server.ping"}"#;
-    assert!(
-        matches!(ask(line, &gate), Asked::Refuse(refusal) if refusal.error.code == errors::UNAUTHORIZED)
-    );
+    assert!(matches!(ask(line, &gate), Asked::Refuse(refusal) if refusal.error.code == errors::UNAUTHORIZED));
 }
 
 #[test]

@@ -24,11 +24,7 @@ pub(crate) fn version(version: &str) -> Vec<u8> {
 /// The result of `server.capabilities`.
 pub(crate) fn capabilities<const COUNT: usize>(version: &str, methods: [&str; COUNT]) -> Vec<u8> {
     let mut out = Vec::new();
-    Object::open(&mut out)
-        .string("version", version)
-        .strings("methods", methods)
-        .strings("features", FEATURES)
-        .close();
+    Object::open(&mut out).string("version", version).strings("methods", methods).strings("features", FEATURES).close();
     out
 }
 
@@ -78,9 +74,6 @@ mod tests {
     #[test]
     fn names_as_go_has_them() {
         assert_eq!([platform("linux"), platform("macos")], ["linux", "darwin"]);
-        assert_eq!(
-            ["x86_64", "aarch64", "x86", "riscv64"].map(architecture),
-            ["amd64", "arm64", "386", "riscv64"]
-        );
+        assert_eq!(["x86_64", "aarch64", "x86", "riscv64"].map(architecture), ["amd64", "arm64", "386", "riscv64"]);
     }
 }

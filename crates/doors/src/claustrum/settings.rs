@@ -107,9 +107,7 @@ impl Settings {
             token,
             version,
             environment: std::env::vars_os().collect(),
-            home: std::env::var_os("HOME")
-                .filter(|home| !home.is_empty())
-                .map(PathBuf::from),
+            home: std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
             protected: Vec::new(),
             login_path: LoginPath::Ask { helper: Vec::new() },
             log,

@@ -47,14 +47,12 @@ impl LoginShell {
     /// Starts asking, on a thread of its own.
     pub(crate) fn ask(environment: Vec<(OsString, OsString)>, helper: Vec<OsString>, log: Log) -> Self {
         let (tell, answer) = watch::channel(Answer::Awaited);
-        let asking = std::thread::Builder::new()
-            .name("login-shell".to_owned())
-            .spawn(move || {
-                let shell = choose_shell(&environment);
-                let path = extract(&shell, &environment, &helper, TIME_LIMIT, &log);
-                // Nobody may be left to tell.
-                tell.send(Answer::Known(path)).ok();
-            });
+        let asking = std::thread::Builder::new().name("login-shell".to_owned()).spawn(move || {
+            let shell = choose_shell(&environment);
+            let path = extract(&shell, &environment, &helper, TIME_LIMIT, &log);
+            // Nobody may be left to tell.
+            tell.send(Answer::Known(path)).ok();
+        });
         match asking {
             Ok(_) => Self(answer),
             Err(_) => Self::not_asked(),
@@ -74,10 +72,7 @@ impl LoginShell {
 
 /// `$SHELL` if it can be run, else the first of the usual ones that can.
 fn choose_shell(environment: &[(OsString, OsString)]) -> PathBuf {
-    let own = environment
-        .iter()
-        .find(|(name, _)| name == "SHELL")
-        .map(|(_, value)| PathBuf::from(value));
+    let own = environment.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| PathBuf::from(value));
     let usual = ["/bin/zsh", "/bin/bash", "/bin/sh"].map(PathBuf::from);
     own.into_iter()
         .chain(usual)
@@ -103,10 +98,7 @@ fn extract(
             log.warn(format_args!("{FAILED}: shell PATH extraction timed out ({shell})"));
             None
         }
-        Ok(Run {
-            status: Some(status),
-            output,
-        }) => {
+        Ok(Run { status: Some(status), output }) => {
             if !status.success() {
                 log.warn(format_args!(
                     "[shellenv] Shell command exited with error (may still have PATH): {}",
@@ -130,15 +122,9 @@ struct Run {
     output: Vec<u8>,
 }
 
-fn run(
-    shell: &Path,
-    environment: &[(OsString, OsString)],
-    helper: &[OsString],
-    limit: Duration,
-) -> io::Result<Run> {
+fn run(shell: &Path, environment: &[(OsString, OsString)], helper: &[OsString], limit: Duration) -> io::Result<Run> {
     let ask = format!("/bin/sh -c 'printf \"%s%s\\n\" {SENTINEL} \"$PATH\"'");
-    let shell_words: [&OsStr; 5] =
-        [shell.as_os_str(), "-l".as_ref(), "-i".as_ref(), "-c".as_ref(), ask.as_ref()];
+    let shell_words: [&OsStr; 5] = [shell.as_os_str(), "-l".as_ref(), "-i".as_ref(), "-c".as_ref(), ask.as_ref()];
     let mut words = helper.iter().map(OsString::as_os_str).chain(shell_words);
     let (mut reader, writer) = io::pipe()?;
     let mut command = Command::new(words.next().unwrap_or(shell.as_os_str()));
@@ -179,10 +165,7 @@ fn follow(child: &mut Child, reader: &mut PipeReader, limit: Duration) -> io::Re
         if left.is_zero() {
             return Ok(Run { status: None, output });
         }
-        let mut waited = [
-            PollFd::new(&ended, PollFlags::IN),
-            PollFd::new(&*reader, PollFlags::IN),
-        ];
+        let mut waited = [PollFd::new(&ended, PollFlags::IN), PollFd::new(&*reader, PollFlags::IN)];
         let watched = if open { &mut waited[..] } else { &mut waited[..1] };
         match poll(watched, Some(&left.try_into().map_err(io::Error::other)?)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -25,10 +25,7 @@ fn asked(script: &str, limit: Duration) -> (Option<OsString>, String) {
     std::fs::set_permissions(&shell, std::fs::Permissions::from_mode(0o755)).unwrap();
     let memory = Memory::default();
     let log = Log::new(Level::Debug, memory.clone()).unwrap();
-    let environment = [
-        (OsString::from("PATH"), OsString::from("/bare")),
-        ("SHELL".into(), shell.clone().into()),
-    ];
+    let environment = [(OsString::from("PATH"), OsString::from("/bare")), ("SHELL".into(), shell.clone().into())];
     assert_eq!(choose_shell(&environment), shell);
     let path = extract(&shell, &environment, &[], limit, &log);
     log.flush(Duration::from_secs(10));
@@ -56,10 +53,7 @@ fn a_failing_shell_may_still_have_told() {
     let script = format!("echo {SENTINEL}/told; exit 3");
     let (path, log) = asked(&script, PATIENT);
     assert_eq!(path, Some(OsString::from("/told")));
-    assert!(
-        log.contains("[shellenv] Shell command exited with error (may still have PATH): exit status 3\n"),
-        "{log}"
-    );
+    assert!(log.contains("[shellenv] Shell command exited with error (may still have PATH): exit status 3\n"), "{log}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::door::Hosted;
 use super::errors::{self, RpcError};
 use super::flag::Flag;
 use super::frames::{FrameWriter, Stream};
-use hostel_house::processes::{self, Batch, Item, Next, Process, ProcessId, Watch, WatchError};
+use hostel_house::processes::{self, Batch, Item, Next, Process, Watch, WatchError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::AsyncWriteExt;
@@ -25,7 +25,7 @@ const KEPT_BUFFER: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Subscription {
     /// Which process; its name may have passed to another one.
-    pub(crate) process: ProcessId,
+    pub(crate) process: Arc<Process>,
     /// Set to end it.
     pub(crate) stop: Flag,
     /// Set when it has written its last byte.
@@ -48,9 +48,9 @@ pub(crate) struct CarriedReply {
 }
 
 impl Subscription {
-    pub(crate) fn new(process: ProcessId) -> Arc<Self> {
+    pub(crate) fn new(process: &Arc<Process>) -> Arc<Self> {
         Arc::new(Self {
-            process,
+            process: Arc::clone(process),
             stop: Flag::default(),
             ended: Flag::default(),
             written: AtomicU64::new(u64::MAX),
@@ -74,26 +74,15 @@ impl Drop for EndOnDrop {
 }
 
 /// Starts the task that serves `subscription` from frame `from` (exclusive) on.
-pub(crate) fn start(
-    connection: Arc<Connection>,
-    subscription: Arc<Subscription>,
-    process: &Arc<Process>,
-    from: u64,
-    reply: CarriedReply,
-) {
-    let hosted = connection.door.hosted(process.id());
+pub(crate) fn start(connection: Arc<Connection>, subscription: Arc<Subscription>, from: u64, reply: CarriedReply) {
+    let process = &subscription.process;
+    let hosted = connection.door.hosted(process);
     let name = process.name().to_owned();
     let end = EndOnDrop(Arc::clone(&connection), Arc::clone(&subscription), name);
     let watch = process.watch(from);
-    let pump = Pump {
-        frames: FrameWriter::new(process.name()),
-        connection,
-        subscription,
-        hosted,
-        reply: Some(reply),
-        reply_encoded: false,
-        out: Vec::new(),
-    };
+    let frames = FrameWriter::new(process.name());
+    let pump =
+        Pump { frames, connection, subscription, hosted, reply: Some(reply), reply_encoded: false, out: Vec::new() };
     tokio::spawn(async move {
         // Dropped last: whoever waits for the end may then rely on every byte being written.
         let _end = end;
@@ -120,10 +109,7 @@ impl Pump {
             Err(error) => Err(error),
         };
         if let Err(error) = &outcome {
-            self.connection
-                .door
-                .log
-                .error(format_args!("[process.Manager] {error}"));
+            self.connection.door.log.error(format_args!("[process.Manager] {error}"));
         }
         // Stopped, or failed, before the frame that the reply was to follow.
         if let Some(reply) = self.reply.take() {
@@ -231,8 +217,10 @@ impl Pump {
             return false;
         }
         self.subscription.written.store(last, Ordering::Release);
-        if self.reply_encoded {
-            self.reply = None;
+        if self.reply_encoded
+            && let Some(reply) = self.reply.take()
+        {
+            drop(reply.permit);
         }
         true
     }

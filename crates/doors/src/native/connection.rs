@@ -281,7 +281,7 @@ impl Connection {
             // A client that is gone wants no answer, but what it asked for still counts.
             drop(writer.answer(id.as_deref(), outcome).await);
             if closing {
-                methods::down(&params, &settings).await;
+                methods::down(&params, &settings);
             }
             drop(permit);
         });

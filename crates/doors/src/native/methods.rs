@@ -523,10 +523,10 @@ fn status(processes: &Processes, settings: &Settings) -> Outcome {
 }
 
 /// Tells the daemon to close, once the answer is out.
-pub(super) async fn down(params: &str, settings: &Settings) {
+pub(super) fn down(params: &str, settings: &Settings) {
     let keep = parse::<Down>(params).is_ok_and(|down| down.keep);
-    // Somebody else may have asked already.
-    drop(settings.down.send(keep).await);
+    // A full queue means that somebody else has asked already.
+    settings.down.try_send(keep).unwrap_or_default();
 }
 
 async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -> Outcome {

@@ -44,6 +44,16 @@ impl DaemonLock {
         Ok(Some(DaemonLock { _file: file }))
     }
 
+    /// Whether somebody has the lock; nothing is written.
+    pub(crate) fn is_held(path: &Path) -> io::Result<bool> {
+        let file = File::open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Takes the lock once its holder, who is leaving, has given it back.
     pub(crate) async fn take_over(path: &Path, limit: Duration) -> io::Result<Option<Self>> {
         let deadline = Instant::now() + limit;
@@ -69,7 +79,9 @@ mod tests {
         let path = scratch.path().join("daemon.lock");
         let held = DaemonLock::try_take(&path).unwrap().unwrap();
         assert!(DaemonLock::try_take(&path).unwrap().is_none());
+        assert!(DaemonLock::is_held(&path).unwrap());
         drop(held);
+        assert!(!DaemonLock::is_held(&path).unwrap());
         assert!(DaemonLock::try_take(&path).unwrap().is_some());
         assert_eq!(
             std::fs::read_to_string(&path).unwrap(),

@@ -22,6 +22,12 @@ const BACKLOG: i32 = 1024;
 #[derive(Debug)]
 pub(crate) struct Bound {
     listener: Option<UnixListener>,
+    file: SocketFile,
+}
+
+/// The file a bound socket made.
+#[derive(Clone, Debug)]
+pub(crate) struct SocketFile {
     path: PathBuf,
     inode: (u64, u64),
 }
@@ -78,19 +84,38 @@ impl Bound {
         let metadata = path.symlink_metadata()?;
         Ok(Bound {
             listener: Some(listener),
-            path: path.to_owned(),
-            inode: (metadata.dev(), metadata.ino()),
+            file: SocketFile {
+                path: path.to_owned(),
+                inode: (metadata.dev(), metadata.ino()),
+            },
         })
     }
 
-    /// The listener, once.
-    pub(crate) fn take_listener(&mut self) -> io::Result<tokio::net::UnixListener> {
-        match self.listener.take() {
-            Some(listener) => tokio::net::UnixListener::from_std(listener),
-            None => Err(io::Error::other("the listener was taken already")),
+    /// A listener for the runtime. The socket stays ours, so that it can be served again.
+    pub(crate) fn listener(&self) -> io::Result<tokio::net::UnixListener> {
+        match &self.listener {
+            Some(listener) => tokio::net::UnixListener::from_std(listener.try_clone()?),
+            None => Err(io::Error::other("the socket is closed")),
         }
     }
 
+    /// Lets go of the socket: once its listeners are gone too, nobody can connect.
+    pub(crate) fn close(&mut self) {
+        self.listener = None;
+    }
+
+    /// The path it is bound to.
+    pub(crate) fn path(&self) -> &Path {
+        &self.file.path
+    }
+
+    /// Its file.
+    pub(crate) fn file(&self) -> SocketFile {
+        self.file.clone()
+    }
+}
+
+impl SocketFile {
     /// Removes the file if it is still the one we made.
     pub(crate) fn unlink(&self) {
         let same = self
@@ -117,12 +142,12 @@ mod tests {
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         assert_eq!(occupant(&path), Occupant::Listening);
         let second = Bound::replace(&path, &path).unwrap();
-        first.unlink();
+        first.file().unlink();
         assert!(path.exists(), "a successor's socket was removed");
         drop(second);
         assert_eq!(occupant(&path), Occupant::Stale);
         let third = Bound::replace(&path, &path).unwrap();
-        third.unlink();
+        third.file().unlink();
         assert!(!path.exists());
     }
 

@@ -58,9 +58,14 @@ impl Control {
         }
     }
 
-    /// Takes the next step if its time has come.
+    /// Takes every step whose time has come.
     pub(super) fn go_on_stopping(&mut self) {
-        let Some(stopping) = &self.stopping else { return };
+        while self.next_step() {}
+    }
+
+    /// Takes the next step if its time has come, and says whether it did.
+    fn next_step(&mut self) -> bool {
+        let Some(stopping) = &self.stopping else { return false };
         let late = Instant::now() >= stopping.deadline;
         let living = self.children.living();
         match stopping.step {
@@ -82,8 +87,9 @@ impl Control {
                 self.commands.push(Command::Flush);
             }
             Step::Flushing if late => self.flushed(),
-            Step::Asking | Step::Killing | Step::Flushing => {}
+            Step::Asking | Step::Killing | Step::Flushing => return false,
         }
+        true
     }
 
     fn advance(&mut self, step: Step, limit: Duration, left: u32) {

@@ -28,10 +28,7 @@ pub fn members<'a>(
 
 /// Which of `names` a key stands for: the exact one, else the one that differs only by case.
 pub fn field_of(key: &str, names: &[&str]) -> Option<usize> {
-    names
-        .iter()
-        .position(|name| *name == key)
-        .or_else(|| names.iter().position(|name| same_but_for_case(key, name)))
+    names.iter().position(|name| *name == key).or_else(|| names.iter().position(|name| same_but_for_case(key, name)))
 }
 
 /// Compares by simple case folding. `name` is ASCII; besides its own letters only the long s and
@@ -62,15 +59,8 @@ pub fn boolean(scanner: &mut Scanner<'_>, field: &mut bool) -> Result<(), Malfor
 }
 
 /// A boolean field that knows whether it was given.
-pub fn optional_boolean(
-    scanner: &mut Scanner<'_>,
-    field: &mut Option<bool>,
-) -> Result<(), Malformed> {
-    *field = if scanner.null()? {
-        None
-    } else {
-        Some(scanner.boolean()?)
-    };
+pub fn optional_boolean(scanner: &mut Scanner<'_>, field: &mut Option<bool>) -> Result<(), Malformed> {
+    *field = if scanner.null()? { None } else { Some(scanner.boolean()?) };
     Ok(())
 }
 
@@ -83,15 +73,8 @@ pub fn signed(scanner: &mut Scanner<'_>, field: &mut i64) -> Result<(), Malforme
 }
 
 /// A signed integer field that knows whether it was given.
-pub fn optional_signed(
-    scanner: &mut Scanner<'_>,
-    field: &mut Option<i64>,
-) -> Result<(), Malformed> {
-    *field = if scanner.null()? {
-        None
-    } else {
-        Some(integer(scanner)?)
-    };
+pub fn optional_signed(scanner: &mut Scanner<'_>, field: &mut Option<i64>) -> Result<(), Malformed> {
+    *field = if scanner.null()? { None } else { Some(integer(scanner)?) };
     Ok(())
 }
 
@@ -104,15 +87,8 @@ pub fn unsigned(scanner: &mut Scanner<'_>, field: &mut u64) -> Result<(), Malfor
 }
 
 /// An unsigned integer field that knows whether it was given.
-pub fn optional_unsigned(
-    scanner: &mut Scanner<'_>,
-    field: &mut Option<u64>,
-) -> Result<(), Malformed> {
-    *field = if scanner.null()? {
-        None
-    } else {
-        Some(integer(scanner)?)
-    };
+pub fn optional_unsigned(scanner: &mut Scanner<'_>, field: &mut Option<u64>) -> Result<(), Malformed> {
+    *field = if scanner.null()? { None } else { Some(integer(scanner)?) };
     Ok(())
 }
 
@@ -143,19 +119,13 @@ pub fn strings(scanner: &mut Scanner<'_>, field: &mut Vec<String>) -> Result<(),
 }
 
 /// A map of strings, kept in the order in which its keys first appeared.
-pub fn string_map(
-    scanner: &mut Scanner<'_>,
-    field: &mut Vec<(String, String)>,
-) -> Result<(), Malformed> {
+pub fn string_map(scanner: &mut Scanner<'_>, field: &mut Vec<(String, String)>) -> Result<(), Malformed> {
     if scanner.null()? {
         field.clear();
         return Ok(());
     }
-    let mut places: std::collections::HashMap<String, usize> = field
-        .iter()
-        .enumerate()
-        .map(|(place, (key, _))| (key.clone(), place))
-        .collect();
+    let mut places: std::collections::HashMap<String, usize> =
+        field.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
     scanner.object(|scanner, key| {
         let mut value = Cow::Borrowed("");
         string(scanner, &mut value)?;

@@ -42,16 +42,7 @@ fn integers_take_integer_literals_only() {
     assert_eq!(read("-0"), Ok(0));
     assert_eq!(read("null"), Ok(0));
     assert_eq!(read("9223372036854775807"), Ok(i64::MAX));
-    for bad in [
-        "9223372036854775808",
-        "4.0",
-        "1e3",
-        "\"4\"",
-        "true",
-        "[]",
-        "{}",
-        "4.5",
-    ] {
+    for bad in ["9223372036854775808", "4.0", "1e3", "\"4\"", "true", "[]", "{}", "4.5"] {
         assert_eq!(read(bad), Err(Malformed), "{bad}");
     }
     let read = |literal: &str| fill(&format!("{{\"f\":{literal}}}"), optional_unsigned);
@@ -91,10 +82,7 @@ fn repeated_fields() {
 
     let maps = |document: &str| fill(document, string_map);
     let expected = [("A", "1"), ("B", ""), ("C", "3")].map(|(k, v)| (k.to_owned(), v.to_owned()));
-    assert_eq!(
-        maps(r#"{"f":{"A":"0","B":"2"},"f":{"A":"1","B":null,"C":"3"}}"#),
-        Ok(expected.to_vec())
-    );
+    assert_eq!(maps(r#"{"f":{"A":"0","B":"2"},"f":{"A":"1","B":null,"C":"3"}}"#), Ok(expected.to_vec()));
     assert_eq!(maps(r#"{"f":{"A":"0"},"f":null}"#), Ok(vec![]));
     assert_eq!(maps(r#"{"f":{"A":0}}"#), Err(Malformed));
     assert_eq!(maps(r#"{"f":[]}"#), Err(Malformed));

@@ -39,11 +39,7 @@ pub fn piece_end(text: &[u8], wanted: usize) -> usize {
     while end > wanted.saturating_sub(3) && end > 0 && text[end] & 0xc0 == 0x80 {
         end -= 1;
     }
-    if text[end] & 0xc0 == 0x80 || end == 0 {
-        wanted
-    } else {
-        end
-    }
+    if text[end] & 0xc0 == 0x80 || end == 0 { wanted } else { end }
 }
 
 fn push_valid(out: &mut Vec<u8>, text: &str) {
@@ -208,11 +204,7 @@ impl<'a> Object<'a> {
     }
 
     /// Appends an array of strings.
-    pub fn strings<T: AsRef<[u8]>>(
-        &mut self,
-        key: &str,
-        values: impl IntoIterator<Item = T>,
-    ) -> &mut Self {
+    pub fn strings<T: AsRef<[u8]>>(&mut self, key: &str, values: impl IntoIterator<Item = T>) -> &mut Self {
         self.array(key, values, |out, value| push_string(out, value.as_ref()))
     }
 

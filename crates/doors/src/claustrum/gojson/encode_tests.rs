@@ -21,10 +21,7 @@ fn strings_are_escaped_as_go_does() {
         (b"<a href=\"x\">&", r#""\u003ca href=\"x\"\u003e\u0026""#),
         (b"\\ \x08\x0c\n\r\t", r#""\\ \b\f\n\r\t""#),
         (b"\x00\x01\x0b\x1f\x7f", "\"\\u0000\\u0001\\u000b\\u001f\x7f\""),
-        (
-            "\u{2028}\u{2029}\u{2027}\u{e9}\u{1f600}".as_bytes(),
-            "\"\\u2028\\u2029\u{2027}\u{e9}\u{1f600}\"",
-        ),
+        ("\u{2028}\u{2029}\u{2027}\u{e9}\u{1f600}".as_bytes(), "\"\\u2028\\u2029\u{2027}\u{e9}\u{1f600}\""),
         (b"a\xff\xc3(", r#""a\ufffd\ufffd(""#),
         (b"\xe2\x80", r#""\ufffd\ufffd""#),
         (b"\xed\xa0\x80", r#""\ufffd\ufffd\ufffd""#),

@@ -52,11 +52,7 @@ pub struct Text<'a> {
 impl<'a> Scanner<'a> {
     /// Starts before the first byte of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self {
-            bytes,
-            at: 0,
-            depth: 0,
-        }
+        Self { bytes, at: 0, depth: 0 }
     }
 
     /// The next byte that is not white space, left in place.
@@ -134,18 +130,13 @@ impl<'a> Scanner<'a> {
             let rest = &self.bytes[self.at..];
             let found = memchr::memchr2(b'"', b'\\', rest).ok_or(Malformed)?;
             // A plain fold instead of `any`: it has no early exit, so it is vectorised.
-            let control = rest[..found]
-                .iter()
-                .fold(false, |seen, &byte| seen | (byte < 0x20));
+            let control = rest[..found].iter().fold(false, |seen, &byte| seen | (byte < 0x20));
             if control {
                 return Err(Malformed);
             }
             self.at += found + 1;
             if rest[found] == b'"' {
-                return Ok(Text {
-                    raw: &self.bytes[start..self.at - 1],
-                    escaped,
-                });
+                return Ok(Text { raw: &self.bytes[start..self.at - 1], escaped });
             }
             escaped = true;
             match self.here() {
@@ -177,10 +168,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Takes an array; `element` is called before each element and must take exactly one value.
-    pub fn array(
-        &mut self,
-        mut element: impl FnMut(&mut Self) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
+    pub fn array(&mut self, mut element: impl FnMut(&mut Self) -> Result<(), Malformed>) -> Result<(), Malformed> {
         self.open(b'[')?;
         let mut first = true;
         while let Advance::Element = self.advance(Container::Array, first)? {
@@ -225,20 +213,12 @@ impl<'a> Scanner<'a> {
             Some(b'[') => Container::Array,
             _ => return Ok(None),
         };
-        self.open(if container == Container::Object {
-            b'{'
-        } else {
-            b'['
-        })?;
+        self.open(if container == Container::Object { b'{' } else { b'[' })?;
         Ok(Some(container))
     }
 
     /// Inside a container, before its first value or behind one: goes to the next value or out.
-    pub(super) fn advance(
-        &mut self,
-        container: Container,
-        first: bool,
-    ) -> Result<Advance<'a>, Malformed> {
+    pub(super) fn advance(&mut self, container: Container, first: bool) -> Result<Advance<'a>, Malformed> {
         let end = match container {
             Container::Object => b'}',
             Container::Array => b']',
@@ -395,9 +375,7 @@ fn push_escape<'a>(decoded: &mut String, rest: &'a [u8]) -> &'a [u8] {
 
 fn code_unit(rest: &[u8]) -> (u32, &[u8]) {
     let (hex, after) = rest.split_at(rest.len().min(4));
-    let unit = hex.iter().fold(0, |unit, &digit| {
-        unit * 16 + char::from(digit).to_digit(16).unwrap_or(0)
-    });
+    let unit = hex.iter().fold(0, |unit, &digit| unit * 16 + char::from(digit).to_digit(16).unwrap_or(0));
     (unit, after)
 }
 
@@ -434,11 +412,7 @@ impl Nesting {
             0 => self.first,
             later => self.deeper[later - 1],
         };
-        Some(if word >> (at % 64) & 1 == 1 {
-            Container::Object
-        } else {
-            Container::Array
-        })
+        Some(if word >> (at % 64) & 1 == 1 { Container::Object } else { Container::Array })
     }
 }
 

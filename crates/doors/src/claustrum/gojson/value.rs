@@ -29,13 +29,9 @@ pub fn canonical<'a>(scanner: &mut Scanner<'a>) -> Result<Cow<'a, [u8]>, Malform
 fn is_canonical(raw: &[u8]) -> bool {
     match raw {
         b"null" | b"true" | b"false" => true,
-        [b'"', text @ .., b'"'] => text
-            .iter()
-            .all(|&byte| matches!(byte, 0x20..0x7f) && !b"\"\\<>&".contains(&byte)),
+        [b'"', text @ .., b'"'] => text.iter().all(|&byte| matches!(byte, 0x20..0x7f) && !b"\"\\<>&".contains(&byte)),
         // Fifteen digits are exact in a double.
-        [b'-', digits @ ..] | digits => {
-            (1..=15).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit)
-        }
+        [b'-', digits @ ..] | digits => (1..=15).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit),
     }
 }
 

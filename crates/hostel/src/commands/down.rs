@@ -1,0 +1,98 @@
+//! `hostel down`: the house closed, with or without its processes.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hostel_doors::native::protocol;
+use hostel_house::processes::Processes;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::Context;
+use crate::cli::Down;
+use crate::daemon;
+use crate::daemon::lock::DaemonLock;
+use crate::error::CommandError;
+use crate::paths::HouseDir;
+use crate::text;
+
+/// How long processes have to end by themselves when there is no daemon to see to it.
+const GRACE: Duration = Duration::from_secs(3);
+
+pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitCode, CommandError> {
+    let ui = context.ui;
+    let settings = context.settings()?;
+    let house = context.houses.one()?;
+    let limit = settings.limits.shutdown * 2 + GRACE;
+    let mut was_up = false;
+    match house.connect().await {
+        Ok(mut client) => {
+            was_up = true;
+            let keep = arguments.keep;
+            let _: serde_json::Value = client.call("house/down", &protocol::Down { keep }).await?;
+            wait_free(&house.dir.daemon_lock(), limit).await?;
+        }
+        Err(error) if !error.is_lost() => return Err(error.into()),
+        Err(_) => {}
+    }
+    let keeper_lock = house.dir.run().join(hostel_keeper::LOCK_NAME);
+    let mut keeper_ended = was_up && !arguments.keep;
+    if !arguments.keep && is_held(&keeper_lock)? {
+        if !was_up {
+            end_keeper(&house.dir, &settings).await?;
+            keeper_ended = true;
+        }
+        wait_free(&keeper_lock, limit).await?;
+    }
+    if ui.json() {
+        ui.data(&json!({"daemon_ended": was_up, "keeper_ended": keeper_ended}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    ui.line(match (was_up, keeper_ended, arguments.keep) {
+        (true, _, true) => "the daemon ended; processes run on, `hostel up` finds them again",
+        (true, _, false) => "daemon, keeper and processes ended",
+        (false, true, _) => "there was no daemon; keeper and processes ended",
+        (false, false, _) => "nothing was up",
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Ends a keeper that has no daemon.
+async fn end_keeper(dir: &HouseDir, settings: &crate::config::Settings) -> Result<(), CommandError> {
+    let options = daemon::keeper_options(dir, settings)?;
+    let processes = Processes::connect(options)
+        .await
+        .map_err(|error| CommandError::failure(error.to_string()))?;
+    match processes.stop_keeper(GRACE).await {
+        Ok(0) => Ok(()),
+        Ok(left) => Err(CommandError::failure(format!("{left} processes could not be killed"))
+            .hint("they may belong to another user")),
+        Err(error) => Err(CommandError::failure(format!("the keeper did not end: {error}"))),
+    }
+}
+
+fn is_held(lock: &Path) -> Result<bool, CommandError> {
+    if !lock.exists() {
+        return Ok(false);
+    }
+    DaemonLock::is_held(lock)
+        .map_err(|error| CommandError::failure(format!("cannot look at `{}`: {error}", lock.display())))
+}
+
+/// Waits until whoever holds a lock has ended.
+async fn wait_free(lock: &Path, limit: Duration) -> Result<(), CommandError> {
+    let deadline = Instant::now() + limit;
+    while is_held(lock)? {
+        if Instant::now() >= deadline {
+            return Err(CommandError::failure(format!(
+                "the holder of `{}` did not end within {}",
+                lock.display(),
+                text::duration(limit)
+            ))
+            .hint("see what is left with `hostel doctor`"));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! `hostel up`: the house started in the background, or held in this terminal.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::process::Stdio;
+
+use hostel_doors::native::protocol::DoorAddress;
+use hostel_doors::native::protocol::HouseStatus;
+use serde_json::json;
+
+use super::Context;
+use super::wait;
+use crate::cli::Up;
+use crate::config::Settings;
+use crate::daemon;
+use crate::daemon::launch;
+use crate::daemon::launch::Launcher;
+use crate::daemon::launch::Outcome;
+use crate::daemon::log::append;
+use crate::error::CommandError;
+use crate::paths::HouseDir;
+use crate::text;
+use crate::ui::Paint;
+use crate::ui::Table;
+use crate::ui::Ui;
+
+pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, CommandError> {
+    let dir = HouseDir::at(&context.home);
+    if arguments.launched {
+        let launcher = Launcher::take()
+            .map_err(|error| CommandError::failure(format!("cannot leave the launcher: {error}")))?;
+        return match Settings::load(&dir.config_file(), &arguments.settings) {
+            Ok(settings) => daemon::run_up(dir, settings, Some(launcher), |_| ()),
+            Err(error) => {
+                launcher.failed(&error.to_string());
+                Err(error)
+            }
+        };
+    }
+    let settings = Settings::load(&dir.config_file(), &arguments.settings)?;
+    if let Some(status) = running(context)? {
+        return show(context.ui, &status, true);
+    }
+    if arguments.foreground {
+        let ui = *context.ui;
+        return daemon::run_up(dir, settings, None, move |doors| announce(&ui, doors));
+    }
+    start(context, &dir, &settings, arguments)?;
+    match running(context)? {
+        Some(status) => show(context.ui, &status, false),
+        None => Err(CommandError::failure("the daemon started and went away again")
+            .hint(format!("its log is `{}`", dir.daemon_log().display()))),
+    }
+}
+
+/// The status of a house that is up; none if nobody answers.
+fn running(context: &Context<'_>) -> Result<Option<HouseStatus>, CommandError> {
+    let mut status = None;
+    wait(async {
+        if let Ok(mut client) = context.houses.main().connect().await {
+            status = Some(client.call("house/status", &json!({})).await?);
+        }
+        Ok(ExitCode::SUCCESS)
+    })?;
+    Ok(status)
+}
+
+/// Starts the daemon in the background and waits until it is up.
+fn start(context: &Context<'_>, dir: &HouseDir, settings: &Settings, arguments: &Up) -> Result<(), CommandError> {
+    dir.create()?;
+    let mut words: Vec<OsString> = vec!["--home".into(), context.home.clone().into(), "up".into(), "--launched".into()];
+    for setting in &arguments.settings {
+        words.push("--set".into());
+        words.push(setting.into());
+    }
+    let log = append(&dir.daemon_log())
+        .map_err(|error| CommandError::failure(format!("cannot open the log: {error}")))?;
+    let mut command = launch::own_program("hostel".as_ref(), &words);
+    // A panic's last words belong into the log.
+    command.stdout(Stdio::null()).stderr(Stdio::from(log));
+    let log_hint = format!("its log is `{}`", dir.daemon_log().display());
+    match launch::launch(command, b"", settings.limits.start) {
+        Ok(Outcome::Ready) => Ok(()),
+        Ok(Outcome::Failed(reason)) => Err(CommandError::failure(reason)),
+        Ok(Outcome::Ended(status)) => {
+            let status = status.map_or_else(String::new, |status| format!(" ({status})"));
+            Err(CommandError::failure(format!("the daemon ended while starting{status}")).hint(log_hint))
+        }
+        Ok(Outcome::TimedOut) => Err(CommandError::failure(format!(
+            "the daemon was not ready within {}",
+            text::duration(settings.limits.start)
+        ))
+        .hint(log_hint)),
+        Err(error) => Err(CommandError::failure(format!("cannot start the daemon: {error}"))),
+    }
+}
+
+fn show(ui: &Ui, status: &HouseStatus, already: bool) -> Result<ExitCode, CommandError> {
+    if ui.json() {
+        ui.data(&json!({"already_running": already, "status": status}))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let since = match already {
+        true => "is up already",
+        false => "is up",
+    };
+    ui.line(&format!(
+        "hostel {} {since} in {} (daemon {}, keeper {})",
+        status.version, status.home, status.pid, status.keeper.pid
+    ))?;
+    ui.line("")?;
+    ui.line(&table(ui, &status.doors))?;
+    ui.line("")?;
+    for line in NEXT {
+        ui.line(line)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const NEXT: [&str; 5] = [
+    "Next:",
+    "  hostel run -- COMMAND     host a command and stream it",
+    "  hostel ps                 what runs",
+    "  hostel doctor             is everything in order",
+    "  hostel down               end everything",
+];
+
+fn table(ui: &Ui, doors: &[DoorAddress]) -> String {
+    let mut table = Table::new(&["DOOR", "ADDRESS", "STATE", ""]);
+    for door in doors {
+        let (paint, state) = match door.open {
+            true => (Paint::Green, "open"),
+            false => (Paint::Yellow, "not open"),
+        };
+        table.row(vec![
+            (Paint::Bold, door.name.clone()),
+            (Paint::Plain, door.address.clone()),
+            (paint, state.to_owned()),
+            (Paint::Dim, door.note.clone().unwrap_or_default()),
+        ]);
+    }
+    table.render(ui)
+}
+
+/// What a daemon in the foreground says once it is up; a closed terminal is no reason to stop.
+fn announce(ui: &Ui, doors: &[DoorAddress]) {
+    let said = match ui.json() {
+        true => ui.data(&json!({"already_running": false, "doors": doors})),
+        false => ui
+            .line(&table(ui, doors))
+            .and_then(|()| ui.line("\nCtrl-C ends the daemon; processes run on until `hostel down`.")),
+    };
+    drop(said);
+}

@@ -1,0 +1,246 @@
+//! The keeper over its raw socket, as a daemon of protocol version 1 speaks to it, and as one that
+//! means no good does.
+
+mod support;
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use hostel_journal::ProcessId;
+use hostel_keeper::proto::{Builder, Hello, OnFull, Outcome, Role, Scope, Spawn, StdinKind, Welcome, kind, split, tag};
+use support::RawKeeper;
+
+struct Raw {
+    stream: UnixStream,
+    input: Vec<u8>,
+}
+
+struct Owned {
+    kind: u16,
+    corr: u64,
+    bytes: Vec<u8>,
+}
+
+impl Raw {
+    fn connect(keeper: &RawKeeper, role: Role) -> Self {
+        let stream = UnixStream::connect(keeper.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut raw = Self { stream, input: Vec::new() };
+        raw.send(|out| Hello { proto_min: 1, proto_max: 1, role, build: "test".into() }.encode(1, out));
+        raw
+    }
+
+    fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        encode(&mut out);
+        self.stream.write_all(&out).unwrap();
+    }
+
+    /// The next frame, `None` when the keeper hung up.
+    fn next(&mut self) -> Option<Owned> {
+        loop {
+            if let Some((frame, length)) = split(&self.input).unwrap() {
+                let owned = Owned { kind: frame.kind, corr: frame.corr, bytes: self.input[..length].to_vec() };
+                self.input.drain(..length);
+                return Some(owned);
+            }
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return None,
+                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+
+    fn until(&mut self, kind: u16) -> Owned {
+        loop {
+            let frame = self.next().unwrap_or_else(|| panic!("hung up while waiting for {kind}"));
+            if frame.kind == kind {
+                return frame;
+            }
+        }
+    }
+}
+
+fn spawn_of(id: ProcessId, script: &str) -> Spawn {
+    Spawn {
+        id,
+        label: b"label".to_vec(),
+        program: b"/bin/sh".to_vec(),
+        argv: [b"sh".as_slice(), b"-c", script.as_bytes()].map(<[u8]>::to_vec).to_vec(),
+        env: vec![b"PATH=/usr/bin:/bin".to_vec()],
+        cwd: b"/".to_vec(),
+        umask: 0o022,
+        nofile: 256,
+        stdin: StdinKind::Pipe,
+        quota: 0,
+        on_full: OnFull::Hold,
+    }
+}
+
+#[test]
+fn a_spawn_repeated_is_answered_again_and_starts_nothing() {
+    let keeper = RawKeeper::start();
+    let mut raw = Raw::connect(&keeper, Role::Controller);
+    raw.until(kind::SYNCED);
+    let id = ProcessId::random().unwrap();
+    let request = spawn_of(id, "read x");
+    raw.send(|out| request.encode(10, out));
+    raw.send(|out| request.encode(11, out));
+    let first = raw.until(kind::SPAWNED);
+    let second = raw.until(kind::SPAWNED);
+    assert_eq!((first.corr, second.corr), (10, 11));
+    assert_eq!(first.bytes[16..], second.bytes[16..]);
+    let mut again = Raw::connect(&keeper, Role::Observer);
+    let state = again.until(kind::STATE);
+    let (frame, _) = split(&state.bytes).unwrap().unwrap();
+    assert_eq!(frame.array::<16>(tag::ID).unwrap(), id.0);
+    again.until(kind::SYNCED);
+}
+
+#[test]
+fn half_a_frame_of_a_daemon_that_died_is_dropped_and_whole_ones_are_applied() {
+    let keeper = RawKeeper::start();
+    let id = ProcessId::random().unwrap();
+    {
+        let mut raw = Raw::connect(&keeper, Role::Controller);
+        raw.until(kind::SYNCED);
+        raw.send(|out| spawn_of(id, "cat").encode(2, out));
+        raw.until(kind::SPAWNED);
+        let mut bytes = Vec::new();
+        Builder::new(&mut bytes, kind::STDIN, 3).bytes(tag::ID, &id.0).bytes(tag::BYTES, b"whole").finish();
+        let whole = bytes.len();
+        Builder::new(&mut bytes, kind::STDIN, 4).bytes(tag::ID, &id.0).bytes(tag::BYTES, b"torn").finish();
+        // Every cut through the second frame must leave exactly the first one applied; one is enough
+        // here because the frame layer's own tests cut everywhere.
+        raw.stream.write_all(&bytes[..whole + 9]).unwrap();
+    }
+    let mut next = Raw::connect(&keeper, Role::Controller);
+    let state = next.until(kind::STATE);
+    let (frame, _) = split(&state.bytes).unwrap().unwrap();
+    assert_eq!(frame.u64(tag::APPLIED).unwrap(), 5);
+}
+
+#[test]
+fn an_observer_sees_and_changes_nothing() {
+    let keeper = RawKeeper::start();
+    let mut raw = Raw::connect(&keeper, Role::Observer);
+    let welcome = raw.until(kind::WELCOME);
+    assert_eq!(Welcome::decode(&split(&welcome.bytes).unwrap().unwrap().0).unwrap().pid, keeper.pid());
+    raw.until(kind::SYNCED);
+    raw.send(|out| spawn_of(ProcessId::random().unwrap(), "true").encode(5, out));
+    assert_eq!(raw.until(kind::ERROR).corr, 5);
+    raw.send(|out| Builder::new(out, kind::PING, 6).finish());
+    assert_eq!(raw.until(kind::DONE).corr, 6);
+}
+
+#[test]
+fn a_newer_controller_fences_the_older_after_applying_its_frames() {
+    let keeper = RawKeeper::start();
+    let mut older = Raw::connect(&keeper, Role::Controller);
+    older.until(kind::SYNCED);
+    let id = ProcessId::random().unwrap();
+    older.send(|out| spawn_of(id, "cat").encode(2, out));
+    older.until(kind::SPAWNED);
+    older.send(|out| {
+        for corr in 3..103 {
+            Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &id.0).bytes(tag::BYTES, b"0123456789").finish();
+        }
+    });
+    let mut newer = Raw::connect(&keeper, Role::Controller);
+    let state = newer.until(kind::STATE);
+    assert_eq!(split(&state.bytes).unwrap().unwrap().0.u64(tag::APPLIED).unwrap(), 1000);
+    older.until(kind::SUPERSEDED);
+    assert!(older.next().is_none());
+    newer.send(|out| {
+        Builder::new(out, kind::SIGNAL, 9).bytes(tag::ID, &id.0).i32(tag::SIGNO, 9).u32(tag::SCOPE, Scope::Group.to_wire()).finish();
+    });
+    let done = newer.until(kind::DONE);
+    assert_eq!(split(&done.bytes).unwrap().unwrap().0.u32(tag::REACHED).unwrap(), 1);
+}
+
+#[test]
+fn input_is_bounded_and_refused_not_lost() {
+    let keeper = RawKeeper::start();
+    let mut raw = Raw::connect(&keeper, Role::Controller);
+    raw.until(kind::SYNCED);
+    let id = ProcessId::random().unwrap();
+    raw.send(|out| spawn_of(id, "exec sleep 1000").encode(2, out));
+    raw.until(kind::SPAWNED);
+    let chunk = vec![b'x'; 1 << 20];
+    let mut full = false;
+    for corr in 3..40 {
+        raw.send(|out| Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &id.0).bytes(tag::BYTES, &chunk).finish());
+        let input = raw.until(kind::INPUT);
+        let frame = split(&input.bytes).unwrap().unwrap().0;
+        let outcome = Outcome::from_wire(frame.u32(tag::OUTCOME).unwrap()).unwrap();
+        let applied = frame.u64(tag::APPLIED).unwrap();
+        if outcome == Outcome::Full {
+            assert!((16 << 20..=17 << 20).contains(&applied), "{applied}");
+            full = true;
+            break;
+        }
+        assert_eq!(outcome, Outcome::Accepted);
+    }
+    assert!(full);
+}
+
+#[test]
+fn malformed_bytes_end_their_connection_and_nothing_else() {
+    let keeper = RawKeeper::start();
+    let good = Raw::connect(&keeper, Role::Observer);
+    let mut garbage = vec![vec![0xff; 64], vec![1, 0, 0, 0, 9], vec![12, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]];
+    // A SPAWN whose field claims more bytes than there are.
+    let mut lying = Vec::new();
+    Builder::new(&mut lying, kind::HELLO, 1).bytes(tag::BUILD, b"x").finish();
+    let at = lying.len() - 5;
+    lying[at] = 200;
+    garbage.push(lying);
+    for bytes in garbage {
+        let mut bad = UnixStream::connect(keeper.socket()).unwrap();
+        bad.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        bad.write_all(&bytes).unwrap();
+        bad.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        bad.read_to_end(&mut answer).unwrap_or_default();
+        assert!(answer.is_empty(), "{answer:?}");
+    }
+    let mut good = good;
+    good.until(kind::SYNCED);
+    good.send(|out| Builder::new(out, kind::PING, 6).finish());
+    assert_eq!(good.until(kind::DONE).corr, 6);
+}
+
+#[test]
+fn a_hosted_process_may_not_talk_to_its_keeper() {
+    let keeper = RawKeeper::start();
+    let mut raw = Raw::connect(&keeper, Role::Controller);
+    raw.until(kind::SYNCED);
+    let mut notes = Raw::connect(&keeper, Role::Notes);
+    notes.until(kind::SYNCED);
+    let id = ProcessId::random().unwrap();
+    // The child connects and waits for the hang-up; one that is let in would be greeted or kept.
+    let script = format!(
+        "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(15)\ns.connect({:?})\nsys.exit(42 if s.recv(1)==b'' else 1)",
+        keeper.socket().display().to_string()
+    );
+    let request = Spawn {
+        program: b"/usr/bin/env".to_vec(),
+        argv: [b"env".as_slice(), b"python3", b"-c", script.as_bytes()].map(<[u8]>::to_vec).to_vec(),
+        env: vec![format!("PATH={}", std::env::var("PATH").unwrap()).into_bytes()],
+        ..spawn_of(id, "")
+    };
+    raw.send(|out| request.encode(2, out));
+    raw.until(kind::SPAWNED);
+    loop {
+        let note = notes.until(kind::NOTE);
+        let frame = split(&note.bytes).unwrap().unwrap().0;
+        if frame.find(tag::CODE).unwrap().is_some() {
+            assert_eq!(frame.i32(tag::CODE).unwrap(), 42);
+            return;
+        }
+    }
+}
