@@ -32,20 +32,12 @@ pub(crate) struct CommandError {
 impl CommandError {
     /// The caller asked for something that cannot be asked.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        CommandError {
-            kind: Kind::Usage,
-            message: message.into(),
-            hints: Vec::new(),
-        }
+        CommandError { kind: Kind::Usage, message: message.into(), hints: Vec::new() }
     }
 
     /// The command could not be carried out.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
-        CommandError {
-            kind: Kind::Failure,
-            message: message.into(),
-            hints: Vec::new(),
-        }
+        CommandError { kind: Kind::Failure, message: message.into(), hints: Vec::new() }
     }
 
     /// Adds what to do next.
@@ -110,14 +102,19 @@ impl From<io::Error> for CommandError {
 impl From<ClientError> for CommandError {
     fn from(error: ClientError) -> Self {
         match &error {
+            ClientError::Connect { path, source }
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
+            {
+                CommandError::failure(format!("no house is up, nobody answers on `{}`", path.display()))
+                    .hint("start it with `hostel up`")
+            }
             ClientError::Connect { .. } => {
-                CommandError::failure(error.to_string()).hint("start it with `hostel up`")
+                CommandError::failure(error.to_string()).hint("look for the reason with `hostel doctor`")
             }
-            ClientError::Lost(_) => CommandError::failure(error.to_string())
-                .hint("see whether it still runs with `hostel doctor`"),
-            ClientError::Reply { .. } | ClientError::Protocol(_) => {
-                CommandError::failure(error.to_string())
+            ClientError::Lost(_) => {
+                CommandError::failure(error.to_string()).hint("see whether it still runs with `hostel doctor`")
             }
+            ClientError::Reply { .. } | ClientError::Protocol(_) => CommandError::failure(error.to_string()),
         }
     }
 }
@@ -129,10 +126,7 @@ mod tests {
     #[test]
     fn says_what_and_what_next_on_one_line() {
         let error = CommandError::failure("no process matches `x`").hint("list them with `hostel ps -a`");
-        assert_eq!(
-            error.to_string(),
-            "no process matches `x`; list them with `hostel ps -a`"
-        );
+        assert_eq!(error.to_string(), "no process matches `x`; list them with `hostel ps -a`");
         assert_eq!(error.exit_code(), 1);
         assert_eq!(CommandError::usage("x").exit_code(), 2);
     }

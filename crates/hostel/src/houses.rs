@@ -33,10 +33,7 @@ impl House {
     /// Connects to the house's daemon.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         let path = self.dir.socket();
-        let dial = SocketPath::of(&path).map_err(|source| ClientError::Connect {
-            path: path.clone(),
-            source,
-        })?;
+        let dial = SocketPath::of(&path).map_err(|source| ClientError::Connect { path: path.clone(), source })?;
         Client::connect(dial.as_path(), &path).await
     }
 }
@@ -55,21 +52,14 @@ impl Houses {
 
     /// The house of `hostel up`.
     pub(crate) fn main(&self) -> House {
-        House {
-            dir: HouseDir::at(&self.home),
-            label: "home".to_owned(),
-        }
+        House { dir: HouseDir::at(&self.home), label: "home".to_owned() }
     }
 
     /// The one house a command is about: the named one, else the main house.
     pub(crate) fn one(&self) -> Result<House, CommandError> {
         match &self.only {
             None => Ok(self.main()),
-            Some(name) => self
-                .all()
-                .into_iter()
-                .find(|house| house.label == *name)
-                .ok_or_else(|| self.unknown(name)),
+            Some(name) => self.all().into_iter().find(|house| house.label == *name).ok_or_else(|| self.unknown(name)),
         }
     }
 
@@ -82,10 +72,7 @@ impl Houses {
             .flatten()
             .take(HOUSE_LIMIT)
             .map(|entry| HouseDir::at(entry.path()))
-            .map(|dir| House {
-                label: dir.label(&self.home),
-                dir,
-            })
+            .map(|dir| House { label: dir.label(&self.home), dir })
             .collect();
         personalities.sort_by(|left, right| left.label.cmp(&right.label));
         houses.extend(personalities);
@@ -125,10 +112,7 @@ impl Houses {
         let mut found: Vec<(House, Client, ProcessInfo)> = Vec::new();
         for (house, mut client) in self.live().await? {
             let list: ProcessList = client.call("process/list", &json!({})).await?;
-            let known = list
-                .processes
-                .iter()
-                .map(|process| (process.id.as_str(), process.name.as_str()));
+            let known = list.processes.iter().map(|process| (process.id.as_str(), process.name.as_str()));
             match pick(wanted, known) {
                 Pick::Nothing => {}
                 Pick::Several => {
@@ -146,11 +130,8 @@ impl Houses {
         }
         if found.len() > 1 {
             let labels: Vec<&str> = found.iter().map(|(house, _, _)| house.label.as_str()).collect();
-            return Err(CommandError::failure(format!(
-                "`{wanted}` is in several houses: {}",
-                labels.join(", ")
-            ))
-            .hint("choose with `--house NAME`"));
+            return Err(CommandError::failure(format!("`{wanted}` is in several houses: {}", labels.join(", ")))
+                .hint("choose with `--house NAME`"));
         }
         found.pop().ok_or_else(|| {
             CommandError::failure(format!("no process matches `{wanted}`")).hint("list them with `hostel ps -a`")

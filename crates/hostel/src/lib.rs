@@ -19,6 +19,9 @@ mod session;
 mod text;
 mod ui;
 
+#[doc(hidden)]
+pub mod fuzzing;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 

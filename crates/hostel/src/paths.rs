@@ -96,10 +96,7 @@ impl HouseDir {
         if self.root == home {
             return "home".to_owned();
         }
-        self.root
-            .file_name()
-            .map(|name| name.to_string_lossy().into_owned())
-            .unwrap_or_default()
+        self.root.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 }
 
@@ -188,10 +185,7 @@ impl SocketPath {
     /// The path as it is where it fits, else through a descriptor of its directory.
     pub(crate) fn of(path: &Path) -> io::Result<Self> {
         if path.as_os_str().len() <= SOCKET_PATH_LIMIT {
-            return Ok(SocketPath {
-                path: path.to_owned(),
-                _directory: None,
-            });
+            return Ok(SocketPath { path: path.to_owned(), _directory: None });
         }
         let parent = path.parent().unwrap_or(Path::new("/"));
         let name = path.file_name().unwrap_or(OsStr::new(""));
@@ -207,10 +201,7 @@ impl SocketPath {
                 format!("the socket's file name is longer than {SOCKET_PATH_LIMIT} bytes"),
             ));
         }
-        Ok(SocketPath {
-            path: short,
-            _directory: Some(directory),
-        })
+        Ok(SocketPath { path: short, _directory: Some(directory) })
     }
 
     /// What to hand to bind or connect.
@@ -232,10 +223,7 @@ mod tests {
         assert_eq!(home_from(None, some("/v"), some("/u")).unwrap(), Path::new("/v"));
         assert_eq!(home_from(None, some(""), some("/u")).unwrap(), Path::new("/u/.hostel"));
         let error = home_from(None, None, None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "neither HOSTEL_HOME nor HOME is set; say where the house is with `--home DIR`"
-        );
+        assert_eq!(error.to_string(), "neither HOSTEL_HOME nor HOME is set; say where the house is with `--home DIR`");
         assert_eq!(error.exit_code(), 2);
     }
 

@@ -30,9 +30,7 @@ pub(crate) fn size(bytes: u64) -> String {
 /// Reads a size as people write it: `10 GiB`, `512MiB`, `1.5G`, `4096`. `K` to `T` alone are binary, `KB` to `TB` decimal.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
-    let digits = text
-        .find(|character: char| !character.is_ascii_digit() && character != '.')
-        .unwrap_or(text.len());
+    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -52,9 +50,7 @@ pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
         return Err(bad());
     }
     let whole: u64 = whole.parse().map_err(|_| bad())?;
-    let mut bytes = whole
-        .checked_mul(factor)
-        .ok_or_else(|| format!("`{text}` is too large"))?;
+    let mut bytes = whole.checked_mul(factor).ok_or_else(|| format!("`{text}` is too large"))?;
     if !fraction.is_empty() {
         let numerator: u64 = fraction.parse().map_err(|_| bad())?;
         let denominator = 10_u64.pow(u32::try_from(fraction.len()).map_err(|_| bad())?);
@@ -75,12 +71,8 @@ pub(crate) fn duration(value: Duration) -> String {
             millis => format!("{millis}ms"),
         };
     }
-    let parts = [
-        (seconds / 86_400, "d"),
-        (seconds % 86_400 / 3_600, "h"),
-        (seconds % 3_600 / 60, "m"),
-        (seconds % 60, "s"),
-    ];
+    let parts =
+        [(seconds / 86_400, "d"), (seconds % 86_400 / 3_600, "h"), (seconds % 3_600 / 60, "m"), (seconds % 60, "s")];
     let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(3);
     let mut text = String::new();
     for (count, unit) in parts.iter().skip(first).take(2) {
@@ -103,15 +95,11 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
     let mut total = Duration::ZERO;
     while !rest.is_empty() {
-        let digits = rest
-            .find(|character: char| !character.is_ascii_digit())
-            .ok_or_else(bad)?;
+        let digits = rest.find(|character: char| !character.is_ascii_digit()).ok_or_else(bad)?;
         let (number, after) = rest.split_at(digits);
         let number: u64 = number.parse().map_err(|_| bad())?;
         let after = after.trim_start();
-        let letters = after
-            .find(|character: char| !character.is_ascii_alphabetic())
-            .unwrap_or(after.len());
+        let letters = after.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(after.len());
         let (unit, after) = after.split_at(letters);
         let millis: u64 = match unit {
             "ms" => 1,

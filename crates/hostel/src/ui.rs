@@ -71,11 +71,7 @@ impl Ui {
 
     /// Text painted for standard output.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
-        if self.color_out && paint != Paint::Plain {
-            format!("{}{text}\x1b[0m", paint.code())
-        } else {
-            text.to_owned()
-        }
+        if self.color_out && paint != Paint::Plain { format!("{}{text}\x1b[0m", paint.code()) } else { text.to_owned() }
     }
 
     /// A line on standard output.
@@ -105,11 +101,7 @@ impl Ui {
 
     /// A remark on standard error; a closed standard error is nobody's problem.
     pub(crate) fn note(&self, text: &str) {
-        let line = if self.color_err {
-            format!("{}{text}\x1b[0m\n", Paint::Dim.code())
-        } else {
-            format!("{text}\n")
-        };
+        let line = if self.color_err { format!("{}{text}\x1b[0m\n", Paint::Dim.code()) } else { format!("{text}\n") };
         std::io::stderr().lock().write_all(line.as_bytes()).unwrap_or_default();
     }
 
@@ -148,12 +140,7 @@ impl Table {
 
     /// Adds a row; missing cells stay empty.
     pub(crate) fn row(&mut self, cells: Vec<(Paint, String)>) {
-        self.rows.push(
-            cells
-                .into_iter()
-                .map(|(paint, cell)| (paint, text::printable(&cell).into_owned()))
-                .collect(),
-        );
+        self.rows.push(cells.into_iter().map(|(paint, cell)| (paint, text::printable(&cell).into_owned())).collect());
     }
 
     /// The finished text, without a final newline.
@@ -164,15 +151,9 @@ impl Table {
                 *width = (*width).max(cell.chars().count());
             }
         }
-        let header: Vec<(Paint, String)> = self
-            .header
-            .iter()
-            .map(|name| (Paint::Bold, (*name).to_owned()))
-            .collect();
-        let lines: Vec<String> = std::iter::once(&header)
-            .chain(&self.rows)
-            .map(|row| self.line(ui, row, &widths))
-            .collect();
+        let header: Vec<(Paint, String)> = self.header.iter().map(|name| (Paint::Bold, (*name).to_owned())).collect();
+        let lines: Vec<String> =
+            std::iter::once(&header).chain(&self.rows).map(|row| self.line(ui, row, &widths)).collect();
         lines.join("\n")
     }
 
@@ -204,11 +185,7 @@ mod tests {
     use super::*;
 
     fn plain() -> Ui {
-        Ui {
-            json: false,
-            color_out: false,
-            color_err: false,
-        }
+        Ui { json: false, color_out: false, color_err: false }
     }
 
     #[test]
@@ -232,10 +209,7 @@ mod tests {
 
     #[test]
     fn colour_wraps_the_text_and_not_the_padding() {
-        let ui = Ui {
-            color_out: true,
-            ..plain()
-        };
+        let ui = Ui { color_out: true, ..plain() };
         assert_eq!(ui.paint(Paint::Red, "x"), "\x1b[31mx\x1b[0m");
         assert_eq!(ui.paint(Paint::Plain, "x"), "x");
     }

@@ -155,7 +155,7 @@ impl Connection {
                 self.send(out);
                 self.door.shutdown.set();
                 // No reply: the daemon closes the connection when it stops.
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             Rest::Stdin { id, params } => {
                 // Getting in line may take a moment; answers that are ready do not wait for it.

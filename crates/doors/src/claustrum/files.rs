@@ -25,9 +25,9 @@ enum Answer {
 }
 
 /// Runs a method and sends its reply.
-pub(crate) async fn call(connection: &Arc<Connection>, method: Method, running: Running) {
+pub(crate) async fn call(connection: &Arc<Connection>, method: Method, mut running: Running) {
     let door = Arc::clone(&connection.door);
-    let params = running.params.clone();
+    let params = std::mem::take(&mut running.params);
     let worked = tokio::task::spawn_blocking(move || match method {
         Method::FilesExtractTar => extract_tar(&door, &params),
         method => look(&door, method, &params),
@@ -84,7 +84,7 @@ fn look(door: &super::door::Door, method: Method, params: &[u8]) -> Result<Answe
         }
         _ => {
             let max_bytes = u64::try_from(params.max_bytes).ok().filter(|max| *max > 0);
-            match files::read(&path, max_bytes, door.limits.read_bytes).map_err(read_error)? {
+            match files::read(&path, max_bytes, door.limits.read_bytes).map_err(|error| read_error(&error))? {
                 Some(content) => return Ok(Answer::Content(content)),
                 None => Object::open(&mut result).string("content", "").boolean("exists", false).close(),
             }
@@ -93,12 +93,12 @@ fn look(door: &super::door::Door, method: Method, params: &[u8]) -> Result<Answe
     Ok(Answer::Result(result))
 }
 
-fn read_error(error: ReadError) -> RpcError {
+fn read_error(error: &ReadError) -> RpcError {
     match error {
         ReadError::Directory | ReadError::NotRegular | ReadError::ExceedsMaxBytes => {
             RpcError::worded(errors::PARAMS, error.to_string())
         }
-        _ => RpcError::internal(&error),
+        _ => RpcError::internal(error),
     }
 }
 

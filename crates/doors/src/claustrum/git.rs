@@ -25,7 +25,7 @@ pub(crate) async fn call(door: &Door, method: Method, params: &[u8]) -> Outcome 
 }
 
 async fn info(door: &Door, params: &GitParams<'_>) -> Outcome {
-    let info = door.git.info(&door.path(&params.path)).await.map_err(internal)?;
+    let info = door.git.info(&door.path(&params.path)).await.map_err(|error| internal(&error))?;
     let mut out = Vec::new();
     let mut result = Object::open(&mut out);
     result.boolean("isRepo", info.is_some());
@@ -43,7 +43,7 @@ async fn info(door: &Door, params: &GitParams<'_>) -> Outcome {
 }
 
 async fn status(door: &Door, params: &GitParams<'_>) -> Outcome {
-    let changes = door.git.status(&door.path(&params.path)).await.map_err(internal)?;
+    let changes = door.git.status(&door.path(&params.path)).await.map_err(|error| internal(&error))?;
     let mut out = Vec::new();
     let mut result = Object::open(&mut out);
     result.boolean("isRepo", changes.is_some()).boolean("clean", changes.as_ref().is_some_and(Vec::is_empty));
@@ -55,7 +55,7 @@ async fn status(door: &Door, params: &GitParams<'_>) -> Outcome {
 }
 
 async fn list_branches(door: &Door, params: &GitParams<'_>) -> Outcome {
-    let branches = door.git.list_branches(&door.path(&params.path)).await.map_err(internal)?;
+    let branches = door.git.list_branches(&door.path(&params.path)).await.map_err(|error| internal(&error))?;
     let mut out = Vec::new();
     Object::open(&mut out)
         .boolean("isRepo", branches.is_some())
@@ -119,6 +119,6 @@ async fn worktree_remove(door: &Door, params: &GitParams<'_>) -> Outcome {
     Ok(out)
 }
 
-fn internal(error: GitError) -> RpcError {
+fn internal(error: &GitError) -> RpcError {
     RpcError::worded(errors::INTERNAL, error.to_string())
 }

@@ -133,16 +133,8 @@ impl Questions {
         let id = self.next_id;
         self.next_id += 1;
         self.line.clear();
-        serde_json::to_writer(
-            &mut self.line,
-            &Request {
-                jsonrpc: "2.0",
-                id,
-                method,
-                params,
-            },
-        )
-        .map_err(|error| ClientError::Protocol(error.to_string()))?;
+        serde_json::to_writer(&mut self.line, &Request { jsonrpc: "2.0", id, method, params })
+            .map_err(|error| ClientError::Protocol(error.to_string()))?;
         self.line.push(b'\n');
         self.writer.write_all(&self.line).await.map_err(ClientError::Lost)?;
         Ok(id)
@@ -169,32 +161,20 @@ impl Messages {
         let envelope: Envelope<'_> = serde_json::from_slice(self.lines.line(&range))
             .map_err(|error| ClientError::Protocol(error.to_string()))?;
         match envelope {
-            Envelope {
-                method: Some(method),
-                params,
-                ..
-            } => Ok(Message::Notification {
+            Envelope { method: Some(method), params, .. } => Ok(Message::Notification {
                 method,
                 params: params.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned),
             }),
-            Envelope {
-                id: Some(id),
-                error: Some(failure),
-                ..
-            } => Ok(Message::Answer {
-                id,
-                result: Err((failure.code, failure.message)),
-            }),
+            Envelope { id: Some(id), error: Some(failure), .. } => {
+                Ok(Message::Answer { id, result: Err((failure.code, failure.message)) })
+            }
             Envelope { id: Some(id), result, .. } => Ok(Message::Answer {
                 id,
                 result: Ok(result.map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned)),
             }),
-            Envelope {
-                error: Some(failure), ..
-            } => Err(ClientError::Reply {
-                code: failure.code,
-                message: failure.message,
-            }),
+            Envelope { error: Some(failure), .. } => {
+                Err(ClientError::Reply { code: failure.code, message: failure.message })
+            }
             Envelope { .. } => Err(ClientError::Protocol("neither answer nor notification".to_owned())),
         }
     }
@@ -214,20 +194,13 @@ impl Client {
     /// # Errors
     /// `Connect` when nobody listens, else as `call`.
     pub async fn connect(dial: &Path, shown: &Path) -> Result<Self, ClientError> {
-        let stream = UnixStream::connect(dial).await.map_err(|source| ClientError::Connect {
-            path: shown.to_owned(),
-            source,
-        })?;
+        let stream = UnixStream::connect(dial)
+            .await
+            .map_err(|source| ClientError::Connect { path: shown.to_owned(), source })?;
         let (reader, writer) = stream.into_split();
         let mut client = Client {
-            questions: Questions {
-                writer,
-                next_id: 1,
-                line: Vec::new(),
-            },
-            messages: Messages {
-                lines: LineReader::new(reader, 2 * LINE_LIMIT),
-            },
+            questions: Questions { writer, next_id: 1, line: Vec::new() },
+            messages: Messages { lines: LineReader::new(reader, 2 * LINE_LIMIT) },
             server: Initialized {
                 protocol_version: PROTOCOL_VERSION,
                 server_version: String::new(),
@@ -235,14 +208,7 @@ impl Client {
                 capabilities: Vec::new(),
             },
         };
-        client.server = client
-            .call(
-                "initialize",
-                &Initialize {
-                    protocol_version: PROTOCOL_VERSION,
-                },
-            )
-            .await?;
+        client.server = client.call("initialize", &Initialize { protocol_version: PROTOCOL_VERSION }).await?;
         Ok(client)
     }
 

@@ -58,18 +58,8 @@ impl Writer {
     async fn answer(&self, id: Option<&RawValue>, outcome: Outcome) -> io::Result<()> {
         let Some(id) = id else { return Ok(()) };
         let mut line = match outcome {
-            Ok(result) => encode(&Answer {
-                jsonrpc: "2.0",
-                id,
-                result: Some(&result),
-                error: None,
-            }),
-            Err(failure) => encode(&Answer {
-                jsonrpc: "2.0",
-                id,
-                result: None,
-                error: Some(&failure),
-            }),
+            Ok(result) => encode(&Answer { jsonrpc: "2.0", id, result: Some(&result), error: None }),
+            Err(failure) => encode(&Answer { jsonrpc: "2.0", id, result: None, error: Some(&failure) }),
         };
         line.push(b'\n');
         self.send(&line).await
@@ -77,11 +67,7 @@ impl Writer {
 
     /// Says something nobody asked for.
     async fn notify(&self, method: &str, params: &impl Serialize) -> io::Result<()> {
-        let mut line = encode(&Notification {
-            jsonrpc: "2.0",
-            method,
-            params,
-        });
+        let mut line = encode(&Notification { jsonrpc: "2.0", method, params });
         line.push(b'\n');
         self.send(&line).await
     }
@@ -250,16 +236,10 @@ impl Connection {
         if asked.protocol_version != PROTOCOL_VERSION {
             return Err(Failure::new(
                 code::VERSION,
-                format!(
-                    "protocol version {} is not spoken here, only {PROTOCOL_VERSION}",
-                    asked.protocol_version
-                ),
+                format!("protocol version {} is not spoken here, only {PROTOCOL_VERSION}", asked.protocol_version),
             ));
         }
-        let capabilities = std::iter::once("initialize")
-            .chain(methods::METHODS)
-            .map(str::to_owned)
-            .collect();
+        let capabilities = std::iter::once("initialize").chain(methods::METHODS).map(str::to_owned).collect();
         methods::value(&Initialized {
             protocol_version: PROTOCOL_VERSION,
             server_version: self.settings.version.clone(),

@@ -36,13 +36,7 @@ pub enum Line {
 impl<R: AsyncRead + Unpin> LineReader<R> {
     /// Lines of `source`, none longer than `limit`.
     pub fn new(source: R, limit: usize) -> Self {
-        LineReader {
-            source,
-            buffer: Vec::new(),
-            start: 0,
-            scanned: 0,
-            limit,
-        }
+        LineReader { source, buffer: Vec::new(), start: 0, scanned: 0, limit }
     }
 
     /// Waits for the next line. Giving up waiting loses nothing: what was read stays in the buffer.

@@ -121,17 +121,13 @@ pub(super) fn find(processes: &Processes, wanted: &str) -> Result<Arc<Process>, 
     }
     let list = processes.list();
     let ids: Vec<String> = list.iter().map(|process| process.id().to_string()).collect();
-    let known = ids
-        .iter()
-        .zip(&list)
-        .map(|(id, process)| (id.as_str(), process.name()));
+    let known = ids.iter().zip(&list).map(|(id, process)| (id.as_str(), process.name()));
     match pick(wanted, known) {
         Pick::One(position) => list.into_iter().nth(position).ok_or_else(|| not_found(wanted)),
         Pick::Nothing => Err(not_found(wanted)),
-        Pick::Several => Err(Failure::new(
-            code::AMBIGUOUS,
-            format!("several processes have ids that start with `{wanted}`"),
-        )),
+        Pick::Several => {
+            Err(Failure::new(code::AMBIGUOUS, format!("several processes have ids that start with `{wanted}`")))
+        }
     }
 }
 
@@ -164,16 +160,10 @@ async fn spawn(processes: &Processes, request: Spawn) -> Outcome {
         && let Some(older) = processes.get(&spec.name)
         && older.status().running
     {
-        return Err(Failure::new(
-            code::NAME_IN_USE,
-            format!("a running process is called `{}` already", spec.name),
-        ));
+        return Err(Failure::new(code::NAME_IN_USE, format!("a running process is called `{}` already", spec.name)));
     }
     let (program, cwd) = (spec.program.clone(), spec.cwd.clone().unwrap_or_default());
-    let process = processes
-        .spawn(spec)
-        .await
-        .map_err(|error| refused(&error, &program, &cwd))?;
+    let process = processes.spawn(spec).await.map_err(|error| refused(&error, &program, &cwd))?;
     value(&Spawned {
         id: process.id().to_string(),
         name: process.name().to_owned(),
@@ -190,10 +180,9 @@ fn specify(request: Spawn) -> Result<(SpawnSpec, bool), Failure> {
         return Err(bad("`argv` is empty".to_owned()));
     };
     let env: Vec<(OsString, OsString)> = match request.env {
-        Some(env) => env
-            .into_iter()
-            .map(|(key, Text(value))| (OsString::from(key), OsString::from_vec(value)))
-            .collect(),
+        Some(env) => {
+            env.into_iter().map(|(key, Text(value))| (OsString::from(key), OsString::from_vec(value))).collect()
+        }
         None => std::env::vars_os().collect(),
     };
     let zero = |text: &OsStr| text.as_bytes().contains(&0);
@@ -215,48 +204,28 @@ fn specify(request: Spawn) -> Result<(SpawnSpec, bool), Failure> {
         None => made_up_name(),
     };
     if name.is_empty() || name.len() > NAME_LIMIT || name.chars().any(char::is_control) {
-        return Err(bad(format!(
-            "a name has 1 to {NAME_LIMIT} bytes and no control characters"
-        )));
+        return Err(bad(format!("a name has 1 to {NAME_LIMIT} bytes and no control characters")));
     }
     let path = env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.as_os_str());
-    let program = program::resolve(command, path, &cwd).ok_or_else(|| {
-        Failure::new(
-            code::SPAWN,
-            format!("`{}` was not found in PATH", command.to_string_lossy()),
-        )
-    })?;
-    Ok((
-        SpawnSpec {
-            name,
-            door: "native".to_owned(),
-            program,
-            argv,
-            env,
-            cwd: Some(cwd),
-        },
-        request.replace,
-    ))
+    let program = program::resolve(command, path, &cwd)
+        .ok_or_else(|| Failure::new(code::SPAWN, format!("`{}` was not found in PATH", command.to_string_lossy())))?;
+    Ok((SpawnSpec { name, door: "native".to_owned(), program, argv, env, cwd: Some(cwd) }, request.replace))
 }
 
 fn made_up_name() -> String {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_or(0, |elapsed| elapsed.as_nanos());
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos());
     format!("process-{now:x}")
 }
 
 fn refused(error: &SpawnError, program: &Path, cwd: &Path) -> Failure {
     let reason = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
     match error {
-        SpawnError::Chdir { errno } => Failure::new(
-            code::SPAWN,
-            format!("cannot start in `{}`: {}", cwd.display(), reason(*errno)),
-        ),
-        SpawnError::Exec { errno } => Failure::new(
-            code::SPAWN,
-            format!("cannot run `{}`: {}", program.display(), reason(*errno)),
-        ),
+        SpawnError::Chdir { errno } => {
+            Failure::new(code::SPAWN, format!("cannot start in `{}`: {}", cwd.display(), reason(*errno)))
+        }
+        SpawnError::Exec { errno } => {
+            Failure::new(code::SPAWN, format!("cannot run `{}`: {}", program.display(), reason(*errno)))
+        }
         SpawnError::Limit(text) => Failure::new(code::LIMIT, text.clone()),
         SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
     }
@@ -316,10 +285,7 @@ async fn tree(processes: &Processes, target: &Target) -> Outcome {
             .to_owned(),
         })
         .collect();
-    value(&ProcessTree {
-        processes,
-        partial: tree.partial,
-    })
+    value(&ProcessTree { processes, partial: tree.partial })
 }
 
 async fn kill(processes: &Processes, request: &Kill) -> Outcome {
@@ -327,21 +293,11 @@ async fn kill(processes: &Processes, request: &Kill) -> Outcome {
     let process = match find(processes, &request.id) {
         Ok(process) => process,
         Err(failure) if failure.code == code::NOT_FOUND => {
-            return value(&Killed {
-                found: false,
-                died: false,
-                already_exited: false,
-                escalated: false,
-            });
+            return value(&Killed { found: false, died: false, already_exited: false, escalated: false });
         }
         Err(failure) => return Err(failure),
     };
-    let mut killed = Killed {
-        found: true,
-        died: false,
-        already_exited: false,
-        escalated: false,
-    };
+    let mut killed = Killed { found: true, died: false, already_exited: false, escalated: false };
     if process.status().exit.is_some() {
         killed.died = true;
         killed.already_exited = true;
@@ -392,10 +348,7 @@ pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTi
         .decode_to_vec(&request.data)
         .map_err(|_| Failure::new(code::PARAMS, "`data` is not base64".to_owned()))?;
     if data.len() > STDIN_LIMIT {
-        return Err(Failure::new(
-            code::PARAMS,
-            format!("`data` holds more than {STDIN_LIMIT} bytes"),
-        ));
+        return Err(Failure::new(code::PARAMS, format!("`data` holds more than {STDIN_LIMIT} bytes")));
     }
     let process = find(processes, &request.id)?;
     process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
@@ -404,10 +357,7 @@ pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTi
 /// What became of input.
 pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
     let applied = ticket.done().await.map_err(|error| stdin_failure(&error))?;
-    value(&StdinApplied {
-        applied: applied.applied,
-        duplicate: applied.duplicate,
-    })
+    value(&StdinApplied { applied: applied.applied, duplicate: applied.duplicate })
 }
 
 /// Ends a process's input.
@@ -429,10 +379,7 @@ fn stdin_failure(error: &StdinError) -> Failure {
 }
 
 async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
-    let usage = processes
-        .usage()
-        .await
-        .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
+    let usage = processes.usage().await.map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
     let known = processes.list();
     let list = usage
         .by_process
@@ -468,11 +415,7 @@ fn journal(process: &Process) -> JournalInfo {
 
 async fn collect(processes: &Processes, settings: &Settings, request: Collect) -> Outcome {
     let retention = match request.all {
-        true => Retention {
-            max_count: 0,
-            max_age: Duration::ZERO,
-            max_bytes: 0,
-        },
+        true => Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 },
         false => settings.retention,
     };
     let before: Vec<JournalInfo> = processes.list().iter().map(|process| journal(process)).collect();
@@ -494,10 +437,7 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
             }
         })
         .collect();
-    value(&Collected {
-        removed,
-        freed_bytes: collected.freed_bytes,
-    })
+    value(&Collected { removed, freed_bytes: collected.freed_bytes })
 }
 
 fn status(processes: &Processes, settings: &Settings) -> Outcome {
@@ -540,11 +480,7 @@ async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -
         .await
         .map_err(|error| Failure::new(code::INTERNAL, format!("the keeper stays as it is: {error}")))?;
     let after = processes.keeper_status();
-    value(&Upgraded {
-        pid: after.pid,
-        build_before: before.build,
-        build_after: after.build,
-    })
+    value(&Upgraded { pid: after.pid, build_before: before.build, build_after: after.build })
 }
 
 #[cfg(test)]

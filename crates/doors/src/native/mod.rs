@@ -113,7 +113,5 @@ async fn accept(listener: &UnixListener, pause: Duration) -> std::io::Result<Uni
 
 /// Whether the other side runs as the same user.
 fn is_own(stream: &UnixStream) -> bool {
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }

@@ -29,9 +29,7 @@ pub(super) fn resolve(command: &OsStr, path: Option<&OsStr>, cwd: &Path) -> Opti
             directory => cwd.join(OsStr::from_bytes(directory)).join(command),
         })
         .find(|candidate| {
-            candidate
-                .metadata()
-                .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+            candidate.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
         })
 }
 

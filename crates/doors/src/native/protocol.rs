@@ -73,10 +73,9 @@ impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
-            Err(_) => TextForm::Encoded {
-                base64: base64_simd::STANDARD.encode_to_string(&self.0),
+            Err(_) => {
+                TextForm::Encoded { base64: base64_simd::STANDARD.encode_to_string(&self.0) }.serialize(serializer)
             }
-            .serialize(serializer),
         }
     }
 }
@@ -85,10 +84,9 @@ impl<'de> Deserialize<'de> for Text {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         match TextForm::deserialize(deserializer)? {
             TextForm::Plain(text) => Ok(Text(text.into_bytes())),
-            TextForm::Encoded { base64 } => base64_simd::STANDARD
-                .decode_to_vec(base64)
-                .map(Text)
-                .map_err(|_| D::Error::custom("invalid base64")),
+            TextForm::Encoded { base64 } => {
+                base64_simd::STANDARD.decode_to_vec(base64).map(Text).map_err(|_| D::Error::custom("invalid base64"))
+            }
         }
     }
 }

@@ -89,12 +89,7 @@ pub(super) async fn run(prepared: Prepared, follow: bool, writer: Writer) {
 /// One item as a line. The id is hexadecimal and base64 needs no escaping, so the line is put together by hand.
 fn push(lines: &mut Vec<u8>, id: &str, item: &Item<'_>) {
     match item {
-        Item::Output {
-            stream,
-            seq,
-            time_ns,
-            data,
-        } => {
+        Item::Output { stream, seq, time_ns, data } => {
             let stream = match stream {
                 Stream::Out => "stdout",
                 Stream::Err => "stderr",
@@ -146,28 +141,8 @@ mod tests {
     #[test]
     fn hand_made_lines_are_what_the_types_say() {
         let mut lines = Vec::new();
-        push(
-            &mut lines,
-            "ab12",
-            &Item::Output {
-                stream: Stream::Err,
-                seq: 7,
-                time_ns: 9,
-                data: b"\x00\xff\"\n",
-            },
-        );
-        push(
-            &mut lines,
-            "ab12",
-            &Item::Exit {
-                seq: 8,
-                exit: Exit {
-                    code: -1,
-                    signal: 9,
-                    lost: false,
-                },
-            },
-        );
+        push(&mut lines, "ab12", &Item::Output { stream: Stream::Err, seq: 7, time_ns: 9, data: b"\x00\xff\"\n" });
+        push(&mut lines, "ab12", &Item::Exit { seq: 8, exit: Exit { code: -1, signal: 9, lost: false } });
         push_replayed(&mut lines, "ab12", 8);
         push_failed(&mut lines, "ab12", "a \"b\"");
         let values: Vec<serde_json::Value> = lines

@@ -74,9 +74,7 @@ fn relay(mut socket: UnixStream) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        let written = stdout
-            .write_all(buffer.get(..count).unwrap_or_default())
-            .and_then(|()| stdout.flush());
+        let written = stdout.write_all(buffer.get(..count).unwrap_or_default()).and_then(|()| stdout.flush());
         if written.is_err() {
             return;
         }
@@ -86,10 +84,7 @@ fn relay(mut socket: UnixStream) {
 /// Waits until the socket has something; false once nobody reads our stdout any more.
 fn wait(socket: &UnixStream, stdout: &io::Stdout) -> bool {
     loop {
-        let mut watched = [
-            PollFd::new(socket, PollFlags::IN),
-            PollFd::new(stdout, PollFlags::empty()),
-        ];
+        let mut watched = [PollFd::new(socket, PollFlags::IN), PollFd::new(stdout, PollFlags::empty())];
         match rustix::event::poll(&mut watched, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return true,

@@ -135,10 +135,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Flags, Refusal> {
             return Err(Refusal::Bad(format!("bad flag syntax: {}", word.to_string_lossy())));
         }
         let (name, value) = match name.iter().position(|byte| *byte == b'=') {
-            Some(equals) => (
-                name.get(..equals).unwrap_or_default(),
-                name.get(equals + 1..).map(OsStr::from_bytes),
-            ),
+            Some(equals) => (name.get(..equals).unwrap_or_default(), name.get(equals + 1..).map(OsStr::from_bytes)),
             None => (name, None),
         };
         let shown = String::from_utf8_lossy(name).into_owned();
@@ -163,10 +160,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Flags, Refusal> {
             Target::Number(number) => {
                 let text = argument(value, &mut words, &shown)?;
                 *number = integer(text.as_bytes()).map_err(|reason| {
-                    Refusal::Bad(format!(
-                        "invalid value {} for flag -{shown}: {reason}",
-                        quote(text.as_bytes())
-                    ))
+                    Refusal::Bad(format!("invalid value {} for flag -{shown}: {reason}", quote(text.as_bytes())))
                 })?;
             }
             Target::Text(slot) => *slot = argument(value, &mut words, &shown)?.to_owned(),
@@ -321,12 +315,7 @@ mod tests {
 
     #[test]
     fn every_spelling_of_a_flag() {
-        for spelling in [
-            &["-socket", "/s"][..],
-            &["--socket", "/s"],
-            &["-socket=/s"],
-            &["--socket=/s"],
-        ] {
+        for spelling in [&["-socket", "/s"][..], &["--socket", "/s"], &["-socket=/s"], &["--socket=/s"]] {
             assert_eq!(parse(&words(spelling)).unwrap().socket, "/s", "{spelling:?}");
         }
         let flags = parse(&words(&["-serve", "-keep-children=true", "-stop=F", "-socket", "-bridge"])).unwrap();
@@ -367,10 +356,7 @@ mod tests {
         }
         for text in ["", "x", "1.0", "1e3", "0x", "08", "1_000_", "__1", " 1"] {
             let flag = format!("-cli-keep={text}");
-            assert_eq!(
-                bad(&[&flag]),
-                format!("invalid value \"{text}\" for flag -cli-keep: parse error")
-            );
+            assert_eq!(bad(&[&flag]), format!("invalid value \"{text}\" for flag -cli-keep: parse error"));
         }
         assert_eq!(
             bad(&["-cli-keep", "9223372036854775808"]),
@@ -386,14 +372,8 @@ mod tests {
         assert_eq!(bad(&["---x"]), "bad flag syntax: ---x");
         assert_eq!(bad(&["-=x"]), "bad flag syntax: -=x");
         assert_eq!(bad(&["--=x"]), "bad flag syntax: --=x");
-        assert_eq!(
-            bad(&["-serve=yes"]),
-            "invalid boolean value \"yes\" for -serve: parse error"
-        );
-        assert_eq!(
-            bad(&["-serve=a\"b\n"]),
-            "invalid boolean value \"a\\\"b\\n\" for -serve: parse error"
-        );
+        assert_eq!(bad(&["-serve=yes"]), "invalid boolean value \"yes\" for -serve: parse error");
+        assert_eq!(bad(&["-serve=a\"b\n"]), "invalid boolean value \"a\\\"b\\n\" for -serve: parse error");
         for help in ["-h", "--help", "-help", "-h=1"] {
             assert_eq!(parse(&words(&[help])), Err(Refusal::Help));
         }

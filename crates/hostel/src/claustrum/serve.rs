@@ -82,10 +82,7 @@ pub(super) fn run(called: &OsStr, words: &[OsString], flags: &Flags, socket: &Pa
 fn start(called: &OsStr, words: &[OsString], flags: &Flags, socket: &Path) -> Result<ExitCode, String> {
     let deadline = Instant::now() + LIMIT;
     let mut command = launch::own_program(called, words);
-    command
-        .env(DAEMON_MARK, "1")
-        .env(PUBLIC_MARK, "1")
-        .env(LAUNCHED_MARK, "1");
+    command.env(DAEMON_MARK, "1").env(PUBLIC_MARK, "1").env(LAUNCHED_MARK, "1");
     let token = match flags.token_fd >= 0 {
         true => {
             command.env(TOKEN_PIPE, "0");
@@ -137,10 +134,7 @@ fn serve(flags: &Flags, socket: &Path) -> Result<ExitCode, String> {
     check_endpoint(socket)?;
     let endpoint = paths::absolute(socket).map_err(plain)?;
     let dir = HouseDir::personality(&home, claustrum::NAME, &endpoint);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| words_of(&error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| words_of(&error))?;
     let outcome = runtime.block_on(open_and_serve(flags, socket, dir, settings, &token, launcher));
     // A login shell that is still being asked must not hold us up.
     runtime.shutdown_background();
@@ -160,9 +154,7 @@ async fn open_and_serve(
     let log = LogFile::open(&dir.daemon_log(), settings.limits.log)
         .and_then(|file| Log::new(level, Both(file)))
         .map_err(|error| format!("open log: {}", words_of(&error)))?;
-    let house = House::open(dir, settings, log, Rival::Supersede)
-        .await
-        .map_err(|error| error.to_string())?;
+    let house = House::open(dir, settings, log, Rival::Supersede).await.map_err(|error| error.to_string())?;
     let bound = Bound::replace(socket, socket)
         .map_err(|error| format!("listen unix: {}", socket_error("listen", socket, "bind", &error)))?;
     let counters = Arc::new(Metrics::default());
@@ -176,22 +168,10 @@ async fn open_and_serve(
             open: true,
             note: None,
         },
-        DoorAddress {
-            name: claustrum::NAME.to_owned(),
-            address: socket.display().to_string(),
-            open: true,
-            note: None,
-        },
+        DoorAddress { name: claustrum::NAME.to_owned(), address: socket.display().to_string(), open: true, note: None },
     ];
-    let door = ClaustrumDoor {
-        bound,
-        settings: daemon::door_settings(&house, token, &counters),
-    };
-    let policy = Policy {
-        keep_on_signal: flags.keep_children,
-        doors_may_end: true,
-        grace: Duration::ZERO,
-    };
+    let door = ClaustrumDoor { bound, settings: daemon::door_settings(&house, token, &counters) };
+    let policy = Policy { keep_on_signal: flags.keep_children, doors_may_end: true, grace: Duration::ZERO };
     let banner = format!("Claustrum remote server listening on {}\n", socket.display());
     house
         .serve(vec![door], addresses, policy, || {
@@ -209,15 +189,10 @@ async fn open_and_serve(
 async fn serve_metrics(address: &str, counters: Arc<Metrics>, log: &Log) {
     match tokio::net::TcpListener::bind(address).await {
         Ok(listener) => {
-            log.info(format_args!(
-                "[Server] metrics: serving Prometheus counters on {address}/metrics"
-            ));
+            log.info(format_args!("[Server] metrics: serving Prometheus counters on {address}/metrics"));
             tokio::spawn(metrics::serve(listener, counters, std::future::pending()));
         }
-        Err(error) => log.error(format_args!(
-            "[Server] metrics: listen {address}: {}",
-            words_of(&error)
-        )),
+        Err(error) => log.error(format_args!("[Server] metrics: listen {address}: {}", words_of(&error))),
     }
 }
 
@@ -242,10 +217,7 @@ fn read_token(flags: &Flags, launcher: Option<&mut Launcher>) -> Result<Zeroizin
     let mut token = if flags.token_fd >= 0 || pipe.is_some() {
         match (launcher, pipe) {
             (Some(launcher), Some(_)) => launcher.secret(),
-            (_, Some(pipe)) => pipe
-                .parse()
-                .map_err(|_| rustix::io::Errno::BADF.into())
-                .and_then(read_descriptor),
+            (_, Some(pipe)) => pipe.parse().map_err(|_| rustix::io::Errno::BADF.into()).and_then(read_descriptor),
             (_, None) => read_descriptor(flags.token_fd),
         }
         .map_err(|error| format!("read token pipe: {}", words_of(&error)))?
@@ -287,8 +259,7 @@ fn read_descriptor(number: i64) -> io::Result<Zeroizing<Vec<u8>>> {
         return read_bounded(&mut io::stdin().lock());
     }
     let own = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty());
-    let copied =
-        own.and_then(|own| rustix::process::pidfd_getfd(&own, number, PidfdGetfdFlags::empty()));
+    let copied = own.and_then(|own| rustix::process::pidfd_getfd(&own, number, PidfdGetfdFlags::empty()));
     match copied {
         Ok(copy) => read_bounded(&mut File::from(copy)),
         Err(rustix::io::Errno::BADF) => Err(bad()),
@@ -319,10 +290,7 @@ mod tests {
         let path = scratch.path().join("token");
         let read = |content: &str| {
             std::fs::write(&path, content).unwrap();
-            let flags = Flags {
-                token_file: path.clone().into(),
-                ..Flags::default()
-            };
+            let flags = Flags { token_file: path.clone().into(), ..Flags::default() };
             let token = read_token(&flags, None);
             assert!(!path.exists());
             token.map(|token| String::from_utf8(token.to_vec()).unwrap())
@@ -332,10 +300,7 @@ mod tests {
         assert_eq!(read(" tok \n\n").unwrap(), " tok ");
         assert_eq!(read("\n").unwrap_err(), "token is empty");
         let missing = read_token_file(&path).unwrap_err();
-        assert_eq!(
-            missing,
-            format!("read --token-file: open {}: no such file or directory", path.display())
-        );
+        assert_eq!(missing, format!("read --token-file: open {}: no such file or directory", path.display()));
         assert_eq!(
             read_token_file(scratch.path()).unwrap_err(),
             format!("read --token-file: read {}: is a directory", scratch.path().display())
@@ -349,10 +314,7 @@ mod tests {
         writer.write_all(b"secret").unwrap();
         drop(writer);
         assert_eq!(**read_descriptor(reader.as_raw_fd().into()).unwrap(), b"secret"[..]);
-        assert_eq!(
-            read_descriptor(9_999).unwrap_err().raw_os_error(),
-            Some(rustix::io::Errno::BADF.raw_os_error())
-        );
+        assert_eq!(read_descriptor(9_999).unwrap_err().raw_os_error(), Some(rustix::io::Errno::BADF.raw_os_error()));
     }
 
     #[test]

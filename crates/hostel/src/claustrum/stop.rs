@@ -56,9 +56,6 @@ mod tests {
             question(b"a<\"b"),
             b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server.shutdown\",\"auth\":\"a\\u003c\\\"b\"}\n"
         );
-        assert_eq!(
-            question(b""),
-            b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server.shutdown\",\"auth\":\"\"}\n"
-        );
+        assert_eq!(question(b""), b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server.shutdown\",\"auth\":\"\"}\n");
     }
 }

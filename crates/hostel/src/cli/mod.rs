@@ -65,11 +65,15 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     /// Start the house: keeper, daemon and every door
-    #[command(after_help = "Examples:\n  hostel up\n  hostel up --foreground\n  hostel up --set journal.quota=5GiB\n\nReturns once every door accepts. A house that is up already is left as it is.")]
+    #[command(
+        after_help = "Examples:\n  hostel up\n  hostel up --foreground\n  hostel up --set journal.quota=5GiB\n\nReturns once every door accepts. A house that is up already is left as it is."
+    )]
     Up(Up),
 
     /// End the house: daemon, keeper and every process
-    #[command(after_help = "Examples:\n  hostel down\n  hostel down --keep    end only the daemon; processes run on and the next `hostel up` finds them")]
+    #[command(
+        after_help = "Examples:\n  hostel down\n  hostel down --keep    end only the daemon; processes run on and the next `hostel up` finds them"
+    )]
     Down(Down),
 
     /// Host a command and stream its output
@@ -84,19 +88,27 @@ pub(crate) enum Verb {
     Ps(Ps),
 
     /// Print what a process has printed
-    #[command(after_help = "Examples:\n  hostel logs build\n  hostel logs -f 3fa2\n  hostel logs --since-seq 1200 build\n\nID is a name, or the first four or more digits of an id.")]
+    #[command(
+        after_help = "Examples:\n  hostel logs build\n  hostel logs -f 3fa2\n  hostel logs --since-seq 1200 build\n\nID is a name, or the first four or more digits of an id."
+    )]
     Logs(Logs),
 
     /// Connect this terminal to a process: what it printed, what it prints, and its stdin
-    #[command(after_help = "Examples:\n  hostel attach web\n  echo status | hostel attach --no-replay console\n\nCtrl-C goes away and leaves the process running.")]
+    #[command(
+        after_help = "Examples:\n  hostel attach web\n  echo status | hostel attach --no-replay console\n\nCtrl-C goes away and leaves the process running."
+    )]
     Attach(Attach),
 
     /// Signal a process and everything it started
-    #[command(after_help = "Examples:\n  hostel kill web\n  hostel kill --signal INT web\n  hostel kill --wait 10s web    KILL follows if it is still there")]
+    #[command(
+        after_help = "Examples:\n  hostel kill web\n  hostel kill --signal INT web\n  hostel kill --wait 10s web    KILL follows if it is still there"
+    )]
     Kill(Kill),
 
     /// Check this house and this machine for trouble
-    #[command(after_help = "Examples:\n  hostel doctor\n  hostel doctor --json\n\nExits with 1 if something is broken; warnings alone exit with 0.")]
+    #[command(
+        after_help = "Examples:\n  hostel doctor\n  hostel doctor --json\n\nExits with 1 if something is broken; warnings alone exit with 0."
+    )]
     Doctor,
 
     /// Show how much disk the journals use
@@ -104,11 +116,15 @@ pub(crate) enum Verb {
     Df,
 
     /// Remove journals of exited processes that are past their time
-    #[command(after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all    every exited process, however recent")]
+    #[command(
+        after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all    every exited process, however recent"
+    )]
     Gc(Gc),
 
     /// Make the symlinks by which this program takes other names
-    #[command(after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum` it takes that program's flags, paths and messages.")]
+    #[command(
+        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum` it takes that program's flags, paths and messages."
+    )]
     Link(Link),
 
     /// Look at the keeper, or replace it in place
@@ -116,11 +132,15 @@ pub(crate) enum Verb {
     Keeper(Keeper),
 
     /// Show or check the configuration
-    #[command(after_help = "Examples:\n  hostel config show\n  hostel config check ./hostel.toml\n  hostel config path")]
+    #[command(
+        after_help = "Examples:\n  hostel config show\n  hostel config check ./hostel.toml\n  hostel config path"
+    )]
     Config(Config),
 
     /// Print the completion script of a shell
-    #[command(after_help = "Examples:\n  hostel completions bash > ~/.local/share/bash-completion/completions/hostel\n  hostel completions fish > ~/.config/fish/completions/hostel.fish")]
+    #[command(
+        after_help = "Examples:\n  hostel completions bash > ~/.local/share/bash-completion/completions/hostel\n  hostel completions fish > ~/.config/fish/completions/hostel.fish"
+    )]
     Completions(Completions),
 
     /// Print the manual page, or write all of them into a directory
@@ -295,7 +315,9 @@ pub(crate) enum KeeperAction {
     #[command(after_help = "Examples:\n  hostel keeper status\n  hostel keeper status --json")]
     Status,
     /// Replace the keeper with this program's build; its processes notice nothing
-    #[command(after_help = "Examples:\n  hostel keeper upgrade\n  hostel keeper upgrade --program ./target/release/hostel")]
+    #[command(
+        after_help = "Examples:\n  hostel keeper upgrade\n  hostel keeper upgrade --program ./target/release/hostel"
+    )]
     Upgrade {
         /// The program to become, instead of the one the daemon runs
         #[arg(long, value_name = "FILE")]

@@ -20,10 +20,8 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         houses.push((house.label, usage));
     }
     if ui.json() {
-        let houses: Vec<serde_json::Value> = houses
-            .iter()
-            .map(|(label, usage)| json!({"house": label, "usage": usage}))
-            .collect();
+        let houses: Vec<serde_json::Value> =
+            houses.iter().map(|(label, usage)| json!({"house": label, "usage": usage})).collect();
         ui.data(&json!({"houses": houses}))?;
         return Ok(ExitCode::SUCCESS);
     }

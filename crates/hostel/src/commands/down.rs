@@ -61,9 +61,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitC
 /// Ends a keeper that has no daemon.
 async fn end_keeper(dir: &HouseDir, settings: &crate::config::Settings) -> Result<(), CommandError> {
     let options = daemon::keeper_options(dir, settings)?;
-    let processes = Processes::connect(options)
-        .await
-        .map_err(|error| CommandError::failure(error.to_string()))?;
+    let processes = Processes::connect(options).await.map_err(|error| CommandError::failure(error.to_string()))?;
     match processes.stop_keeper(GRACE).await {
         Ok(0) => Ok(()),
         Ok(left) => Err(CommandError::failure(format!("{left} processes could not be killed"))

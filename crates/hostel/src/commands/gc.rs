@@ -14,10 +14,7 @@ use crate::text;
 
 pub(super) async fn run(context: &Context<'_>, arguments: &Gc) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    let request = Collect {
-        dry_run: arguments.dry_run,
-        all: arguments.all,
-    };
+    let request = Collect { dry_run: arguments.dry_run, all: arguments.all };
     let mut houses = Vec::new();
     for (house, mut client) in context.houses.live().await? {
         let collected: Collected = client.call("journal/gc", &request).await?;

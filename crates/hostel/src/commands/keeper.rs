@@ -40,10 +40,8 @@ async fn status(context: &Context<'_>) -> Result<ExitCode, CommandError> {
         keepers.push((house.label, status.keeper));
     }
     if ui.json() {
-        let keepers: Vec<serde_json::Value> = keepers
-            .iter()
-            .map(|(label, keeper)| json!({"house": label, "keeper": keeper}))
-            .collect();
+        let keepers: Vec<serde_json::Value> =
+            keepers.iter().map(|(label, keeper)| json!({"house": label, "keeper": keeper})).collect();
         ui.data(&json!({"keepers": keepers}))?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -15,10 +15,8 @@ pub(super) fn run(ui: &Ui, arguments: &Link) -> Result<ExitCode, CommandError> {
     let program = std::env::current_exe()
         .map_err(|error| CommandError::failure(format!("cannot find our own program file: {error}")))?;
     if !arguments.directory.is_dir() {
-        return Err(
-            CommandError::failure(format!("`{}` is not a directory", arguments.directory.display()))
-                .hint("make it first, and put it into PATH"),
-        );
+        return Err(CommandError::failure(format!("`{}` is not a directory", arguments.directory.display()))
+            .hint("make it first, and put it into PATH"));
     }
     let mut made: Vec<PathBuf> = Vec::new();
     for personality in Personality::ALL {
@@ -39,17 +37,14 @@ pub(super) fn run(ui: &Ui, arguments: &Link) -> Result<ExitCode, CommandError> {
 
 /// Makes one link; one that is right already stays, anything else is only replaced by force.
 fn place(program: &Path, link: &Path, force: bool) -> Result<(), CommandError> {
-    let problem =
-        |error: std::io::Error| CommandError::failure(format!("cannot make `{}`: {error}", link.display()));
+    let problem = |error: std::io::Error| CommandError::failure(format!("cannot make `{}`: {error}", link.display()));
     if std::fs::read_link(link).is_ok_and(|target| target == program) {
         return Ok(());
     }
     if link.symlink_metadata().is_ok() {
         if !force {
-            return Err(
-                CommandError::failure(format!("`{}` exists and is something else", link.display()))
-                    .hint("replace it with `--force`"),
-            );
+            return Err(CommandError::failure(format!("`{}` exists and is something else", link.display()))
+                .hint("replace it with `--force`"));
         }
         std::fs::remove_file(link).map_err(problem)?;
     }

@@ -8,8 +8,8 @@ use crate::error::CommandError;
 use crate::ui::Ui;
 
 pub(super) fn run(ui: &Ui, arguments: &Man) -> Result<ExitCode, CommandError> {
-    let pages = generate::pages()
-        .map_err(|error| CommandError::failure(format!("cannot render the manual: {error}")))?;
+    let pages =
+        generate::pages().map_err(|error| CommandError::failure(format!("cannot render the manual: {error}")))?;
     let Some(directory) = &arguments.out else {
         if let Some((_, text)) = pages.first() {
             ui.raw(text)?;

@@ -60,11 +60,7 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         _ => {}
     }
     let home = paths::home(cli.home.as_deref())?;
-    let context = Context {
-        ui,
-        houses: Houses::new(home.clone(), cli.house),
-        home,
-    };
+    let context = Context { ui, houses: Houses::new(home.clone(), cli.house), home };
     match cli.verb {
         Verb::Up(arguments) => up::run(&context, &arguments),
         Verb::Down(arguments) => wait(down::run(&context, &arguments)),

@@ -43,11 +43,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
                 true => tree(&mut client, &process.id).await?,
                 false => None,
             };
-            rows.push(Row {
-                house: house.label.clone(),
-                process,
-                tree,
-            });
+            rows.push(Row { house: house.label.clone(), process, tree });
         }
     }
     let ui = context.ui;
@@ -94,10 +90,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
                     (Paint::Plain, String::new()),
                     (Paint::Plain, member.pid.to_string()),
                     (Paint::Plain, String::new()),
-                    (
-                        Paint::Plain,
-                        text::ago(now.saturating_sub(member.age_s.saturating_mul(1_000_000_000)), now),
-                    ),
+                    (Paint::Plain, text::ago(now.saturating_sub(member.age_s.saturating_mul(1_000_000_000)), now)),
                     (Paint::Plain, String::new()),
                     (Paint::Plain, String::new()),
                     (Paint::Plain, text::cut(&member.command, COMMAND_WIDTH).into_owned()),

@@ -89,11 +89,10 @@ pub(super) async fn run(context: &Context<'_>, arguments: Run) -> Result<ExitCod
             ));
             Ok(ExitCode::from(INTERRUPTED))
         }
-        End::ReaderGone => Err(CommandError::failure(format!(
-            "nobody reads our output any more, `{}` runs on",
-            spawned.name
-        ))
-        .hint(format!("end it with `hostel kill {}`", spawned.name))),
+        End::ReaderGone => {
+            Err(CommandError::failure(format!("nobody reads our output any more, `{}` runs on", spawned.name))
+                .hint(format!("end it with `hostel kill {}`", spawned.name)))
+        }
         End::Replayed => Ok(ExitCode::SUCCESS),
     }
 }
@@ -104,13 +103,11 @@ fn check(arguments: &Run) -> Result<(), CommandError> {
     match (arguments.words.as_slice(), arguments.command.as_slice()) {
         ([], []) => Err(CommandError::usage("there is no command to run").hint(both)),
         ([], [_, ..]) => Ok(()),
-        ([_], []) => Err(
-            CommandError::usage("agent sessions (`hostel run \"PROMPT\"`) are not in this release").hint(both),
-        ),
-        _ => Err(CommandError::usage(
-            "a command comes after `--`, and a prompt is exactly one word",
-        )
-        .hint(format!("{both}, or start an agent with `hostel run \"PROMPT\"`"))),
+        ([_], []) => {
+            Err(CommandError::usage("agent sessions (`hostel run \"PROMPT\"`) are not in this release").hint(both))
+        }
+        _ => Err(CommandError::usage("a command comes after `--`, and a prompt is exactly one word")
+            .hint(format!("{both}, or start an agent with `hostel run \"PROMPT\"`"))),
     }
 }
 
@@ -144,11 +141,7 @@ fn request(arguments: &Run, ui: &Ui) -> Result<Spawn, CommandError> {
         None => made_up_name(arguments.command.first())?,
     };
     Ok(Spawn {
-        argv: arguments
-            .command
-            .iter()
-            .map(|word| Text(word.as_bytes().to_vec()))
-            .collect(),
+        argv: arguments.command.iter().map(|word| Text(word.as_bytes().to_vec())).collect(),
         name: Some(name),
         cwd: Some(Text(cwd.as_os_str().as_bytes().to_vec())),
         env: Some(env),
@@ -217,12 +210,8 @@ async fn start(
             .rev()
             .find(|process| Some(&process.name) == spawn.name.as_ref() && process.started_ns >= asked_ns)
         {
-            let spawned = Spawned {
-                id: process.id,
-                name: process.name,
-                pid: process.pid,
-                started_ns: process.started_ns,
-            };
+            let spawned =
+                Spawned { id: process.id, name: process.name, pid: process.pid, started_ns: process.started_ns };
             return Ok((client, spawned));
         }
         match client.call("process/spawn", spawn).await {

@@ -27,8 +27,8 @@ use crate::ui::Ui;
 pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, CommandError> {
     let dir = HouseDir::at(&context.home);
     if arguments.launched {
-        let launcher = Launcher::take()
-            .map_err(|error| CommandError::failure(format!("cannot leave the launcher: {error}")))?;
+        let launcher =
+            Launcher::take().map_err(|error| CommandError::failure(format!("cannot leave the launcher: {error}")))?;
         return match Settings::load(&dir.config_file(), &arguments.settings) {
             Ok(settings) => daemon::run_up(dir, settings, Some(launcher), |_| ()),
             Err(error) => {
@@ -73,8 +73,8 @@ fn start(context: &Context<'_>, dir: &HouseDir, settings: &Settings, arguments: 
         words.push("--set".into());
         words.push(setting.into());
     }
-    let log = append(&dir.daemon_log())
-        .map_err(|error| CommandError::failure(format!("cannot open the log: {error}")))?;
+    let log =
+        append(&dir.daemon_log()).map_err(|error| CommandError::failure(format!("cannot open the log: {error}")))?;
     let mut command = launch::own_program("hostel".as_ref(), &words);
     // A panic's last words belong into the log.
     command.stdout(Stdio::null()).stderr(Stdio::from(log));

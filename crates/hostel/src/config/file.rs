@@ -178,10 +178,7 @@ impl Layer {
         toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start).min(text.len());
             let line = text.get(..start).unwrap_or(text).matches('\n').count() + 1;
-            Problem {
-                line,
-                message: reword(error.message()),
-            }
+            Problem { line, message: reword(error.message()) }
         })
     }
 }

@@ -217,21 +217,11 @@ impl Settings {
         take!("doors.claustrum.enabled", claustrum.enabled, self.claustrum.enabled);
         take!(
             "doors.claustrum.listen",
-            claustrum
-                .listen
-                .map(|list| list.0.iter().map(|path| paths::expand(path)).collect::<Vec<_>>()),
+            claustrum.listen.map(|list| list.0.iter().map(|path| paths::expand(path)).collect::<Vec<_>>()),
             self.claustrum.listen
         );
-        take!(
-            "doors.claustrum.reported_version",
-            claustrum.reported_version,
-            self.claustrum.reported_version
-        );
-        take!(
-            "doors.claustrum.shutdown_needs_auth",
-            claustrum.shutdown_needs_auth,
-            self.claustrum.shutdown_needs_auth
-        );
+        take!("doors.claustrum.reported_version", claustrum.reported_version, self.claustrum.reported_version);
+        take!("doors.claustrum.shutdown_needs_auth", claustrum.shutdown_needs_auth, self.claustrum.shutdown_needs_auth);
         let journal = layer.journal;
         take!("journal.dir", journal.dir.map(|dir| paths::expand(&dir)), self.journal.dir);
         take!("journal.quota", journal.quota.map(|size| size.0), self.journal.quota);
@@ -244,11 +234,7 @@ impl Settings {
         take!("journal.floor", journal.floor.map(|size| size.0), self.journal.floor);
         take!("journal.keep_count", journal.keep_count, self.journal.keep_count);
         take!("journal.keep_age", journal.keep_age.map(|time| time.0), self.journal.keep_age);
-        take!(
-            "journal.keep_bytes",
-            journal.keep_bytes.map(|size| size.0),
-            self.journal.keep_bytes
-        );
+        take!("journal.keep_bytes", journal.keep_bytes.map(|size| size.0), self.journal.keep_bytes);
         let limits = layer.limits;
         take!("limits.connections", limits.connections, self.limits.connections);
         take!("limits.reconnect", limits.reconnect.map(|time| time.0), self.limits.reconnect);
@@ -295,9 +281,7 @@ impl Settings {
     }
 
     fn value(&self, key: &str) -> String {
-        let paths = |list: &[PathBuf]| {
-            list.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",")
-        };
+        let paths = |list: &[PathBuf]| list.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
         match key {
             "doors.claustrum.enabled" => self.claustrum.enabled.to_string(),
             "doors.claustrum.listen" => paths(&self.claustrum.listen),
@@ -339,21 +323,15 @@ fn document(key: &str, shape: Shape, value: &str) -> String {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let value = match shape {
         Shape::Text => quoted(value),
-        Shape::Bare if value.trim().chars().all(|character| character.is_ascii_alphanumeric()) => {
-            match value.trim() {
-                "" => quoted(value),
-                bare if bare.parse::<u64>().is_ok() || bare == "true" || bare == "false" => bare.to_owned(),
-                other => quoted(other),
-            }
-        }
+        Shape::Bare if value.trim().chars().all(|character| character.is_ascii_alphanumeric()) => match value.trim() {
+            "" => quoted(value),
+            bare if bare.parse::<u64>().is_ok() || bare == "true" || bare == "false" => bare.to_owned(),
+            other => quoted(other),
+        },
         Shape::Bare => quoted(value),
         Shape::List => {
-            let items: Vec<String> = value
-                .split(',')
-                .map(str::trim)
-                .filter(|item| !item.is_empty())
-                .map(quoted)
-                .collect();
+            let items: Vec<String> =
+                value.split(',').map(str::trim).filter(|item| !item.is_empty()).map(quoted).collect();
             format!("[{}]", items.join(", "))
         }
     };
@@ -390,7 +368,10 @@ mod tests {
         assert_eq!(settings.journal.keep_bytes, 1_000_000_000);
         assert_eq!(settings.journal.floor, Some(2 << 30));
         assert_eq!(settings.limits.reconnect, Duration::from_secs(60));
-        assert_eq!(read("[doors.claustrum]\nlisten = \"/tmp/a.sock\"\n").unwrap().claustrum.listen, [PathBuf::from("/tmp/a.sock")]);
+        assert_eq!(
+            read("[doors.claustrum]\nlisten = \"/tmp/a.sock\"\n").unwrap().claustrum.listen,
+            [PathBuf::from("/tmp/a.sock")]
+        );
     }
 
     #[test]
@@ -457,7 +438,8 @@ mod tests {
     #[test]
     fn wrong_flags_and_variables_say_so() {
         let mut settings = Settings::default();
-        let flag = |settings: &mut Settings, text: &str| settings.apply_flags(&[text.to_owned()]).unwrap_err().to_string();
+        let flag =
+            |settings: &mut Settings, text: &str| settings.apply_flags(&[text.to_owned()]).unwrap_err().to_string();
         assert_eq!(
             flag(&mut settings, "journal.quota"),
             "`--set journal.quota` has no `=`; write for example `--set journal.quota=5GiB`"
@@ -470,9 +452,8 @@ mod tests {
             flag(&mut settings, "journal.quota=much"),
             "--set journal.quota: `much` is not a size, write for example \"10 GiB\""
         );
-        let error = settings
-            .apply_environment(|name| (name == "HOSTEL_LIMITS_START").then(|| "soon".to_owned()))
-            .unwrap_err();
+        let error =
+            settings.apply_environment(|name| (name == "HOSTEL_LIMITS_START").then(|| "soon".to_owned())).unwrap_err();
         assert_eq!(
             error.to_string(),
             "HOSTEL_LIMITS_START: `soon` is not a duration, write for example \"7d\" or \"1h 30m\"; correct or unset the variable"

@@ -25,13 +25,7 @@ pub(crate) struct DaemonLock {
 impl DaemonLock {
     /// Takes the lock; none if another daemon has it.
     pub(crate) fn try_take(path: &Path) -> io::Result<Option<Self>> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)?;
+        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
@@ -83,9 +77,6 @@ mod tests {
         drop(held);
         assert!(!DaemonLock::is_held(&path).unwrap());
         assert!(DaemonLock::try_take(&path).unwrap().is_some());
-        assert_eq!(
-            std::fs::read_to_string(&path).unwrap(),
-            format!("{}\n", std::process::id())
-        );
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
     }
 }

@@ -23,12 +23,7 @@ impl LogFile {
     /// Opens the log, after what is there.
     pub(crate) fn open(path: &Path, limit: u64) -> io::Result<Self> {
         let file = append(path)?;
-        Ok(LogFile {
-            written: file.metadata()?.len(),
-            path: path.to_owned(),
-            file,
-            limit,
-        })
+        Ok(LogFile { written: file.metadata()?.len(), path: path.to_owned(), file, limit })
     }
 
     fn turn_over(&mut self) -> io::Result<()> {

@@ -147,12 +147,7 @@ fn current_umask() -> u32 {
 
 impl House {
     /// Takes the house: lock, keeper, own socket.
-    pub(crate) async fn open(
-        dir: HouseDir,
-        settings: Settings,
-        log: Log,
-        rival: Rival,
-    ) -> Result<Self, CommandError> {
+    pub(crate) async fn open(dir: HouseDir, settings: Settings, log: Log, rival: Rival) -> Result<Self, CommandError> {
         dir.create()?;
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
@@ -169,27 +164,14 @@ impl House {
         if free.is_none() && rival == Rival::Respect {
             return Err(held());
         }
-        let processes = Processes::connect(options)
-            .await
-            .map_err(|error| CommandError::failure(error.to_string()))?;
+        let processes = Processes::connect(options).await.map_err(|error| CommandError::failure(error.to_string()))?;
         let lock = match free {
             Some(lock) => lock,
             // The keeper has told the other daemon to leave.
-            None => DaemonLock::take_over(&lock_path, TAKE_OVER)
-                .await
-                .map_err(lock_error)?
-                .ok_or_else(held)?,
+            None => DaemonLock::take_over(&lock_path, TAKE_OVER).await.map_err(lock_error)?.ok_or_else(held)?,
         };
         let native = bind(&dir.socket())?;
-        Ok(House {
-            dir,
-            settings,
-            log,
-            processes,
-            started: Instant::now(),
-            native,
-            _lock: lock,
-        })
+        Ok(House { dir, settings, log, processes, started: Instant::now(), native, _lock: lock })
     }
 
     /// Serves every door until the daemon is to end, then puts everything away. `ready` is called once every door
@@ -252,6 +234,7 @@ impl House {
             return Ok(());
         };
         phase.send_replace(Phase::Leaving);
+        self.native.close();
         for file in &files {
             file.unlink();
         }
@@ -357,9 +340,7 @@ async fn serve_claustrum(
 /// Makes the settings of a claustrum door of this house, as often as it is opened.
 pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>) -> DoorSettings {
     let ours = house.settings.claustrum.clone();
-    let version = ours
-        .reported_version
-        .unwrap_or_else(|| crate::claustrum::DEFAULT_VERSION.to_owned());
+    let version = ours.reported_version.unwrap_or_else(|| crate::claustrum::DEFAULT_VERSION.to_owned());
     let token = Zeroizing::new(token.to_vec());
     let log = house.log.clone();
     let protected = vec![house.dir.root().to_owned(), journal_dir(&house.dir, &house.settings)];
@@ -370,9 +351,7 @@ pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>
         settings.protected.clone_from(&protected);
         settings.metrics = Arc::clone(&counters);
         if let Ok(program) = own_program() {
-            settings.login_path = claustrum::LoginPath::Ask {
-                helper: vec![program.into_os_string(), HELPER.into()],
-            };
+            settings.login_path = claustrum::LoginPath::Ask { helper: vec![program.into_os_string(), HELPER.into()] };
         }
         settings
     })

@@ -84,10 +84,7 @@ impl Bound {
         let metadata = path.symlink_metadata()?;
         Ok(Bound {
             listener: Some(listener),
-            file: SocketFile {
-                path: path.to_owned(),
-                inode: (metadata.dev(), metadata.ino()),
-            },
+            file: SocketFile { path: path.to_owned(), inode: (metadata.dev(), metadata.ino()) },
         })
     }
 
@@ -118,10 +115,7 @@ impl Bound {
 impl SocketFile {
     /// Removes the file if it is still the one we made.
     pub(crate) fn unlink(&self) {
-        let same = self
-            .path
-            .symlink_metadata()
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode);
+        let same = self.path.symlink_metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode);
         if same {
             // Somebody else may have been quicker.
             std::fs::remove_file(&self.path).unwrap_or_default();

@@ -52,11 +52,7 @@ pub(crate) fn run(
         match open(dir, settings, foreground).await {
             Ok((house, doors, addresses)) => {
                 let shown = addresses.clone();
-                let policy = Policy {
-                    keep_on_signal: true,
-                    doors_may_end: false,
-                    grace: GRACE,
-                };
+                let policy = Policy { keep_on_signal: true, doors_may_end: false, grace: GRACE };
                 house
                     .serve(doors, addresses, policy, || match launcher {
                         Some(launcher) => launcher.ready(),
@@ -101,9 +97,7 @@ async fn open(
     for door in &addresses {
         let state = if door.open { "open" } else { "not open" };
         let note = door.note.as_deref().unwrap_or("");
-        house
-            .log
-            .info(format_args!("[hostel] door {} on {}: {state} {note}", door.name, door.address));
+        house.log.info(format_args!("[hostel] door {} on {}: {state} {note}", door.name, door.address));
     }
     Ok((house, doors, addresses))
 }
@@ -125,10 +119,7 @@ fn open_doors(house: &House) -> Result<(Vec<ClaustrumDoor>, Vec<DoorAddress>), C
     let token_note = format!("token in {}", house.dir.token_file().display());
     let counters = Arc::default();
     let mut open = |path: &Path| -> Result<(), CommandError> {
-        doors.push(ClaustrumDoor {
-            bound: bind(path)?,
-            settings: door_settings(house, &token, &counters),
-        });
+        doors.push(ClaustrumDoor { bound: bind(path)?, settings: door_settings(house, &token, &counters) });
         Ok(())
     };
     let mut say = |path: &Path, open: bool, note: String| {
@@ -178,16 +169,9 @@ fn local_token(path: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
     getrandom::fill(chance.as_mut())
         .map_err(|error| CommandError::failure(format!("the system gives no random numbers: {error}")))?;
     let token: Zeroizing<String> = Zeroizing::new(chance.iter().map(|byte| format!("{byte:02x}")).collect());
-    let mut file = std::fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(problem)?;
-    file.write_all(token.as_bytes())
-        .and_then(|()| file.write_all(b"\n"))
-        .map_err(problem)?;
+    let mut file =
+        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(problem)?;
+    file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(problem)?;
     Ok(Zeroizing::new(token.as_bytes().to_vec()))
 }
 

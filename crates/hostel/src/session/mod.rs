@@ -130,10 +130,7 @@ impl Session {
                     "the daemon did not come back within {}",
                     crate::text::duration(self.reconnect)
                 ))
-                .hint(format!(
-                    "start it with `hostel up`, then go on with `hostel attach {}`",
-                    short(&self.id)
-                )));
+                .hint(format!("start it with `hostel up`, then go on with `hostel attach {}`", short(&self.id))));
             }
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
@@ -166,14 +163,7 @@ impl Session {
         interrupts: &mut Interrupts,
     ) -> Result<End, ClientError> {
         let asked = questions
-            .send(
-                "process/attach",
-                &Attach {
-                    id: self.id.clone(),
-                    since_seq: self.since_seq,
-                    follow: self.follow,
-                },
-            )
+            .send("process/attach", &Attach { id: self.id.clone(), since_seq: self.since_seq, follow: self.follow })
             .await?;
         // The answer comes before the first notification.
         let attached: Attached = loop {
@@ -269,11 +259,7 @@ impl Interrupts {
                     .map_err(|error| CommandError::failure(format!("cannot watch for Ctrl-C: {error}")))?,
             ),
         };
-        Ok(Interrupts {
-            rule,
-            signals,
-            count: 0,
-        })
+        Ok(Interrupts { rule, signals, count: 0 })
     }
 
     /// Waits for the next Ctrl-C; for ever if they are not ours.

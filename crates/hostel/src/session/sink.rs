@@ -82,11 +82,7 @@ impl Sink {
                 report.send(result).unwrap_or_default();
             })
             .map_err(|error| CommandError::failure(format!("cannot start a thread: {error}")))?;
-        Ok(Sink {
-            frames: Some(frames),
-            finished,
-            _thread: thread,
-        })
+        Ok(Sink { frames: Some(frames), finished, _thread: thread })
     }
 
     /// Waits for room for one frame; none when the reader is gone.
@@ -119,12 +115,7 @@ fn write_all(format: Format, mut frames: mpsc::Receiver<Frame>) -> io::Result<()
             }
             Format::Json => {
                 let data = Text(frame.data);
-                let record = Record {
-                    stream: frame.stream,
-                    seq: frame.seq,
-                    time_ns: frame.time_ns,
-                    data: &data,
-                };
+                let record = Record { stream: frame.stream, seq: frame.seq, time_ns: frame.time_ns, data: &data };
                 let mut line = serde_json::to_vec(&record).map_err(io::Error::other)?;
                 line.push(b'\n');
                 write_to(StreamName::Stdout, &line)?;
@@ -171,9 +162,7 @@ impl LineState {
 /// UTC with milliseconds.
 fn time_text(time_ns: u64) -> String {
     let millis = i64::try_from(time_ns / 1_000_000).unwrap_or(i64::MAX);
-    jiff::Timestamp::from_millisecond(millis)
-        .map(|time| format!("{time:.3}"))
-        .unwrap_or_else(|_| "-".to_owned())
+    jiff::Timestamp::from_millisecond(millis).map(|time| format!("{time:.3}")).unwrap_or_else(|_| "-".to_owned())
 }
 
 #[cfg(test)]

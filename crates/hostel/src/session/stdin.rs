@@ -197,11 +197,7 @@ impl Input {
         }
         match input.pieces.recv().await {
             Some(data) => {
-                input.piece = Some(Piece {
-                    data,
-                    offset: None,
-                    asked: None,
-                });
+                input.piece = Some(Piece { data, offset: None, asked: None });
             }
             None => input.ended = true,
         }
