@@ -5,7 +5,10 @@ use arbitrary::Arbitrary;
 use hostel_doors::claustrum::lines::{LINE_LIMIT, LineBuffer, TooLong, each_line};
 use libfuzzer_sys::fuzz_target;
 
-const MOST_BYTES: usize = 3 * LINE_LIMIT;
+/// Room for one line at the limit and others around it.
+const MOST_BYTES: usize = LINE_LIMIT + LINE_LIMIT / 4;
+/// Arrivals at most; what is longer comes in larger pieces.
+const MOST_CHUNKS: usize = 2048;
 
 #[derive(Arbitrary, Debug)]
 enum Piece {
@@ -16,7 +19,7 @@ enum Piece {
     Fill {
         byte: u8,
         near: i8,
-        whole: bool,
+        which: u8,
     },
 }
 
@@ -33,8 +36,9 @@ fuzz_target!(|input: Input| {
             Piece::Bytes(bytes) => sent.extend_from_slice(bytes),
             Piece::Newline => sent.push(b'\n'),
             Piece::Return => sent.push(b'\r'),
-            Piece::Fill { byte, near, whole } => {
-                let count = if *whole { LINE_LIMIT } else { 4096 };
+            Piece::Fill { byte, near, which } => {
+                // Seldom a whole line: it costs as much as a thousand short ones.
+                let count = if which % 16 == 0 { LINE_LIMIT } else { 512 };
                 sent.resize(sent.len() + count.saturating_add_signed(isize::from(*near)), *byte);
             }
         }
@@ -66,9 +70,10 @@ fn model(sent: &[u8]) -> (Vec<Vec<u8>>, Result<(), TooLong>) {
 fn in_pieces(mut sent: &[u8], cut: impl Fn(usize) -> usize) -> (Vec<Vec<u8>>, Result<(), TooLong>) {
     let mut buffer = LineBuffer::default();
     let mut lines = Vec::new();
+    let least = sent.len() / MOST_CHUNKS;
     let mut turn = 0;
     while !sent.is_empty() {
-        let (chunk, rest) = sent.split_at(cut(turn).min(sent.len()));
+        let (chunk, rest) = sent.split_at(cut(turn).max(least).min(sent.len()));
         (sent, turn) = (rest, turn + 1);
         let room = buffer.room();
         assert!(room.len() < LINE_LIMIT, "more than one unfinished line is held");

@@ -14,8 +14,7 @@ fuzz_target!(|document: &[u8]| {
     base64_like_go(document);
     let path = PathParams::decode(document).map(|read| vec![text(&read.path), Field::Signed(read.max_bytes)]);
     judge(document, &["path", "maxBytes"], path);
-    let extract =
-        ExtractParams::decode(document).map(|read| vec![text(&read.archive_path), text(&read.dest_dir)]);
+    let extract = ExtractParams::decode(document).map(|read| vec![text(&read.archive_path), text(&read.dest_dir)]);
     judge(document, &["archivePath", "destDir"], extract);
     let git = GitParams::decode(document).map(|read| {
         [read.path, read.base_repo, read.branch_name, read.worktree_path, read.source_branch]

@@ -16,7 +16,8 @@ fuzz_target!(|bytes: &[u8]| {
     let token = Secret::new(b"tok".to_vec());
     for shutdown_needs_auth in [true, false] {
         let gate = Gate { token: &token, shutdown_needs_auth };
-        let outcome = each_line(bytes, |line| {
+        // A line that is too long ends the connection; those before it were answered.
+        let _ = each_line(bytes, |line| {
             let mut reply = Vec::new();
             match ask(line, &gate) {
                 Asked::Call(call) => {
@@ -30,7 +31,6 @@ fuzz_target!(|bytes: &[u8]| {
             }
             assert_line(&reply);
         });
-        drop(outcome);
     }
 });
 

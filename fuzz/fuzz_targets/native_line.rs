@@ -1,7 +1,6 @@
 //! Our own protocol: lines with a bound, and every message that comes over them.
 #![no_main]
 
-use std::future::Future as _;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 

@@ -5,5 +5,6 @@
 pub mod fields;
 pub mod journal;
 pub mod json;
+pub mod messages;
 pub mod sandbox;
 pub mod tarball;

@@ -5,6 +5,7 @@
 //! reply nor a well-formed frame ends the test.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -23,8 +24,24 @@ pub enum Event {
     Reply(String),
     /// A stream frame.
     Frame(Frame),
-    /// The server closed the connection; nothing was left over.
+}
+
+/// Why something awaited did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The server closed the connection.
     Closed,
+    /// Nothing came within this time.
+    Late(Duration),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed => formatter.write_str("the connection was closed instead"),
+            Self::Late(limit) => write!(formatter, "nothing came within {limit:?}"),
+        }
+    }
 }
 
 /// One connection.
@@ -186,18 +203,48 @@ impl Client {
     /// # Panics
     /// If none comes in time or the connection ends.
     pub fn finish(&mut self, id: u64) -> String {
+        self.try_finish(id, self.limit).unwrap_or_else(|trouble| panic!("no reply to request {id}: {trouble}"))
+    }
+
+    /// The reply to the request of this id within `limit`.
+    ///
+    /// # Errors
+    /// If none comes in time or the connection ends.
+    pub fn try_finish(&mut self, id: u64, limit: Duration) -> Result<String, Trouble> {
         let start = format!(r#"{{"jsonrpc":"2.0","id":{id},"#);
-        if let Some(place) = self.replies.iter().position(|line| line.starts_with(&start)) {
-            return self.replies.remove(place).expect("the place was just found");
+        let place = self.replies.iter().position(|line| line.starts_with(&start));
+        if let Some(line) = place.and_then(|place| self.replies.remove(place)) {
+            return Ok(line);
         }
-        let end = Instant::now() + self.limit;
+        let end = Instant::now() + limit;
         loop {
-            match self.read_event(end) {
-                Some(Event::Reply(line)) if line.starts_with(&start) => return line,
-                Some(event) => self.keep(event, &format!("the reply to request {id}")),
-                None => panic!("no reply to request {id} within {:?}", self.limit),
+            match self.read_event(end, limit)? {
+                Event::Reply(line) if line.starts_with(&start) => return Ok(line),
+                Event::Reply(line) => self.replies.push_back(line),
+                Event::Frame(frame) => self.frames.push_back(frame),
             }
         }
+    }
+
+    /// Sends a request and gives the whole reply, on a connection that may end at any moment.
+    ///
+    /// # Errors
+    /// If none comes in time or the connection ends.
+    pub fn try_call(&mut self, method: &str, params: &str) -> Result<String, Trouble> {
+        let id = self.try_begin(method, params)?;
+        self.try_finish(id, self.limit)
+    }
+
+    /// Sends a request on a connection that may end at any moment, and gives its id.
+    ///
+    /// # Errors
+    /// If the connection ended.
+    pub fn try_begin(&mut self, method: &str, params: &str) -> Result<u64, Trouble> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let line = format!("{}\n", self.request(id, method, params));
+        self.send(line.as_bytes()).map_err(|_| Trouble::Closed)?;
+        Ok(id)
     }
 
     /// The next reply, whichever request it belongs to.
@@ -205,27 +252,22 @@ impl Client {
     /// # Panics
     /// If none comes in time or the connection ends.
     pub fn reply(&mut self) -> String {
-        match self.try_reply(self.limit) {
-            Ok(line) => line,
-            Err(reason) => panic!("{reason}"),
-        }
+        self.try_reply(self.limit).unwrap_or_else(|trouble| panic!("no reply: {trouble}"))
     }
 
     /// The next reply within `limit`.
     ///
     /// # Errors
     /// If none comes in time or the connection ends.
-    pub fn try_reply(&mut self, limit: Duration) -> Result<String, String> {
+    pub fn try_reply(&mut self, limit: Duration) -> Result<String, Trouble> {
         if let Some(line) = self.replies.pop_front() {
             return Ok(line);
         }
         let end = Instant::now() + limit;
         loop {
-            match self.read_event(end) {
-                Some(Event::Reply(line)) => return Ok(line),
-                Some(Event::Frame(frame)) => self.frames.push_back(frame),
-                Some(Event::Closed) => return Err("the connection was closed instead of a reply".to_owned()),
-                None => return Err(format!("no reply within {limit:?}")),
+            match self.read_event(end, limit)? {
+                Event::Reply(line) => return Ok(line),
+                Event::Frame(frame) => self.frames.push_back(frame),
             }
         }
     }
@@ -235,27 +277,22 @@ impl Client {
     /// # Panics
     /// If none comes in time or the connection ends.
     pub fn frame(&mut self) -> Frame {
-        match self.try_frame(self.limit) {
-            Ok(frame) => frame,
-            Err(reason) => panic!("{reason}"),
-        }
+        self.try_frame(self.limit).unwrap_or_else(|trouble| panic!("no frame: {trouble}"))
     }
 
     /// The next frame within `limit`.
     ///
     /// # Errors
     /// If none comes in time or the connection ends.
-    pub fn try_frame(&mut self, limit: Duration) -> Result<Frame, String> {
+    pub fn try_frame(&mut self, limit: Duration) -> Result<Frame, Trouble> {
         if let Some(frame) = self.frames.pop_front() {
             return Ok(frame);
         }
         let end = Instant::now() + limit;
         loop {
-            match self.read_event(end) {
-                Some(Event::Frame(frame)) => return Ok(frame),
-                Some(Event::Reply(line)) => self.replies.push_back(line),
-                Some(Event::Closed) => return Err("the connection was closed instead of a frame".to_owned()),
-                None => return Err(format!("no frame within {limit:?}")),
+            match self.read_event(end, limit)? {
+                Event::Frame(frame) => return Ok(frame),
+                Event::Reply(line) => self.replies.push_back(line),
             }
         }
     }
@@ -264,19 +301,17 @@ impl Client {
     ///
     /// # Errors
     /// If none comes in time or the connection ends.
-    pub fn try_frame_of(&mut self, process: &str, limit: Duration) -> Result<Frame, String> {
-        if let Some(place) = self.frames.iter().position(|frame| frame.process == process) {
-            return Ok(self.frames.remove(place).expect("the place was just found"));
+    pub fn try_frame_of(&mut self, process: &str, limit: Duration) -> Result<Frame, Trouble> {
+        let place = self.frames.iter().position(|frame| frame.process == process);
+        if let Some(frame) = place.and_then(|place| self.frames.remove(place)) {
+            return Ok(frame);
         }
         let end = Instant::now() + limit;
         loop {
-            match self.read_event(end) {
-                Some(Event::Frame(frame)) if frame.process == process => return Ok(frame),
-                Some(Event::Closed) => {
-                    return Err(format!("the connection was closed instead of a frame of {process:?}"));
-                }
-                Some(event) => self.keep(event, "a frame"),
-                None => return Err(format!("no frame of {process:?} within {limit:?}")),
+            match self.read_event(end, limit)? {
+                Event::Frame(frame) if frame.process == process => return Ok(frame),
+                Event::Frame(frame) => self.frames.push_back(frame),
+                Event::Reply(line) => self.replies.push_back(line),
             }
         }
     }
@@ -289,8 +324,8 @@ impl Client {
         while !done(transcript) {
             match self.try_frame_of(process, self.limit) {
                 Ok(frame) => transcript.push(&frame),
-                Err(reason) => panic!(
-                    "{reason}; had {} frames, {} + {} bytes",
+                Err(trouble) => panic!(
+                    "no frame of {process:?}: {trouble}; had {} frames, {} + {} bytes",
                     transcript.frames,
                     transcript.stdout.len(),
                     transcript.stderr.len()
@@ -317,11 +352,21 @@ impl Client {
     /// The next event in the order of arrival, whatever it is.
     ///
     /// # Panics
-    /// If nothing comes in time.
+    /// If nothing comes in time or the connection ends.
     pub fn event(&mut self) -> Event {
+        self.try_event(self.limit).unwrap_or_else(|trouble| panic!("no event: {trouble}"))
+    }
+
+    /// The next event in the order of arrival, within `limit`.
+    ///
+    /// # Errors
+    /// If nothing comes in time or the connection ends.
+    ///
+    /// # Panics
+    /// If events were queued already, and so the order is lost.
+    pub fn try_event(&mut self, limit: Duration) -> Result<Event, Trouble> {
         assert!(self.replies.is_empty() && self.frames.is_empty(), "events were queued out of order already");
-        let end = Instant::now() + self.limit;
-        self.read_event(end).unwrap_or_else(|| panic!("nothing came within {:?}", self.limit))
+        self.read_event(Instant::now() + limit, limit)
     }
 
     /// Whether the server closes the connection without sending anything more.
@@ -329,11 +374,10 @@ impl Client {
     /// # Errors
     /// If something else comes, or nothing at all within `limit`.
     pub fn try_closed(&mut self, limit: Duration) -> Result<(), String> {
-        let end = Instant::now() + limit;
-        match self.read_event(end) {
-            Some(Event::Closed) => Ok(()),
-            Some(event) => Err(format!("expected the connection to close, got {event:?}")),
-            None => Err(format!("the connection was still open after {limit:?}")),
+        match self.read_event(Instant::now() + limit, limit) {
+            Err(Trouble::Closed) => Ok(()),
+            Ok(event) => Err(format!("expected the connection to close, got {event:?}")),
+            Err(Trouble::Late(limit)) => Err(format!("the connection was still open after {limit:?}")),
         }
     }
 
@@ -345,39 +389,32 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("a connected socket can be half closed");
     }
 
-    fn keep(&mut self, event: Event, awaited: &str) {
-        match event {
-            Event::Reply(line) => self.replies.push_back(line),
-            Event::Frame(frame) => self.frames.push_back(frame),
-            Event::Closed => panic!("the connection was closed while waiting for {awaited}"),
-        }
-    }
-
-    /// The next line off the socket, or nothing by the deadline.
-    fn read_event(&mut self, end: Instant) -> Option<Event> {
+    /// The next line off the socket.
+    fn read_event(&mut self, end: Instant, limit: Duration) -> Result<Event, Trouble> {
         loop {
             if let Some(line) = self.take_line() {
                 if !frames::is_frame(&line) {
-                    return Some(Event::Reply(line));
+                    return Ok(Event::Reply(line));
                 }
                 return match Frame::parse(&line) {
-                    Ok(frame) => Some(Event::Frame(frame)),
+                    Ok(frame) => Ok(Event::Frame(frame)),
                     Err(reason) => panic!("{reason}"),
                 };
             }
             if self.closed {
                 let torn = self.buffer.len() - self.start;
                 assert!(torn == 0 || self.torn_end_allowed, "the connection ended in the middle of a line ({torn} bytes)");
-                return Some(Event::Closed);
+                return Err(Trouble::Closed);
             }
-            let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+            let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());
+            let left = left.ok_or(Trouble::Late(limit))?;
             self.stream.set_read_timeout(Some(left)).expect("a socket takes a deadline");
             let mut chunk = [0_u8; 65536];
             match self.stream.read(&mut chunk) {
                 Ok(0) => self.closed = true,
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) => match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return None,
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(Trouble::Late(limit)),
                     io::ErrorKind::Interrupted => {}
                     io::ErrorKind::ConnectionReset => self.closed = true,
                     _ => panic!("cannot read from the socket: {error}"),

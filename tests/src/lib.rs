@@ -17,6 +17,7 @@
 )]
 
 pub mod binary;
+pub mod chatter;
 pub mod client;
 pub mod differences;
 pub mod frames;

@@ -192,19 +192,23 @@ impl CaseRun<'_> {
                 bytes.push(b'\n');
                 self.send(client, &bytes)?;
             }
-            Action::Reply(line) => return Ok(Some((line.clone(), client.try_reply(self.limit)?))),
+            Action::Reply(line) => return Ok(Some((line.clone(), reply(client, self.limit)?))),
             Action::Result(result) => {
                 let id = self.last_id;
-                return Ok(Some((format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), client.try_reply(self.limit)?)));
+                return Ok(Some((format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), reply(client, self.limit)?)));
             }
             Action::Error(code, message) => {
                 let id = self.last_id;
                 let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"{message}"}}}}"#);
-                return Ok(Some((line, client.try_reply(self.limit)?)));
+                return Ok(Some((line, reply(client, self.limit)?)));
             }
             Action::Frame(line) => {
-                let frame = client.try_frame(self.limit)?;
+                let frame = client.try_frame(self.limit).map_err(|trouble| format!("no frame: {trouble}"))?;
                 let transcript = self.transcripts.entry(frame.process.clone()).or_insert_with(|| Transcript::after(frame.seq - 1));
+                if frame.seq == 1 && transcript.exit.is_some() {
+                    // The id was used again: a new process counts from one.
+                    *transcript = Transcript::default();
+                }
                 transcript.take(&frame)?;
                 return Ok(Some((line.clone(), frame.raw)));
             }
@@ -217,7 +221,7 @@ impl CaseRun<'_> {
             Action::Exit(process, code) => {
                 let process = pattern::render_text(process, &self.names)?;
                 while self.transcript(&process).exit.is_none() {
-                    let frame = client.try_frame_of(&process, self.limit)?;
+                    let frame = client.try_frame_of(&process, self.limit).map_err(|trouble| format!("no frame: {trouble}"))?;
                     self.transcript(&process).take(&frame)?;
                 }
                 let exit = self.transcript(&process).exit.unwrap_or_default();
@@ -294,6 +298,10 @@ impl CaseRun<'_> {
         let complaint = String::from_utf8_lossy(&output.stderr);
         Err(format!("`{text}` ended with {}: {}{}", output.status, printed.trim_end(), complaint.trim_end()))
     }
+}
+
+fn reply(client: &mut Client, limit: Duration) -> Result<String, String> {
+    client.try_reply(limit).map_err(|trouble| format!("no reply: {trouble}"))
 }
 
 fn shorten(text: &str) -> String {

@@ -59,13 +59,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);
     }
-    if let [verb, name, rest @ ..] = words
+    if let [verb, rest @ ..] = words
         && verb == "as"
-        && !name.as_encoded_bytes().starts_with(b"-")
+        && rest.first().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"-"))
     {
-        return match Personality::named(name) {
-            Some(personality) => personality.run(name, rest),
-            None => fail(&Ui::new(false, ColorChoice::Auto), &unknown_personality(name)),
+        return match act_as(rest) {
+            Ok(code) => code,
+            Err(error) => fail(&Ui::new(false, ColorChoice::Auto), &error),
         };
     }
     hostel(arguments)
@@ -78,10 +78,15 @@ fn helper(words: &[OsString]) -> ExitCode {
     fail(&Ui::new(false, ColorChoice::Never), &error)
 }
 
-pub(crate) fn unknown_personality(name: &OsStr) -> CommandError {
+/// Acts as the program that the first word names, with the rest as its arguments.
+pub(crate) fn act_as(words: &[OsString]) -> Result<ExitCode, CommandError> {
+    let (name, rest) = words.split_first().ok_or_else(|| CommandError::usage("there is no name to act under"))?;
+    if let Some(personality) = Personality::named(name) {
+        return Ok(personality.run(name, rest));
+    }
     let known: Vec<&str> = Personality::ALL.iter().map(|personality| personality.name()).collect();
-    CommandError::usage(format!("`{}` is not a program this one can act as", name.to_string_lossy()))
-        .hint(format!("there is: {}", known.join(", ")))
+    Err(CommandError::usage(format!("`{}` is not a program this one can act as", name.to_string_lossy()))
+        .hint(format!("there is: {}", known.join(", "))))
 }
 
 fn hostel(arguments: Vec<OsString>) -> ExitCode {

@@ -24,10 +24,14 @@ struct Owned {
 
 impl Raw {
     fn connect(keeper: &RawKeeper, role: Role) -> Self {
+        Self::connect_with(keeper, role, None)
+    }
+
+    fn connect_with(keeper: &RawKeeper, role: Role, notes_key: Option<[u8; 16]>) -> Self {
         let stream = UnixStream::connect(keeper.socket()).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut raw = Self { stream, input: Vec::new() };
-        raw.send(|out| Hello { proto_min: 1, proto_max: 1, role, build: "test".into() }.encode(1, out));
+        raw.send(|out| Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), notes_key }.encode(1, out));
         raw
     }
 
@@ -125,6 +129,19 @@ fn half_a_frame_of_a_daemon_that_died_is_dropped_and_whole_ones_are_applied() {
 }
 
 #[test]
+fn notes_go_to_the_present_controller_alone() {
+    let keeper = RawKeeper::start();
+    let mut older = Raw::connect(&keeper, Role::Controller);
+    let welcome = older.until(kind::WELCOME);
+    let stale = split(&welcome.bytes).unwrap().unwrap().0.array(tag::NOTES_KEY).unwrap();
+    let mut newer = Raw::connect(&keeper, Role::Controller);
+    newer.until(kind::SYNCED);
+    for key in [Some(stale), None, Some([0; 16])] {
+        Raw::connect_with(&keeper, Role::Notes, key).until(kind::ERROR);
+    }
+}
+
+#[test]
 fn an_observer_sees_and_changes_nothing() {
     let keeper = RawKeeper::start();
     let mut raw = Raw::connect(&keeper, Role::Observer);
@@ -156,7 +173,11 @@ fn a_newer_controller_fences_the_older_after_applying_its_frames() {
     older.until(kind::SUPERSEDED);
     assert!(older.next().is_none());
     newer.send(|out| {
-        Builder::new(out, kind::SIGNAL, 9).bytes(tag::ID, &id.0).i32(tag::SIGNO, 9).u32(tag::SCOPE, Scope::Group.to_wire()).finish();
+        Builder::new(out, kind::SIGNAL, 9)
+            .bytes(tag::ID, &id.0)
+            .i32(tag::SIGNO, 9)
+            .u32(tag::SCOPE, Scope::Group.to_wire())
+            .finish();
     });
     let done = newer.until(kind::DONE);
     assert_eq!(split(&done.bytes).unwrap().unwrap().0.u32(tag::REACHED).unwrap(), 1);
@@ -218,8 +239,10 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
 fn a_hosted_process_may_not_talk_to_its_keeper() {
     let keeper = RawKeeper::start();
     let mut raw = Raw::connect(&keeper, Role::Controller);
+    let welcome = raw.until(kind::WELCOME);
+    let key = split(&welcome.bytes).unwrap().unwrap().0.array(tag::NOTES_KEY).unwrap();
     raw.until(kind::SYNCED);
-    let mut notes = Raw::connect(&keeper, Role::Notes);
+    let mut notes = Raw::connect_with(&keeper, Role::Notes, Some(key));
     notes.until(kind::SYNCED);
     let id = ProcessId::random().unwrap();
     // The child connects and waits for the hang-up; one that is let in would be greeted or kept.

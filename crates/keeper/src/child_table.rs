@@ -11,13 +11,15 @@ use hostel_journal::{Exit, ProcessId};
 use rustix::io::Errno;
 
 use crate::proto::{NoteExit, OnFull, Outcome, Phase, State};
-use crate::state::{Progress, SlotKey};
+use crate::state::{Command, Progress, SlotKey};
 use crate::stdin_rule;
 
 /// Input queued for one child.
 pub(crate) const STDIN_LIMIT: usize = 16 * 1024 * 1024;
 /// Input queued for all children.
 pub(crate) const STDIN_TOTAL_LIMIT: usize = 64 * 1024 * 1024;
+/// Small inputs are gathered up to this size.
+const CHUNK_BYTES: usize = 64 * 1024;
 /// Generations fit the epoll key.
 const GENERATIONS: u32 = 1 << 24;
 
@@ -29,6 +31,8 @@ pub(crate) struct Starting {
     pub(crate) stderr: OwnedFd,
     /// Connection and correlation of everybody who waits for the answer.
     pub(crate) waiters: Vec<(u64, u64)>,
+    /// Marks for the pump, once it knows the process.
+    pub(crate) marks: Vec<Command>,
 }
 
 /// One piece of queued input.
@@ -75,7 +79,15 @@ impl Stdin {
         // After the child closed its end, input is accepted and counted, and goes nowhere.
         if verdict.outcome == Outcome::Accepted && self.fd.is_some() && !fresh.is_empty() {
             self.queued += fresh.len();
-            self.queue.push_back(Chunk { bytes: fresh.to_vec(), gated });
+            match self
+                .queue
+                .back_mut()
+                .filter(|tail| !gated && !tail.gated && tail.bytes.len() + fresh.len() <= CHUNK_BYTES)
+            {
+                // Many small inputs must not cost more memory than they have bytes.
+                Some(tail) => tail.bytes.extend_from_slice(fresh),
+                None => self.queue.push_back(Chunk { bytes: fresh.to_vec(), gated }),
+            }
         }
         verdict.outcome
     }

@@ -61,8 +61,9 @@ pub fn process_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(Task::Start { run_dir, journal_dir, cgroup_root }) => start(run_dir, journal_dir, cgroup_root),
         Some(Task::CheckState) => {
             let input = io::stdin().as_fd().try_clone_to_owned();
-            match input.map_err(|error| error.to_string()).and_then(|fd| upgrade::read_state(File::from(fd))) {
-                Ok(_) => ExitCode::SUCCESS,
+            let checked = input.and_then(|fd| upgrade::proof_of_reading(File::from(fd)));
+            match checked.and_then(|proof| io::stdout().write_all(proof.as_bytes())) {
+                Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
             }
         }
@@ -176,6 +177,7 @@ fn detach() -> io::Result<()> {
 fn harden() {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
+    sys::ignore_file_size_signal();
     rustix::thread::set_name(c"hostel-keeper").ok();
     let limit = rustix::process::getrlimit(Resource::Nofile);
     rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).ok();
@@ -243,6 +245,7 @@ fn prepare(
         cgroup_root,
     };
     let setting = context("cannot open the journal directory", open_setting(&identity))?;
+    tell_backups(&identity.journal_dir);
     repair(&identity, &setting);
     let socket = identity.run_dir.join(SOCKET_NAME);
     // The lock is ours: whatever is there was left by a keeper that is no more.
@@ -250,6 +253,14 @@ fn prepare(
     let listener = context("cannot open the socket", control::bind(&socket))?;
     let control = assemble(identity, &setting, lock, listener, ChildTable::default())?;
     Ok((control, setting))
+}
+
+/// Marks the journals as a cache for programs that make backups.
+fn tell_backups(journal_dir: &Path) {
+    let path = journal_dir.join("CACHEDIR.TAG");
+    if !path.exists() {
+        fs::write(path, "Signature: 8a477f597d28d172789f06886806bc55\n# Journals of hosted processes.\n").ok();
+    }
 }
 
 fn open_setting(identity: &Identity) -> io::Result<Arc<Setting>> {
@@ -296,11 +307,14 @@ fn resume(resumed: Resumed) -> io::Result<()> {
     harden();
     let lock = sys::adopt(resumed.lock)?;
     let listener = sys::adopt(resumed.listener)?;
-    let setting = open_setting(&resumed.identity)?;
+    let journal = sys::adopt(resumed.journal)?;
+    let setting = Arc::new(Setting { journal, keeper_id: resumed.identity.keeper_id, boot_id: boot_id() });
     let mut table = ChildTable::default();
     let mut pairs = Vec::new();
     for child in resumed.children {
         let (slot, parked) = child.adopt()?;
+        // A daemon may greet us before the pump has taken it up.
+        slot.progress.publish(&parked.note(slot.id));
         pairs.push(upgrade::reunite(&slot, parked));
         table.insert(slot);
     }
@@ -308,6 +322,18 @@ fn resume(resumed: Resumed) -> io::Result<()> {
     start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs, None)?;
     control.run();
     Ok(())
+}
+
+/// A keeper without its pump would look alive and move nothing. That cannot be mended; ending lets
+/// the next keeper say so of every process.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
 }
 
 /// Starts the pump's thread with the children it takes up.
@@ -323,6 +349,7 @@ pub(crate) fn start_pump(
     pressure.set(limits);
     let mut pump = Pump::new(Arc::clone(setting), Arc::clone(commands), Arc::clone(events), pressure)?;
     std::thread::Builder::new().name("hostel-pump".to_owned()).stack_size(256 * 1024).spawn(move || {
+        let _guard = AbortOnPanic;
         for (new, parked) in children {
             pump.adopt(new, parked);
         }

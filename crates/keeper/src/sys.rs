@@ -37,6 +37,9 @@ pub(crate) struct ChildEnds<'a> {
     pub(crate) cgroup: Option<BorrowedFd<'a>>,
 }
 
+/// Where the failure pipe is moved to in the child, behind its standard streams.
+const FAILURE_PLACE: RawFd = 3;
+
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain(std::iter::once(std::ptr::null())).collect()
 }
@@ -91,11 +94,13 @@ unsafe fn run_child(
                 fail(failure, Stage::Setup);
             }
         }
-        // When memory runs out the kernel is to take the child, not its keeper.
-        let adjust = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
-        if adjust >= 0 {
-            libc::write(adjust, c"200".as_ptr().cast(), 3);
+        // Nothing else of the keeper's may stay open in a child that hangs before its exec: not its
+        // lock, not another child's pipe.
+        if failure != FAILURE_PLACE && libc::dup3(failure, FAILURE_PLACE, libc::O_CLOEXEC) < 0 {
+            fail(failure, Stage::Setup);
         }
+        let failure = FAILURE_PLACE;
+        libc::close_range(FAILURE_PLACE as libc::c_uint + 1, libc::c_uint::MAX, 0);
         for signal in 1..=64 {
             libc::signal(signal, libc::SIG_DFL);
         }
@@ -202,6 +207,15 @@ pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     rustix::io::fcntl_setfd(&owned, rustix::io::FdFlags::CLOEXEC)?;
     Ok(owned)
+}
+
+/// A journal that grows past a limit of the shell that started us is an error to handle, not a
+/// reason to die. Children get the default back before they run.
+pub(crate) fn ignore_file_size_signal() {
+    // SAFETY: changes the disposition of one signal, to none of our code.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+    }
 }
 
 /// Closes every descriptor from `first` on, inherited ones we were never told of.

@@ -39,6 +39,7 @@ mod own {
     pub(super) const LAYOUT: u16 = 1100;
     pub(super) const LOCK: u16 = 1101;
     pub(super) const LISTENER: u16 = 1102;
+    pub(super) const JOURNAL: u16 = 1106;
     pub(super) const RUN_DIR: u16 = 1103;
     pub(super) const JOURNAL_DIR: u16 = 1104;
     pub(super) const CGROUP_ROOT: u16 = 1105;
@@ -63,6 +64,7 @@ pub(crate) struct Resumed {
     pub(crate) identity: Identity,
     pub(crate) lock: RawFd,
     pub(crate) listener: RawFd,
+    pub(crate) journal: RawFd,
     pub(crate) limits: Limits,
     pub(crate) children: Vec<ResumedChild>,
 }
@@ -120,6 +122,8 @@ pub(crate) fn upgrade(control: &mut Control, conn: u64, corr: u64, path: &[u8]) 
     let error = sys::exec_descriptor(program.as_fd(), &argv);
     set_inherited(&kept, false);
     unpark(control, parked);
+    // It was told that we go; the end of the connection makes it look again.
+    control.drop_conn(conn as u32);
     Err(format!("cannot execute the new program: {error}"))
 }
 
@@ -191,7 +195,7 @@ pub(crate) fn reunite(slot: &Slot, mut parked: ParkedChild) -> (NewChild, Parked
 
 /// Everything that must stay open over the exec.
 fn kept_descriptors<'a>(control: &'a Control, parked: &'a ParkedPump, state: &'a OwnedFd) -> Vec<BorrowedFd<'a>> {
-    let mut kept = vec![control.lock.as_fd(), control.listener.as_fd(), state.as_fd()];
+    let mut kept = vec![control.lock.as_fd(), control.listener.as_fd(), control.setting.journal.as_fd(), state.as_fd()];
     kept.extend(control.children.iter().filter_map(|slot| slot.stdin.borrow()));
     for child in &parked.children {
         kept.extend([&child.stdout, &child.stderr].into_iter().flatten().map(AsFd::as_fd));
@@ -212,7 +216,7 @@ fn check(path: &[u8], state: &OwnedFd) -> Result<(), String> {
     let mut trial = Process::new(OsStr::from_bytes(path))
         .args([crate::SUBCOMMAND, "--check-state"])
         .stdin(Stdio::from(copy))
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .env_clear()
         .spawn()
@@ -220,7 +224,7 @@ fn check(path: &[u8], state: &OwnedFd) -> Result<(), String> {
     let deadline = Instant::now() + CHECK_LIMIT;
     loop {
         match trial.try_wait() {
-            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) if status.success() => break,
             Ok(Some(status)) => return Err(format!("the new program does not understand the state ({status})")),
             Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
             _ => {
@@ -230,6 +234,14 @@ fn check(path: &[u8], state: &OwnedFd) -> Result<(), String> {
             }
         }
     }
+    // An exit code alone could be any program's: the proof can only come from having read it.
+    let mut said = String::new();
+    if let Some(output) = trial.stdout.take() {
+        output.take(256).read_to_string(&mut said).map_err(|error| error.to_string())?;
+    }
+    let copy = rustix::io::dup(state).map_err(|errno| format!("cannot copy the state: {errno}"))?;
+    let expected = proof_of_reading(std::fs::File::from(copy)).map_err(|error| error.to_string())?;
+    if said == expected { Ok(()) } else { Err("the new program is not a keeper".to_owned()) }
 }
 
 fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
@@ -244,6 +256,7 @@ fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
         .bytes(own::JOURNAL_DIR, identity.journal_dir.as_os_str().as_bytes())
         .i32(own::LOCK, control.lock.as_raw_fd())
         .i32(own::LISTENER, control.listener.as_raw_fd())
+        .i32(own::JOURNAL, control.setting.journal.as_raw_fd())
         .u64(tag::TOTAL_QUOTA, parked.limits.total_quota)
         .u64(tag::QUOTA, parked.limits.process_quota)
         .u64(tag::FLOOR, parked.limits.floor);
@@ -312,6 +325,15 @@ fn encode_child(slot: &Slot, child: &ParkedChild, out: &mut Vec<u8>) {
     builder.finish();
 }
 
+/// What a build says to show that it has read a state.
+pub(crate) fn proof_of_reading(mut file: std::fs::File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    let resumed = decode_state(&bytes).map_err(io::Error::other)?;
+    Ok(format!("keeper state {LAYOUT} {} {:08x}\n", resumed.children.len(), crc32c::crc32c(&bytes)))
+}
+
 /// Reads a state from a descriptor at its start.
 pub(crate) fn read_state(mut file: std::fs::File) -> Result<Resumed, String> {
     let mut bytes = Vec::new();
@@ -338,6 +360,7 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         },
         lock: house.i32(own::LOCK)?,
         listener: house.i32(own::LISTENER)?,
+        journal: house.i32(own::JOURNAL)?,
         limits: Limits::decode(&house)?,
         children: Vec::new(),
     };

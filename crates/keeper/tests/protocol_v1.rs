@@ -9,8 +9,8 @@ use std::path::Path;
 
 use hostel_journal::ProcessId;
 use hostel_keeper::proto::{
-    Builder, Frame, Held, Hello, Limits, Note, NoteExit, OnFull, Outcome, Phase, Role, Scope, Spawn, Stage, State, StdinKind, StopMode, Welcome, feature,
-    kind, split, tag,
+    Builder, Frame, Held, Hello, Limits, Note, NoteExit, OnFull, Outcome, Phase, Role, Scope, Spawn, Stage, State,
+    StdinKind, StopMode, Welcome, feature, kind, split, tag,
 };
 
 const ID: ProcessId = ProcessId([0xA5; 16]);
@@ -20,7 +20,13 @@ fn note(exit: Option<NoteExit>) -> Note {
 }
 
 fn hello(role: Role) -> Hello {
-    Hello { proto_min: 1, proto_max: 1, role, build: "0.1.0".into() }
+    Hello {
+        proto_min: 1,
+        proto_max: 1,
+        role,
+        build: "0.1.0".into(),
+        notes_key: (role == Role::Notes).then_some([9; 16]),
+    }
 }
 
 fn welcome() -> Welcome {
@@ -35,6 +41,8 @@ fn welcome() -> Welcome {
         cgroup: Some("/sys/fs/cgroup/hostel".into()),
         journal: (66, 1234),
         house_tag: "0123456789abcdef".into(),
+        image_ns: 1_700_000_000_000_000_002,
+        notes_key: Some([9; 16]),
     }
 }
 
@@ -97,7 +105,9 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("spawned", raw(kind::SPAWNED, &|frame| frame.u32(tag::PID, 4712).u64(tag::START_NS, 99).finish())),
         (
             "failed",
-            raw(kind::FAILED, &|frame| frame.u32(tag::STAGE, Stage::Exec.to_wire()).i32(tag::ERRNO, 2).bytes(tag::TEXT, b"why").finish()),
+            raw(kind::FAILED, &|frame| {
+                frame.u32(tag::STAGE, Stage::Exec.to_wire()).i32(tag::ERRNO, 2).bytes(tag::TEXT, b"why").finish()
+            }),
         ),
         (
             "stdin",
@@ -105,18 +115,28 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
                 frame.bytes(tag::ID, &ID.0).bytes(tag::BYTES, b"hi").u64(tag::OFFSET, 8).u64(tag::MARK, 3).finish();
             }),
         ),
-        ("input", raw(kind::INPUT, &|frame| frame.u64(tag::APPLIED, 10).u32(tag::OUTCOME, Outcome::Duplicate.to_wire()).finish())),
+        (
+            "input",
+            raw(kind::INPUT, &|frame| {
+                frame.u64(tag::APPLIED, 10).u32(tag::OUTCOME, Outcome::Duplicate.to_wire()).finish()
+            }),
+        ),
         ("close_stdin", raw(kind::CLOSE_STDIN, &|frame| frame.bytes(tag::ID, &ID.0).u64(tag::OFFSET, 10).finish())),
         (
             "signal",
-            raw(kind::SIGNAL, &|frame| frame.bytes(tag::ID, &ID.0).i32(tag::SIGNO, 15).u32(tag::SCOPE, Scope::Group.to_wire()).finish()),
+            raw(kind::SIGNAL, &|frame| {
+                frame.bytes(tag::ID, &ID.0).i32(tag::SIGNO, 15).u32(tag::SCOPE, Scope::Group.to_wire()).finish()
+            }),
         ),
         ("done", raw(kind::DONE, &|frame| frame.u32(tag::REACHED, 1).finish())),
         ("forget", raw(kind::FORGET, &|frame| frame.bytes(tag::ID, &ID.0).finish())),
         ("limits", typed(&|out| limits().encode(77, out))),
         ("ping", raw(kind::PING, &|frame| frame.finish())),
         ("upgrade", raw(kind::UPGRADE, &|frame| frame.bytes(tag::PATH, b"/usr/bin/hostel").finish())),
-        ("stop", raw(kind::STOP, &|frame| frame.u32(tag::MODE, StopMode::Kill.to_wire()).u64(tag::GRACE_MS, 2000).finish())),
+        (
+            "stop",
+            raw(kind::STOP, &|frame| frame.u32(tag::MODE, StopMode::Kill.to_wire()).u64(tag::GRACE_MS, 2000).finish()),
+        ),
         ("error", raw(kind::ERROR, &|frame| frame.bytes(tag::TEXT, b"unsupported").finish())),
         ("note running", typed(&|out| note(None).encode(out))),
         ("note exited", typed(&|out| note(Some(EXIT)).encode(out))),
@@ -160,6 +180,7 @@ fn what_version_1_said_is_understood() {
     let recording = recording();
     let frame = |name| recorded(&recording, name);
     assert_eq!(Hello::decode(&frame("hello controller")).unwrap(), hello(Role::Controller));
+    assert_eq!(Hello::decode(&frame("hello notes")).unwrap(), hello(Role::Notes));
     assert_eq!(Welcome::decode(&frame("welcome")).unwrap(), welcome());
     assert_eq!(State::decode(&frame("state")).unwrap(), state());
     assert_eq!(Spawn::decode(&frame("spawn")).unwrap(), spawn());
@@ -171,14 +192,18 @@ fn what_version_1_said_is_understood() {
     assert_eq!(Stage::from_wire(failed.u32(tag::STAGE).unwrap()).unwrap(), Stage::Exec);
     assert_eq!(failed.i32(tag::ERRNO).unwrap(), 2);
     let stdin = frame("stdin");
-    assert_eq!((stdin.maybe_u64(tag::OFFSET).unwrap(), stdin.maybe_u64(tag::MARK).unwrap(), stdin.bytes(tag::BYTES).unwrap()), (Some(8), Some(3), b"hi".as_slice()));
+    assert_eq!(
+        (stdin.maybe_u64(tag::OFFSET).unwrap(), stdin.maybe_u64(tag::MARK).unwrap(), stdin.bytes(tag::BYTES).unwrap()),
+        (Some(8), Some(3), b"hi".as_slice())
+    );
     assert_eq!(Outcome::from_wire(frame("input").u32(tag::OUTCOME).unwrap()).unwrap(), Outcome::Duplicate);
 }
 
 #[test]
 fn a_field_from_the_future_is_skipped() {
     let mut bytes = Vec::new();
-    Hello { proto_min: 1, proto_max: 9, role: Role::Observer, build: "9.9".into() }.encode(1, &mut bytes);
+    Hello { proto_min: 1, proto_max: 9, role: Role::Observer, build: "9.9".into(), notes_key: None }
+        .encode(1, &mut bytes);
     let extra: [u8; 9] = [0xff, 0x7f, 3, 0, 0, 0, b'n', b'e', b'w'];
     bytes.extend_from_slice(&extra);
     let length = (bytes.len() - 4) as u32;

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use hostel_tests::random::Random;
+use hostel_tests::chatter::Lines;
 
 /// Longest life of a child that nobody ends: tests that fail must not leave processes for ever.
 const LIFE: Duration = Duration::from_secs(900);
@@ -83,7 +83,7 @@ fn chatter(record: &str, seed: u64, code: i32) {
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| talk("out", record, seed, &stop));
-        scope.spawn(|| talk("err", record, seed.wrapping_add(1), &stop));
+        scope.spawn(|| talk("err", record, seed, &stop));
         listen(record);
         stop.store(true, Ordering::SeqCst);
     });
@@ -91,24 +91,20 @@ fn chatter(record: &str, seed: u64, code: i32) {
 }
 
 fn talk(name: &str, record: &str, seed: u64, stop: &AtomicBool) {
-    let mut random = Random::new(seed);
+    let mut lines = Lines::new(name, seed);
     let mut written_down = File::create(format!("{record}.{name}")).expect("a record file");
-    let mut number = 0_u64;
+    let mut line = Vec::new();
     while !stop.load(Ordering::SeqCst) {
-        number += 1;
-        let mut line = format!("{name} {number:08} ");
-        // Mostly short lines, now and then more than a frame.
-        let padding = if random.below(200) == 0 { random.below(70_000) } else { random.below(120) };
-        line.extend((0..padding).map(|place| char::from(b'a' + (place % 26) as u8)));
-        line.push('\n');
+        line.clear();
+        let pause = lines.append_next(&mut line);
         if name == "out" {
-            io::stdout().lock().write_all(line.as_bytes()).and_then(|()| io::stdout().lock().flush()).expect("stdout");
+            print_all(&line);
         } else {
-            io::stderr().lock().write_all(line.as_bytes()).expect("stderr");
+            io::stderr().lock().write_all(&line).expect("stderr takes it");
         }
-        written_down.write_all(line.as_bytes()).expect("a record takes a line");
+        written_down.write_all(&line).expect("a record takes a line");
         // A pace, not a synchronisation: an endless flood would measure the disk.
-        thread::sleep(Duration::from_micros(random.below(4000)));
+        thread::sleep(pause);
     }
 }
 

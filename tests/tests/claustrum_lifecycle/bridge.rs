@@ -2,7 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixListener;
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hostel_tests::house::{House, Options, path_text};
@@ -10,105 +12,145 @@ use hostel_tests::wait;
 
 use super::{Ran, claustrum};
 
+/// A bridge whose output is read line by line, each with a deadline.
+struct Bridge {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+}
+
+impl Bridge {
+    fn start(house: &House) -> Self {
+        let socket = house.socket();
+        let mut child = house
+            .command(&["-bridge", "-socket", path_text(&socket)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the bridge runs");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in output.lines() {
+                // The test may be over: then the bridge's stdout is closed with this thread.
+                if sender.send(line.expect("the bridge writes text")).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, input, lines }
+    }
+
+    fn send(&mut self, text: &str) {
+        let input = self.input.as_mut().expect("its input is open");
+        input.write_all(text.as_bytes()).and_then(|()| input.flush()).expect("the bridge reads");
+    }
+
+    fn line(&self) -> String {
+        self.lines.recv_timeout(wait::LIMIT).expect("a line from the bridge")
+    }
+
+    /// Waits for the bridge's end and gives its code and what it complained about.
+    fn end(mut self) -> (Option<i32>, String) {
+        let status = wait::attempt(wait::LIMIT, || self.child.try_wait().expect("it can be waited for"));
+        let Some(status) = status else {
+            self.child.kill().expect("our own child can be killed");
+            panic!("the bridge did not end");
+        };
+        let mut complaint = String::new();
+        self.child.stderr.take().expect("its errors").read_to_string(&mut complaint).expect("text");
+        (status.code(), complaint)
+    }
+}
+
+fn ping(house: &House, id: u32) -> String {
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"server.ping\",\"auth\":\"{}\"}}\n", house.token())
+}
+
 #[test]
 fn the_bridge_relays_both_ways_and_adds_nothing() {
-    let house = House::start();
-    let socket = house.socket();
-    let mut bridge = house
-        .command(&["-bridge", "-socket", path_text(&socket)])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the bridge runs");
-    let mut input = bridge.stdin.take().expect("its input");
-    let mut output = BufReader::new(bridge.stdout.take().expect("its output"));
-    let mut line = String::new();
-
-    writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"server.ping","auth":"{}"}}"#, house.token()).expect("it reads");
-    output.read_line(&mut line).expect("it writes");
-    assert_eq!(line, "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"pong\":true}}\n");
+    let mut house = House::start();
+    let mut bridge = Bridge::start(&house);
+    bridge.send(&ping(&house, 1));
+    assert_eq!(bridge.line(), r#"{"jsonrpc":"2.0","id":1,"result":{"pong":true}}"#);
 
     // It injects no token.
-    line.clear();
-    writeln!(input, r#"{{"jsonrpc":"2.0","id":2,"method":"server.ping"}}"#).expect("it reads");
-    output.read_line(&mut line).expect("it writes");
-    assert_eq!(line, "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32001,\"message\":\"Unauthorized: invalid or missing auth token\"}}\n");
+    bridge.send("{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"server.ping\"}\n");
+    assert_eq!(
+        bridge.line(),
+        r#"{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"Unauthorized: invalid or missing auth token"}}"#
+    );
 
-    // Half a line is passed on as it comes, frames come through.
-    line.clear();
+    // Half a line is passed on as it comes, and frames come through.
     let request = format!(
-        r#"{{"jsonrpc":"2.0","id":3,"method":"process.spawn","params":{{"id":"b","command":"printf","args":["hi"]}},"auth":"{}"}}"#,
+        "{{\"jsonrpc\":\"2.0\",\"id\":3,\"method\":\"process.spawn\",\"params\":{{\"id\":\"b\",\"command\":\"printf\",\"args\":[\"hi\"]}},\"auth\":\"{}\"}}\n",
         house.token()
     );
     let (head, tail) = request.split_at(40);
-    input.write_all(head.as_bytes()).and_then(|()| input.flush()).expect("it reads");
-    writeln!(input, "{tail}").expect("it reads");
-    let mut lines = Vec::new();
-    while lines.len() < 3 {
-        let mut line = String::new();
-        output.read_line(&mut line).expect("it writes");
-        lines.push(line);
-    }
+    bridge.send(head);
+    bridge.send(tail);
+    let mut lines = [bridge.line(), bridge.line(), bridge.line()];
     lines.sort();
     assert_eq!(
         lines,
         [
-            "{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{\"success\":true}}\n",
-            "{\"type\":\"stream\",\"processId\":\"b\",\"stream\":\"exit\",\"seq\":2,\"exitCode\":0}\n",
-            "{\"type\":\"stream\",\"processId\":\"b\",\"stream\":\"stdout\",\"seq\":1,\"data\":\"aGk=\"}\n",
+            r#"{"jsonrpc":"2.0","id":3,"result":{"success":true}}"#,
+            r#"{"type":"stream","processId":"b","stream":"exit","seq":2,"exitCode":0}"#,
+            r#"{"type":"stream","processId":"b","stream":"stdout","seq":1,"data":"aGk="}"#,
         ]
     );
-    drop(input);
-    let status = wait::until(wait::LIMIT, "the bridge to end", || bridge.try_wait().expect("it can be waited for"));
-    assert_eq!(status.code(), Some(0));
-    let mut complaint = String::new();
-    bridge.stderr.take().expect("its errors").read_to_string(&mut complaint).expect("text");
-    assert_eq!(complaint, "");
+    house.stop();
+    assert_eq!(bridge.end(), (Some(0), String::new()), "the bridge ends with the daemon");
 }
 
 #[test]
-fn the_bridge_loses_no_answer_at_the_end_of_its_input() {
+fn the_end_of_its_input_does_not_end_the_bridge() {
+    let mut house = House::start();
+    let mut bridge = Bridge::start(&house);
+    let go = house.path().join("go");
+    let request = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"process.spawn\",\"params\":{{\"id\":\"late\",\"command\":\"sh\",\"args\":[\"-c\",\"while [ ! -e {} ]; do sleep 0.05; done; printf hi\"]}},\"auth\":\"{}\"}}\n",
+        go.display(),
+        house.token()
+    );
+    bridge.send(&request);
+    for id in 1..=200 {
+        let line = ping(&house, id);
+        bridge.send(&line);
+    }
+    bridge.input = None;
+    let mut answers: Vec<String> = (0..=200).map(|_| bridge.line()).collect();
+    answers.sort();
+    answers.dedup();
+    assert_eq!(answers.len(), 201, "an answer was lost or came twice");
+    // What the daemon still has to say comes through.
+    std::fs::write(&go, "").expect("the mark");
+    assert_eq!(bridge.line(), r#"{"type":"stream","processId":"late","stream":"stdout","seq":1,"data":"aGk="}"#);
+    assert_eq!(bridge.line(), r#"{"type":"stream","processId":"late","stream":"exit","seq":2,"exitCode":0}"#);
+    house.stop();
+    assert_eq!(bridge.end(), (Some(0), String::new()));
+}
+
+#[test]
+fn the_bridge_ends_when_nobody_reads_it_any_more() {
     let house = House::start();
     let socket = house.socket();
-    for _ in 0..5 {
-        let mut bridge = house
-            .command(&["-bridge", "-socket", path_text(&socket)])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the bridge runs");
-        let mut input = bridge.stdin.take().expect("its input");
-        for id in 0..50 {
-            writeln!(input, r#"{{"jsonrpc":"2.0","id":{id},"method":"server.ping","auth":"{}"}}"#, house.token()).expect("it reads");
-        }
-        drop(input);
-        let mut text = String::new();
-        bridge.stdout.take().expect("its output").read_to_string(&mut text).expect("text");
-        assert_eq!(text.lines().count(), 50, "answers were lost:\n{text}");
-        bridge.wait().expect("it ends");
-    }
-}
-
-#[test]
-fn the_bridge_ends_when_the_daemon_does() {
-    let mut house = House::start();
-    let socket = house.socket();
-    let mut bridge = house
+    let mut child = house
         .command(&["-bridge", "-socket", path_text(&socket)])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("the bridge runs");
-    let mut input = bridge.stdin.take().expect("its input");
-    let mut output = BufReader::new(bridge.stdout.take().expect("its output"));
-    writeln!(input, r#"{{"jsonrpc":"2.0","id":1,"method":"server.ping","auth":"{}"}}"#, house.token()).expect("it reads");
-    let mut line = String::new();
-    output.read_line(&mut line).expect("it writes");
-    house.stop();
-    let status = wait::until(wait::LIMIT, "the bridge to end", || bridge.try_wait().expect("it can be waited for"));
-    assert_eq!(status.code(), Some(0));
-    drop(input);
+    // As when an SSH session goes away: both of its ends close.
+    drop(child.stdin.take());
+    drop(child.stdout.take());
+    let status = wait::attempt(wait::LIMIT, || child.try_wait().expect("it can be waited for"));
+    if status.is_none() {
+        child.kill().expect("our own child can be killed");
+    }
+    assert!(status.is_some(), "the bridge outlives the session that started it");
 }
 
 #[test]

@@ -133,8 +133,10 @@ fn after_a_graceful_end_the_next_daemon_starts_afresh() {
     assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
     let result = client.reattach("gone", 0);
     assert!(result.contains(r#""running":false"#), "{result}");
+    let mut client = house.connect();
     client.spawn("gone", "echo", &["new"]);
-    assert_eq!(client.follow("gone").exit, Some(0));
+    let transcript = client.follow("gone");
+    assert_eq!((transcript.stdout.as_slice(), transcript.exit), (&b"new\n"[..], Some(0)));
 }
 
 #[test]

@@ -31,10 +31,15 @@ const COLLECTED: usize = 64 * 1024;
 /// Bytes of params that count as one more request in flight.
 const BYTES_PER_PERMIT: usize = 16 * 1024;
 
+/// What the kernel may hold of what we send, doubled by it for its own needs. Enough for one batch
+/// of frames, so that the next one can be made ready while the client reads.
+const SEND_BUFFER: usize = 256 * 1024;
+
 /// One connection.
 pub(crate) struct Connection {
     pub(crate) door: Arc<Door>,
     pub(crate) outbound: Arc<Outbound>,
+    peer: String,
     subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
     in_flight: Arc<Semaphore>,
     /// Places for `files.*` and `git.*`, held until the reply is written.
@@ -62,11 +67,15 @@ enum Rest {
 }
 
 /// Serves a client until it leaves or breaks the rules.
-pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, route: String) {
+pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, local: &str, peer: String) {
+    let route = format!("unix {local}->{peer}");
+    // Refused or cut down by the kernel's own limit: slower, not wrong.
+    rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER).ok();
     let (input, output) = stream.into_split();
     let limits = &door.limits;
     let connection = Arc::new(Connection {
         outbound: Outbound::new(output, limits.unsent_replies, route, door.log.clone()),
+        peer,
         subscriptions: Mutex::default(),
         in_flight: Arc::new(Semaphore::new(limits.in_flight as usize)),
         files: Semaphore::new(limits.files_at_once),
@@ -109,7 +118,13 @@ impl Connection {
                 let line = match lines.next_line() {
                     Ok(Some(line)) => line,
                     Ok(None) => break,
-                    Err(_) => return self.send(&mut out),
+                    Err(_) => {
+                        let peer = &self.peer;
+                        self.door
+                            .log
+                            .warn(format_args!("[Server] scanner error on {peer}: bufio.Scanner: token too long"));
+                        return self.send(&mut out);
+                    }
                 };
                 self.line(line, &mut out).await;
             }

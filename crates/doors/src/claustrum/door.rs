@@ -94,7 +94,7 @@ impl Door {
             reattach: settings.reattach,
             log: settings.log,
             metrics: settings.metrics,
-            limits: settings.limits,
+            limits: settings.limits.at_least_one(),
             running: Mutex::default(),
             subscribers: Mutex::default(),
             processes,

@@ -7,8 +7,22 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use std::fmt::Write as _;
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Sleep;
+
+/// Scrapers at once; further ones wait to be accepted.
+const CONNECTIONS: usize = 32;
+/// How long one may stay, whatever it does.
+const LIFETIME: Duration = Duration::from_secs(30);
 
 /// What is counted, since the daemon started.
 #[derive(Debug, Default)]
@@ -65,19 +79,80 @@ impl Metrics {
 
 /// Serves the page until `stop`.
 pub async fn serve(
-    listener: tokio::net::TcpListener,
+    listener: TcpListener,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     let page = move || {
         let page = metrics.render();
         async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response() }
     };
     let router = axum::Router::new().route("/metrics", axum::routing::any(page));
+    let bounded = Bounded { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) };
     // Not a graceful end: a scraper that holds its connection open must not delay a shutdown.
     tokio::select! {
-        outcome = axum::serve(listener, router).into_future() => outcome,
+        outcome = axum::serve(bounded, router).into_future() => outcome,
         () = stop => Ok(()),
+    }
+}
+
+/// A listener that lets in a bounded number for a bounded time: nobody has to show a token here.
+struct Bounded {
+    listener: TcpListener,
+    places: Arc<Semaphore>,
+}
+
+struct Visit {
+    stream: TcpStream,
+    over: Pin<Box<Sleep>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl axum::serve::Listener for Bounded {
+    type Io = Visit;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Visit, SocketAddr) {
+        loop {
+            // Fails only for a closed semaphore, and nobody closes this one.
+            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
+                std::future::pending::<()>().await;
+                continue;
+            };
+            // The listener of the library retries by itself, with pauses.
+            let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
+            return (Visit { stream, over: Box::pin(tokio::time::sleep(LIFETIME)), _place: place }, address);
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+impl AsyncRead for Visit {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Visit {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.over.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 

@@ -22,6 +22,7 @@ pub mod base64;
 pub mod environment;
 pub mod errors;
 pub mod frames;
+pub mod fuzzing;
 pub mod gojson;
 pub mod lines;
 pub mod log;
@@ -81,7 +82,7 @@ pub async fn serve(
 ) -> Closing {
     let door = Door::open(processes, settings);
     let places = Arc::new(Semaphore::new(door.limits.connections));
-    let local = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address));
+    let local: Arc<str> = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address)).into();
     let mut connections = JoinSet::new();
     tokio::pin!(stop);
     let reason = loop {
@@ -91,10 +92,10 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             (stream, peer, place) = accept(&listener, &places, &door) => {
                 let door = Arc::clone(&door);
-                let route = format!("unix {local}->{peer}");
+                let local = Arc::clone(&local);
                 connections.spawn(async move {
                     let log = door.log.clone();
-                    connection::serve(door, stream, route).await;
+                    connection::serve(door, stream, &local, peer.clone()).await;
                     log.info(format_args!("[Server] Connection closed: {peer}"));
                     drop(place);
                 });

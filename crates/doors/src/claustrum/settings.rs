@@ -100,6 +100,17 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// The same without zeros: a bound of nothing would make the door wait for ever.
+    pub(crate) fn at_least_one(mut self) -> Self {
+        self.connections = self.connections.max(1);
+        self.in_flight = self.in_flight.max(1);
+        self.files_at_once = self.files_at_once.max(1);
+        self.git_at_once = self.git_at_once.max(1);
+        self
+    }
+}
+
 impl Settings {
     /// The defaults, with this process's own environment and home.
     pub fn new(token: Secret, version: String, log: Log) -> Self {

@@ -202,8 +202,8 @@ impl Pump {
     async fn write(&mut self, last: u64) -> bool {
         let mut turn = self.connection.outbound.turn().await;
         // Looked at with the turn in hand: whoever stops us and writes afterwards knows that
-        // nothing of ours follows.
-        if self.subscription.stop.is_set() {
+        // nothing of ours follows. A replay that was asked for is finished and answered first.
+        if self.subscription.stop.is_set() && self.reply.is_none() {
             return false;
         }
         let outcome = turn.write_all(&self.out).await;

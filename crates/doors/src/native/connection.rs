@@ -41,6 +41,9 @@ use super::protocol::Target;
 use super::protocol::code;
 use super::stream;
 
+/// Processes one connection may follow at once.
+const STREAMS: usize = 256;
+
 /// How long a goodbye may take to get through.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -288,7 +291,12 @@ impl Connection {
     }
 
     async fn attach(&mut self, id: Option<&RawValue>, params: &str) -> io::Result<()> {
+        let room = self.live.len() < STREAMS;
         let prepared = methods::parse::<Attach>(params)
+            .and_then(|attach| match room {
+                true => Ok(attach),
+                false => Err(Failure::new(code::LIMIT, format!("a connection follows at most {STREAMS} processes"))),
+            })
             .and_then(|attach| stream::prepare(&self.processes, &attach).map(|prepared| (attach, prepared)));
         let (attach, prepared) = match prepared {
             Ok(prepared) => prepared,

@@ -6,14 +6,19 @@
 //! It holds no state but its connections'. The command line is its first client and uses [`client`].
 
 pub mod client;
+pub mod code;
 pub mod line;
+pub mod pick;
 pub mod protocol;
+pub mod text;
 
 mod connection;
 mod methods;
 mod program;
+mod spawn;
 mod stream;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +47,8 @@ pub struct Settings {
     pub home: PathBuf,
     /// Every address of the house.
     pub doors: Vec<DoorAddress>,
+    /// What processes get whose request brings no environment.
+    pub environment: Vec<(OsString, OsString)>,
     /// When the daemon started.
     pub started: Instant,
     /// Connections at once.

@@ -5,13 +5,15 @@
 //!
 //! It holds no behaviour beyond encoding.
 
-use serde::Deserialize;
-use serde::Deserializer;
-use serde::Serialize;
-use serde::Serializer;
-use serde::de::Error as _;
-
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::Serialize;
+
+pub use super::code;
+pub use super::pick::Pick;
+pub use super::pick::pick;
+pub use super::text::Text;
 
 /// The one protocol version this build speaks.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -21,75 +23,6 @@ pub const LINE_LIMIT: usize = 8 << 20;
 
 /// The most bytes of stdin in one request.
 pub const STDIN_LIMIT: usize = 1 << 20;
-
-/// Error codes. Those from -32010 on are ours.
-pub mod code {
-    /// The line is not JSON.
-    pub const PARSE: i64 = -32700;
-    /// The line is JSON but no request.
-    pub const REQUEST: i64 = -32600;
-    /// There is no such method.
-    pub const METHOD: i64 = -32601;
-    /// The parameters do not fit the method.
-    pub const PARAMS: i64 = -32602;
-    /// The daemon could not do it.
-    pub const INTERNAL: i64 = -32603;
-    /// The process's stdin queue is full; try again a little later.
-    pub const STDIN_FULL: i64 = -32002;
-    /// The offset lies beyond what was applied.
-    pub const STDIN_GAP: i64 = -32003;
-    /// `initialize` has to come first.
-    pub const INITIALIZE_FIRST: i64 = -32010;
-    /// The protocol version is not ours.
-    pub const VERSION: i64 = -32011;
-    /// No process has that name or id.
-    pub const NOT_FOUND: i64 = -32012;
-    /// Several processes have ids that start so.
-    pub const AMBIGUOUS: i64 = -32013;
-    /// The command could not be started.
-    pub const SPAWN: i64 = -32014;
-    /// A running process has that name.
-    pub const NAME_IN_USE: i64 = -32015;
-    /// The process has exited.
-    pub const NOT_RUNNING: i64 = -32016;
-    /// The keeper did not answer; the request may be repeated.
-    pub const KEEPER: i64 = -32017;
-    /// A limit of the house is reached.
-    pub const LIMIT: i64 = -32018;
-}
-
-/// Text that need not be UTF-8: a JSON string where it is, `{"base64":"…"}` where it is not.
-#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Text(pub Vec<u8>);
-
-#[derive(Deserialize, Serialize)]
-#[serde(untagged)]
-enum TextForm {
-    Plain(String),
-    Encoded { base64: String },
-}
-
-impl Serialize for Text {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match std::str::from_utf8(&self.0) {
-            Ok(text) => serializer.serialize_str(text),
-            Err(_) => {
-                TextForm::Encoded { base64: base64_simd::STANDARD.encode_to_string(&self.0) }.serialize(serializer)
-            }
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Text {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match TextForm::deserialize(deserializer)? {
-            TextForm::Plain(text) => Ok(Text(text.into_bytes())),
-            TextForm::Encoded { base64 } => {
-                base64_simd::STANDARD.decode_to_vec(base64).map(Text).map_err(|_| D::Error::custom("invalid base64"))
-            }
-        }
-    }
-}
 
 /// `initialize`.
 #[derive(Debug, Deserialize, Serialize)]
@@ -503,6 +436,15 @@ pub struct Exit {
     pub lost: bool,
 }
 
+/// The notification `process/failed`: its output cannot be read any further.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Failed {
+    /// 32 hex digits.
+    pub id: String,
+    /// Why.
+    pub message: String,
+}
+
 /// The notification `house/closing`: the last thing said on a connection the daemon ends.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct HouseClosing {
@@ -510,64 +452,9 @@ pub struct HouseClosing {
     pub keep: bool,
 }
 
-/// What a name or the start of an id means among these processes.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Pick {
-    /// The one at this position.
-    One(usize),
-    /// None.
-    Nothing,
-    /// More than one.
-    Several,
-}
-
-/// The shortest start of an id that is looked at.
-pub const ID_PREFIX_MINIMUM: usize = 4;
-
-/// Finds a process by its name, its id, or the unique start of its id, in this order. `known` gives id and name.
-pub fn pick<'a>(wanted: &str, known: impl Iterator<Item = (&'a str, &'a str)>) -> Pick {
-    let mut by_name = Pick::Nothing;
-    let mut by_id = Pick::Nothing;
-    for (position, (id, name)) in known.enumerate() {
-        if name == wanted || id == wanted {
-            // Names are unique within a house; a later one would be its successor.
-            by_name = Pick::One(position);
-        } else if wanted.len() >= ID_PREFIX_MINIMUM && id.starts_with(wanted) {
-            by_id = match by_id {
-                Pick::Nothing => Pick::One(position),
-                _ => Pick::Several,
-            };
-        }
-    }
-    if by_name == Pick::Nothing { by_id } else { by_name }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_win_over_ids_and_short_starts_are_nothing() {
-        let known = [("abcd1", "web"), ("abcd2", "db"), ("ef012", "abcd")];
-        let found = |wanted: &str| pick(wanted, known.iter().copied());
-        assert_eq!(found("web"), Pick::One(0));
-        assert_eq!(found("abcd2"), Pick::One(1));
-        assert_eq!(found("abcd"), Pick::One(2));
-        assert_eq!(found("ef01"), Pick::One(2));
-        assert_eq!(found("ef0"), Pick::Nothing);
-        assert_eq!(pick("abcd", known.iter().copied().take(2)), Pick::Several);
-        assert_eq!(found(""), Pick::Nothing);
-    }
-
-    #[test]
-    fn text_survives_whatever_its_bytes() {
-        for bytes in [&b"plain"[..], b"\xff\x00raw", b""] {
-            let encoded = serde_json::to_string(&Text(bytes.to_vec())).unwrap();
-            let decoded: Text = serde_json::from_str(&encoded).unwrap();
-            assert_eq!(decoded.0, bytes);
-        }
-        assert_eq!(serde_json::to_string(&Text(b"\xff".to_vec())).unwrap(), r#"{"base64":"/w=="}"#);
-    }
 
     #[test]
     fn optional_fields_have_their_defaults() {

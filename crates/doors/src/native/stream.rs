@@ -54,6 +54,8 @@ pub(super) async fn run(prepared: Prepared, follow: bool, writer: Writer) {
     let until = attached.last_seq;
     let mut batch = Batch::default();
     let mut lines = Vec::new();
+    // Whether the end was among what was sent.
+    let mut told = false;
     loop {
         let finished = !follow && watch.position() >= until;
         let next = match finished {
@@ -64,17 +66,27 @@ pub(super) async fn run(prepared: Prepared, follow: bool, writer: Writer) {
         match next {
             Ok(Next::Items) => {
                 for item in batch.items() {
+                    told |= matches!(item, Item::Exit { .. });
                     push(&mut lines, &id, &item);
                 }
                 if writer.send(&lines).await.is_err() {
                     return;
                 }
             }
-            Ok(Next::Ended | Next::Replaced) => {
-                if !follow {
-                    push_replayed(&mut lines, &id, watch.position());
-                    drop(writer.send(&lines).await);
+            Ok(Next::Ended) => {
+                let status = watch.process().status();
+                match status.exit {
+                    _ if !follow => push_plain(&mut lines, "process/replayed", &id, watch.position()),
+                    // Who asked for what comes after the end still wants to know how it ended.
+                    Some(exit) if !told => push(&mut lines, &id, &Item::Exit { seq: status.last_seq, exit }),
+                    _ => {}
                 }
+                drop(writer.send(&lines).await);
+                return;
+            }
+            Ok(Next::Replaced) => {
+                push_plain(&mut lines, "process/replaced", &id, watch.position());
+                drop(writer.send(&lines).await);
                 return;
             }
             Err(error) => {
@@ -118,9 +130,10 @@ fn push(lines: &mut Vec<u8>, id: &str, item: &Item<'_>) {
     }
 }
 
-fn push_replayed(lines: &mut Vec<u8>, id: &str, last_seq: u64) {
+/// The end of a stream that is not the end of its process.
+fn push_plain(lines: &mut Vec<u8>, method: &str, id: &str, last_seq: u64) {
     let line = format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"process/replayed\",\"params\":{{\"id\":\"{id}\",\"last_seq\":{last_seq}}}}}\n"
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"id\":\"{id}\",\"last_seq\":{last_seq}}}}}\n"
     );
     lines.extend_from_slice(line.as_bytes());
 }
@@ -143,7 +156,7 @@ mod tests {
         let mut lines = Vec::new();
         push(&mut lines, "ab12", &Item::Output { stream: Stream::Err, seq: 7, time_ns: 9, data: b"\x00\xff\"\n" });
         push(&mut lines, "ab12", &Item::Exit { seq: 8, exit: Exit { code: -1, signal: 9, lost: false } });
-        push_replayed(&mut lines, "ab12", 8);
+        push_plain(&mut lines, "process/replayed", "ab12", 8);
         push_failed(&mut lines, "ab12", "a \"b\"");
         let values: Vec<serde_json::Value> = lines
             .split(|byte| *byte == b'\n')

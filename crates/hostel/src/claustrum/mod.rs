@@ -5,7 +5,7 @@
 //! The protocol itself is in `hostel_doors::claustrum`; this is the program around it.
 
 mod bridge;
-mod flags;
+pub(crate) mod flags;
 mod install;
 mod serve;
 mod stop;

@@ -59,10 +59,12 @@ const TOKEN_LIMIT: u64 = 64 << 10;
 const DAEMON_MARK: &str = "CLAUSTRUM_DAEMON_CHILD";
 /// The name programs look for; the daemon's children inherit it.
 const PUBLIC_MARK: &str = "CLAUDE_SSH_DAEMON_CHILD";
-/// The descriptor a forwarded token is on.
+/// Where a forwarded token is: on the descriptor with this number, or on the pair to our launcher.
 const TOKEN_PIPE: &str = "CLAUSTRUM_TOKEN_PIPE";
-/// Tells the daemon that its stdin is the pair to our launcher, whatever other marks are in the air.
-const LAUNCHED_MARK: &str = "HOSTEL_LAUNCHED";
+/// Our launcher is at the other end of stdin, and so is the token.
+const LAUNCHED_WITH_TOKEN: &str = "launcher-token";
+/// Our launcher is at the other end of stdin; the token comes from elsewhere.
+const LAUNCHED: &str = "launcher";
 
 pub(super) fn run(called: &OsStr, words: &[OsString], flags: &Flags, socket: &Path) -> ExitCode {
     if flags.token_fd < 0 && flags.token_file.is_empty() {
@@ -82,14 +84,14 @@ pub(super) fn run(called: &OsStr, words: &[OsString], flags: &Flags, socket: &Pa
 fn start(called: &OsStr, words: &[OsString], flags: &Flags, socket: &Path) -> Result<ExitCode, String> {
     let deadline = Instant::now() + LIMIT;
     let mut command = launch::own_program(called, words);
-    command.env(DAEMON_MARK, "1").env(PUBLIC_MARK, "1").env(LAUNCHED_MARK, "1");
+    command.env(DAEMON_MARK, "1").env(PUBLIC_MARK, "1");
     let token = match flags.token_fd >= 0 {
         true => {
-            command.env(TOKEN_PIPE, "0");
+            command.env(TOKEN_PIPE, LAUNCHED_WITH_TOKEN);
             read_descriptor(flags.token_fd).map_err(|error| format!("read --token-fd: {}", words_of(&error)))?
         }
         false => {
-            command.env_remove(TOKEN_PIPE);
+            command.env(TOKEN_PIPE, LAUNCHED);
             Zeroizing::new(Vec::new())
         }
     };
@@ -119,11 +121,12 @@ fn wait_for_accept(socket: &Path, deadline: Instant) -> Result<ExitCode, String>
 
 /// The daemon's part.
 fn serve(flags: &Flags, socket: &Path) -> Result<ExitCode, String> {
-    let mut launcher = match std::env::var_os(LAUNCHED_MARK).is_some() {
-        true => Some(Launcher::take().map_err(|error| words_of(&error))?),
-        false => None,
+    let pipe = std::env::var(TOKEN_PIPE).unwrap_or_default();
+    let mut launcher = match pipe.as_str() {
+        LAUNCHED | LAUNCHED_WITH_TOKEN => Some(Launcher::take().map_err(|error| words_of(&error))?),
+        _ => None,
     };
-    let token = read_token(flags, launcher.as_mut())?;
+    let token = read_token(flags, &pipe, launcher.as_mut())?;
     if launcher.is_none() {
         launch::silence_stdin().map_err(|error| words_of(&error))?;
     }
@@ -212,17 +215,17 @@ fn check_endpoint(socket: &Path) -> Result<(), String> {
     }
 }
 
-fn read_token(flags: &Flags, launcher: Option<&mut Launcher>) -> Result<Zeroizing<Vec<u8>>, String> {
-    let pipe = std::env::var(TOKEN_PIPE).ok();
-    let mut token = if flags.token_fd >= 0 || pipe.is_some() {
-        match (launcher, pipe) {
-            (Some(launcher), Some(_)) => launcher.secret(),
-            (_, Some(pipe)) => pipe.parse().map_err(|_| rustix::io::Errno::BADF.into()).and_then(read_descriptor),
-            (_, None) => read_descriptor(flags.token_fd),
-        }
-        .map_err(|error| format!("read token pipe: {}", words_of(&error)))?
-    } else {
-        read_token_file(Path::new(&flags.token_file))?
+fn read_token(flags: &Flags, pipe: &str, launcher: Option<&mut Launcher>) -> Result<Zeroizing<Vec<u8>>, String> {
+    let forwarded = match (launcher, pipe) {
+        (Some(launcher), LAUNCHED_WITH_TOKEN) => Some(launcher.secret()),
+        (Some(_), _) => None,
+        (None, "") if flags.token_fd >= 0 => Some(read_descriptor(flags.token_fd)),
+        (None, "") => None,
+        (None, number) => Some(number.parse().map_err(|_| rustix::io::Errno::BADF.into()).and_then(read_descriptor)),
+    };
+    let mut token = match forwarded {
+        Some(token) => token.map_err(|error| format!("read token pipe: {}", words_of(&error)))?,
+        None => read_token_file(Path::new(&flags.token_file))?,
     };
     while matches!(token.last(), Some(b'\r' | b'\n')) {
         token.pop();
@@ -291,7 +294,7 @@ mod tests {
         let read = |content: &str| {
             std::fs::write(&path, content).unwrap();
             let flags = Flags { token_file: path.clone().into(), ..Flags::default() };
-            let token = read_token(&flags, None);
+            let token = read_token(&flags, "", None);
             assert!(!path.exists());
             token.map(|token| String::from_utf8(token.to_vec()).unwrap())
         };

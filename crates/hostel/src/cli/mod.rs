@@ -42,7 +42,7 @@ pub(crate) struct Cli {
     #[arg(long, global = true, value_name = "NAME", display_order = 902)]
     pub(crate) house: Option<String>,
 
-    /// When to use colour
+    /// When to use colour; `auto` is on a terminal, unless NO_COLOR is set
     #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto, display_order = 903)]
     pub(crate) color: ColorChoice,
 
@@ -53,12 +53,9 @@ pub(crate) struct Cli {
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
 pub(crate) enum ColorChoice {
-    /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
-    /// Always
     Always,
-    /// Never
     Never,
 }
 
@@ -79,7 +76,7 @@ pub(crate) enum Verb {
     /// Host a command and stream its output
     #[command(
         override_usage = "hostel run [OPTIONS] -- COMMAND [ARGUMENT]...",
-        after_help = "Examples:\n  hostel run -- make test\n  hostel run -d --name web -- python3 -m http.server\n  echo hello | hostel run -- tr a-z A-Z\n\nThe exit code is the command's own; a signal gives 128 plus its number. Ctrl-C sends INT to the command,\na second Ctrl-C leaves it running and goes away."
+        after_help = "Examples:\n  hostel run -- make test\n  hostel run -d --name web -- python3 -m http.server\n  echo hello | hostel run -- tr a-z A-Z\n\nThe exit code is the command's own; a signal gives 128 plus its number.\nCtrl-C sends INT to the command, a second Ctrl-C leaves it running and goes away."
     )]
     Run(Run),
 
@@ -149,7 +146,6 @@ pub(crate) enum Verb {
 
     /// Act as another program
     #[command(
-        disable_help_flag = true,
         override_usage = "hostel as NAME [ARGUMENT]...",
         after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n\nNames: claustrum"
     )]
@@ -319,7 +315,7 @@ pub(crate) enum KeeperAction {
         after_help = "Examples:\n  hostel keeper upgrade\n  hostel keeper upgrade --program ./target/release/hostel"
     )]
     Upgrade {
-        /// The program to become, instead of the one the daemon runs
+        /// The program to become, instead of this one
         #[arg(long, value_name = "FILE")]
         program: Option<PathBuf>,
     },
@@ -362,11 +358,8 @@ pub(crate) struct Completions {
 /// The shells that have a completion script.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Shell {
-    /// GNU bash
     Bash,
-    /// zsh
     Zsh,
-    /// fish
     Fish,
 }
 

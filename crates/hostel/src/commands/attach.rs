@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use super::Context;
 use super::run::exit_code;
+use super::run::house_down;
+use super::run::replaced;
 use crate::cli::Attach;
 use crate::error::CommandError;
 use crate::session::AtEnd;
@@ -41,6 +43,8 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Attach) -> Result<Exi
             ));
             Ok(ExitCode::SUCCESS)
         }
+        End::HouseDown => Err(house_down(&process.name)),
+        End::Replaced => Err(replaced(&process.name)),
         End::Replayed | End::ReaderGone => Ok(ExitCode::SUCCESS),
     }
 }

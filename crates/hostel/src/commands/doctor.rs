@@ -125,7 +125,7 @@ fn directory(dir: &HouseDir, findings: &mut Findings) {
             findings.good("directory", format!("{} will be made by `hostel up`", root.display()));
         }
         Err(error) => {
-            findings.bad("directory", format!("{}: {error}", root.display()), "choose another one with `--home DIR`")
+            findings.bad("directory", format!("{}: {error}", root.display()), "choose another one with `--home DIR`");
         }
         Ok(metadata) if metadata.uid() != rustix::process::geteuid().as_raw() => findings.bad(
             "directory",

@@ -13,6 +13,7 @@ use super::Context;
 use super::now_ns;
 use crate::cli::Keeper;
 use crate::cli::KeeperAction;
+use crate::daemon;
 use crate::error::CommandError;
 use crate::paths;
 use crate::text;
@@ -23,11 +24,12 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Keeper) -> Result<Exi
     match &arguments.action {
         KeeperAction::Status => status(context).await,
         KeeperAction::Upgrade { program } => {
-            let path = match program {
-                Some(program) => Some(Text(paths::absolute(program)?.as_os_str().as_bytes().to_vec())),
-                None => None,
+            let program = match program {
+                Some(program) => paths::absolute(program)?,
+                None => daemon::own_program()?,
             };
-            upgrade(context, Upgrade { path }).await
+            let path = Text(program.as_os_str().as_bytes().to_vec());
+            upgrade(context, Upgrade { path: Some(path) }).await
         }
     }
 }

@@ -3,8 +3,11 @@
 use std::process::ExitCode;
 
 use super::Context;
+use super::run::house_down;
+use super::run::replaced;
 use crate::cli::Logs;
 use crate::error::CommandError;
+use crate::session::End;
 use crate::session::Format;
 use crate::session::OnInterrupt;
 use crate::session::Session;
@@ -27,6 +30,9 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Logs) -> Result<ExitC
         on_interrupt: OnInterrupt::System,
         reconnect,
     };
-    session.follow(client, context.ui).await?;
-    Ok(ExitCode::SUCCESS)
+    match session.follow(client, context.ui).await? {
+        End::Replaced => Err(replaced(&process.name)),
+        End::HouseDown => Err(house_down(&process.name)),
+        End::Exited(_) | End::Replayed | End::Left | End::ReaderGone => Ok(ExitCode::SUCCESS),
+    }
 }

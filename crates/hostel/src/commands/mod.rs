@@ -52,11 +52,7 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Completions(arguments) => return completions::run(ui, arguments),
         Verb::Man(arguments) => return man::run(ui, arguments),
         Verb::Link(arguments) => return link::run(ui, arguments),
-        // With flags before the name; without, `dispatch` has seen to it.
-        Verb::As(arguments) => {
-            let name = arguments.arguments.first().cloned().unwrap_or_default();
-            return Err(dispatch::unknown_personality(&name));
-        }
+        Verb::As(arguments) => return dispatch::act_as(&arguments.arguments),
         _ => {}
     }
     let home = paths::home(cli.home.as_deref())?;

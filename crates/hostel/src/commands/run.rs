@@ -93,6 +93,8 @@ pub(super) async fn run(context: &Context<'_>, arguments: Run) -> Result<ExitCod
             Err(CommandError::failure(format!("nobody reads our output any more, `{}` runs on", spawned.name))
                 .hint(format!("end it with `hostel kill {}`", spawned.name)))
         }
+        End::HouseDown => Err(house_down(&spawned.name)),
+        End::Replaced => Err(replaced(&spawned.name)),
         End::Replayed => Ok(ExitCode::SUCCESS),
     }
 }
@@ -231,8 +233,22 @@ fn refused(error: ClientError) -> CommandError {
     error
 }
 
+/// Somebody started another process under the same name, which ended ours.
+pub(super) fn replaced(name: &str) -> CommandError {
+    CommandError::failure(format!("another process took the name `{name}`, ours was ended"))
+        .hint(format!("see it with `hostel logs {name}`"))
+}
+
+/// Somebody closed the house while we were following.
+pub(super) fn house_down(name: &str) -> CommandError {
+    CommandError::failure(format!("the house was closed, and `{name}` with it")).hint("start it again with `hostel up`")
+}
+
 /// The process's own exit code; 128 and the number for a signal.
 pub(super) fn exit_code(ui: &Ui, name: &str, exit: Exit) -> Result<ExitCode, CommandError> {
+    if ui.json() {
+        ui.data(&json!({"exit": exit}))?;
+    }
     if exit.lost {
         return Err(CommandError::failure(format!("`{name}` was lost with its keeper, how it ended is not known"))
             .hint(format!("what it printed is in `hostel logs {name}`")));

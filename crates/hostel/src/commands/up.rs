@@ -45,10 +45,13 @@ pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, Com
         let ui = *context.ui;
         return daemon::run_up(dir, settings, None, move |doors| announce(&ui, doors));
     }
-    start(context, &dir, &settings, arguments)?;
+    let started = start(context, &dir, &settings, arguments);
     match running(context)? {
-        Some(status) => show(context.ui, &status, false),
-        None => Err(CommandError::failure("the daemon started and went away again")
+        // Ours or that of somebody who was faster: either way the house is up.
+        Some(status) => show(context.ui, &status, started.is_err()),
+        None => Err(started
+            .err()
+            .unwrap_or_else(|| CommandError::failure("the daemon started and went away again"))
             .hint(format!("its log is `{}`", dir.daemon_log().display()))),
     }
 }

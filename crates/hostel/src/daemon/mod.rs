@@ -45,17 +45,25 @@ use crate::paths::HouseDir;
 use crate::paths::SocketPath;
 use lock::DaemonLock;
 use sockets::Bound;
+use sockets::Occupant;
+use sockets::occupant;
 
 pub(crate) use up::run as run_up;
 
 /// How long a daemon that was taken over from may take to leave.
 const TAKE_OVER: Duration = Duration::from_secs(10);
 
+/// How long the system may take to give back what a killed daemon held.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
 /// How often exited processes are looked through.
 const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Variables that are the daemon's own business and no process's.
+const PRIVATE: [&str; 3] = ["CLAUDE_RPC_TOKEN", "CLAUSTRUM_DAEMON_CHILD", "CLAUSTRUM_TOKEN_PIPE"];
 
 /// The hidden sub-command that becomes another command and ends with its parent.
 pub(crate) const HELPER: &str = "helper-process";
@@ -138,11 +146,17 @@ pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
     Ok(if own.is_file() { own } else { PathBuf::from("/proc/self/exe") })
 }
 
-/// The mask can only be read by setting it; nothing else runs yet that could make files meanwhile.
+/// The mask children get: ours. The system tells it; where it does not, it is read by setting it for an instant.
 fn current_umask() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
-    rustix::process::umask(mask);
-    mask.bits()
+    let told = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+        u32::from_str_radix(line.trim(), 8).ok()
+    });
+    told.unwrap_or_else(|| {
+        let mask = rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
+        rustix::process::umask(mask);
+        mask.bits()
+    })
 }
 
 impl House {
@@ -156,7 +170,10 @@ impl House {
         let lock_path = dir.daemon_lock();
         let lock_error =
             |error: io::Error| CommandError::failure(format!("cannot lock `{}`: {error}", lock_path.display()));
-        let free = DaemonLock::try_take(&lock_path).map_err(lock_error)?;
+        let free = match rival {
+            Rival::Respect => wait_for_lock(&dir).await.map_err(lock_error)?,
+            Rival::Supersede => DaemonLock::try_take(&lock_path).map_err(lock_error)?,
+        };
         let held = || {
             CommandError::failure(format!("another daemon holds `{}` and does not answer", dir.root().display()))
                 .hint(format!("its process id is in `{}`", lock_path.display()))
@@ -189,6 +206,7 @@ impl House {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             home: self.dir.root().to_owned(),
             doors: addresses,
+            environment: std::env::vars_os().filter(|(name, _)| !PRIVATE.iter().any(|own| name == own)).collect(),
             started: self.started,
             connections: self.settings.limits.connections,
             retention: retention(&self.settings),
@@ -355,6 +373,17 @@ pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>
         }
         settings
     })
+}
+
+/// Takes the lock of a house whose daemon may have died this instant; none if that daemon lives.
+async fn wait_for_lock(dir: &HouseDir) -> io::Result<Option<DaemonLock>> {
+    let deadline = Instant::now() + LAST_BREATH;
+    loop {
+        let step = DaemonLock::take_over(&dir.daemon_lock(), Duration::from_millis(50)).await?;
+        if step.is_some() || Instant::now() >= deadline || occupant(&dir.socket()) == Occupant::Listening {
+            return Ok(step);
+        }
+    }
 }
 
 /// Binds a socket of ours, however long its path is.

@@ -1,11 +1,13 @@
 //! The listening sockets of a house: bound privately, removed only if they are still ours.
 //!
-//! Invariant: a socket file is 0600 from the first instant it exists (the umask is narrowed around bind, before any
-//! other thread makes files), and only the inode we made is ever unlinked at the end.
+//! Invariant: a socket file is closed to others from the first instant it exists (the umask is narrowed around bind)
+//! and 0600 before anybody is told of it; only the inode we made is ever unlinked at the end.
 
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -74,13 +76,14 @@ impl Bound {
                 Err(error) => return Err(error),
             }
         }
-        let before = rustix::process::umask(Mode::from_bits_truncate(0o177));
+        let before = rustix::process::umask(Mode::from_bits_truncate(0o077));
         let listener = UnixListener::bind(dial);
         rustix::process::umask(before);
         let listener = listener?;
         // The standard library's backlog is short for a thousand clients at once.
         rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
         let metadata = path.symlink_metadata()?;
         Ok(Bound {
             listener: Some(listener),

@@ -19,6 +19,7 @@ use hostel_doors::native::client::decode;
 use hostel_doors::native::protocol::Attach;
 use hostel_doors::native::protocol::Attached;
 use hostel_doors::native::protocol::Exit;
+use hostel_doors::native::protocol::Failed;
 use hostel_doors::native::protocol::HouseClosing;
 use hostel_doors::native::protocol::Kill;
 use hostel_doors::native::protocol::Output;
@@ -72,10 +73,14 @@ pub(crate) enum End {
     Exited(Exit),
     /// Everything there was has been handed over.
     Replayed,
+    /// Another process took its name, and it was ended.
+    Replaced,
     /// The person left.
     Left,
     /// Nobody reads our output any more.
     ReaderGone,
+    /// The house was closed, and its processes with it.
+    HouseDown,
 }
 
 /// How one connection ended.
@@ -199,11 +204,12 @@ impl Session {
                         }
                         "process/exit" => last = Some(End::Exited(parse(&params)?)),
                         "process/replayed" => last = Some(End::Replayed),
-                        "house/closing" => {
-                            if !parse::<HouseClosing>(&params)?.keep {
-                                return Err(ClientError::Protocol("the house went down".to_owned()));
-                            }
+                        "process/replaced" => last = Some(End::Replaced),
+                        "process/failed" => {
+                            let message = parse::<Failed>(&params)?.message;
+                            return Err(ClientError::Reply { code: code::INTERNAL, message });
                         }
+                        "house/closing" if !parse::<HouseClosing>(&params)?.keep => return Ok(End::HouseDown),
                         _ => {}
                     },
                     Message::Answer { id, result } => {

@@ -22,6 +22,9 @@ use super::{ConnectError, House, KeeperOptions, Processes, Registry, UpgradeErro
 const ATTEMPTS: u32 = 60;
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_WAIT_FOR_KEEPER: Duration = Duration::from_secs(5);
+/// How long an upgraded keeper may take to let go of the old connection.
+const UPGRADE_LIMIT: Duration = Duration::from_secs(15);
 const BUILD: &str = env!("CARGO_PKG_VERSION");
 
 impl Processes {
@@ -62,7 +65,7 @@ impl Processes {
         let options = &self.house.options;
         let limits =
             Limits { total_quota: options.total_quota, process_quota: options.process_quota, floor: options.floor };
-        drop(self.house.link().request(|corr, out| limits.encode(corr, out)).await);
+        drop(self.house.request(|corr, out| limits.encode(corr, out)).await);
     }
 
     /// Takes up what the keeper says of its processes.
@@ -115,49 +118,73 @@ impl Processes {
     }
 
     /// Replaces the keeper's program in place; its children do not notice.
+    ///
+    /// Runs to its end even if the caller stops waiting.
     pub async fn upgrade_keeper(&self, program: &Path) -> Result<(), UpgradeError> {
+        let (processes, program) = (self.clone(), program.to_owned());
+        let upgrade = tokio::spawn(async move {
+            processes.house.expecting_end.store(true, Ordering::Release);
+            let outcome = processes.upgrade_now(&program).await;
+            processes.house.expecting_end.store(false, Ordering::Release);
+            // Whatever happened, whoever watches over the link looks at it again.
+            processes.house.relinked.send_modify(|count| *count += 1);
+            outcome
+        });
+        upgrade.await.map_err(|error| UpgradeError::Lost(error.to_string()))?
+    }
+
+    async fn upgrade_now(&self, program: &Path) -> Result<(), UpgradeError> {
         let link = self.house.link();
-        self.house.expecting_end.store(true, Ordering::Release);
+        let before = self.house.welcome.read().clone();
         let path = program.as_os_str().as_encoded_bytes();
         let asked = link
             .request_alone(|corr, out| Builder::new(out, kind::UPGRADE, corr).bytes(tag::PATH, path).finish())
             .await;
-        let outcome = match asked {
+        match asked {
             Ok((Answer::Done { .. }, _quiet)) => {
                 // Nothing was in flight and nothing was sent since: the new image gets it all.
-                link.ended().await;
-                self.meet_again().await.map_err(|error| UpgradeError::Lost(error.to_string()))
+                drop(tokio::time::timeout(UPGRADE_LIMIT, link.ended()).await);
+                self.meet_again().await.map_err(|error| UpgradeError::Lost(error.to_string()))?;
+                let after = self.house.welcome.read().clone();
+                if after.keeper_id != before.keeper_id {
+                    return Err(UpgradeError::Lost("another keeper had to be started".to_owned()));
+                }
+                if after.image_ns == before.image_ns {
+                    return Err(UpgradeError::Refused("the new program could not be executed".to_owned()));
+                }
+                Ok(())
             }
             Ok((Answer::Refused(text), _)) => Err(UpgradeError::Refused(text)),
             Ok((other, _)) => Err(UpgradeError::Refused(format!("unexpected answer {other:?}"))),
             Err(gone) => Err(UpgradeError::Lost(gone.to_string())),
-        };
-        self.house.expecting_end.store(false, Ordering::Release);
-        outcome
+        }
     }
 
-    /// Opens a new link to the keeper, which knows everything it knew before.
+    /// Opens a new link. The same keeper, whatever image of it, knows everything it knew before; of
+    /// another one's silence about a process follows that the process is lost.
     async fn meet_again(&self) -> Result<(), ConnectError> {
         let notes = NoteTaker::early();
         let (link, greeting) = reach(&self.house.options, &notes).await?;
-        *self.house.welcome.write() = greeting.welcome.clone();
+        let before = std::mem::replace(&mut *self.house.welcome.write(), greeting.welcome.clone());
         let older = std::mem::replace(&mut *self.house.link.write(), link);
         self.learn(&greeting.states);
         notes.open(&self.house);
-        self.send_limits().await;
+        if before.keeper_id != greeting.welcome.keeper_id {
+            let kept: HashSet<ProcessId> = greeting.states.iter().map(|state| state.id).collect();
+            self.declare_lost(&kept).await;
+        }
         // Those who waited for a permit of the old link go on with the new one.
         older.retire();
         self.house.relinked.send_modify(|count| *count += 1);
+        self.send_limits().await;
         Ok(())
     }
 
-    /// The keeper is dead: say so of every process that ran, and start another.
-    async fn keeper_died(&self) {
-        let running: Vec<_> =
-            self.house.registry.read().by_id.values().filter(|process| process.status().running).cloned().collect();
-        // The new keeper kills what is left of their trees and closes their journals.
-        drop(self.meet_again().await);
-        for process in running {
+    /// The keeper that held them is dead. The new one has killed what was left of their trees and
+    /// closed their journals before it answered.
+    async fn declare_lost(&self, kept: &HashSet<ProcessId>) {
+        let ran = self.list().into_iter().filter(|process| process.status().running && !kept.contains(&process.id()));
+        for process in ran {
             let house = Arc::clone(&self.house);
             let id = process.id();
             let inspected = tokio::task::spawn_blocking(move || hostel_journal::inspect(house.journal_dir(), id));
@@ -262,6 +289,7 @@ impl NoteTaker {
 /// Watches over the link for as long as the house stands, and does what its end asks for.
 async fn supervise(processes: Processes) {
     let mut relinked = processes.house.relinked.subscribe();
+    let mut pause = FIRST_PAUSE;
     loop {
         relinked.mark_unchanged();
         let link = processes.house.link();
@@ -273,10 +301,19 @@ async fn supervise(processes: Processes) {
         // Whoever ended it on purpose opens the next one, or leaves with the keeper.
         let on_purpose =
             processes.house.expecting_end.load(Ordering::Acquire) || !Arc::ptr_eq(&link, &processes.house.link());
-        if !on_purpose {
-            processes.keeper_died().await;
-        } else if relinked.changed().await.is_err() {
-            return;
+        if on_purpose {
+            if relinked.changed().await.is_err() {
+                return;
+            }
+            continue;
+        }
+        match processes.meet_again().await {
+            Ok(()) => pause = FIRST_PAUSE,
+            // No keeper can be had now; the doors say so, and this goes on trying.
+            Err(_) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_WAIT_FOR_KEEPER);
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Giving disk space back: which journals may go, and what they occupy.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -70,6 +71,13 @@ pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: b
         .collect();
     let expired = retention.expired(&candidates, now_ns());
     let mut collected = Collected::default();
+    for file in unreadable(&files, &processes) {
+        collected.freed_bytes += file.bytes_on_disk;
+        collected.removed.push((file.id, String::new()));
+        if !dry_run {
+            remove_file(house, file.id).await;
+        }
+    }
     for id in expired {
         let Some(process) = processes.iter().find(|process| process.id() == id) else { continue };
         if !dry_run && !forget(house, process).await {
@@ -83,17 +91,28 @@ pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: b
 
 /// The keeper first, then the file: a keeper that still knew it would miss it.
 async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
-    let answer = house.link().request(link::about(kind::FORGET, process.id())).await;
+    let answer = house.request(link::about(kind::FORGET, process.id())).await;
     if !matches!(answer, Ok(link::Answer::Done { .. })) {
         return false;
     }
     house.remove(process);
+    remove_file(house, process.id()).await
+}
+
+async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {
     let owner = Arc::clone(house);
-    let id = process.id();
     let removed = tokio::task::spawn_blocking(move || hostel_journal::remove(owner.journal_dir(), id)).await;
     match removed {
         Ok(Ok(())) => true,
         Ok(Err(error)) => error.kind() == io::ErrorKind::NotFound,
         Err(_) => false,
     }
+}
+
+/// Files that belong to no process, because not even their first record can be read, and that
+/// nobody has written to for a day.
+fn unreadable<'a>(files: &'a [FileInfo], processes: &[Arc<Process>]) -> impl Iterator<Item = &'a FileInfo> {
+    let known: HashSet<ProcessId> = processes.iter().map(|process| process.id()).collect();
+    let yesterday = now_ns().saturating_sub(24 * 3600 * 1_000_000_000);
+    files.iter().filter(move |file| !known.contains(&file.id) && file.modified_ns < yesterday)
 }

@@ -16,9 +16,6 @@ pub(crate) struct Label {
     pub(crate) program: String,
 }
 
-/// Longest name a process may have; the journal's label has a limit of its own.
-pub(crate) const NAME_LIMIT: usize = 3072;
-
 impl Label {
     pub(crate) fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hostel_keeper::proto::{
     self, Builder, DecodeError, Frame, Hello, Note, Outcome, PROTOCOL, Role, Stage, State, Welcome, kind, tag,
@@ -21,6 +22,10 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 pub(crate) const IN_FLIGHT: usize = 256;
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
+/// How long the keeper may take to greet.
+const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// How long the other connection may outlive the one for notes.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// An answer of the keeper.
 #[derive(Debug)]
@@ -34,8 +39,14 @@ pub(crate) enum Answer {
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the keeper is gone")]
-pub(crate) struct Gone;
+pub(crate) enum Gone {
+    /// It was on its way: nobody knows what became of it.
+    #[error("the keeper is gone")]
+    Answerless,
+    /// It was never sent: it can be sent by the next link.
+    #[error("the keeper is gone")]
+    Unsent,
+}
 
 /// How a link ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +68,12 @@ pub(crate) struct Greeting {
 /// An answer that is on its way.
 pub(crate) struct Ticket {
     receiver: oneshot::Receiver<Answer>,
-    _permit: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 }
 
 impl Ticket {
     pub(crate) async fn answer(self) -> Result<Answer, Gone> {
-        self.receiver.await.map_err(|_| Gone)
+        self.receiver.await.map_err(|_| Gone::Answerless)
     }
 }
 
@@ -84,8 +95,14 @@ impl Link {
         build: &str,
         on_note: impl Fn(Note) + Send + 'static,
     ) -> io::Result<(Arc<Self>, Greeting)> {
-        let (stream, mut input, greeting) = greet(socket, build, Role::Controller).await?;
-        let (notes, notes_input, _) = greet(socket, build, Role::Notes).await?;
+        let opening = async {
+            let (stream, input, greeting) = greet(socket, build, Role::Controller, None).await?;
+            let (notes, notes_input, _) = greet(socket, build, Role::Notes, greeting.welcome.notes_key).await?;
+            Ok::<_, io::Error>((stream, input, greeting, notes, notes_input))
+        };
+        let opened = tokio::time::timeout(GREETING_LIMIT, opening).await;
+        let (stream, mut input, greeting, notes, notes_input) =
+            opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let link = Arc::new(Self {
             stream,
             unsent: Mutex::new(Vec::new()),
@@ -98,20 +115,33 @@ impl Link {
         let reader = Arc::clone(&link);
         tokio::spawn(async move {
             let end = reader.read_answers(&mut input).await;
-            reader.waiting.lock().clear();
-            reader.end.send_if_modified(|state| {
-                let open = *state == LinkEnd::Open;
-                if open {
-                    *state = end;
-                }
-                open
-            });
-            reader.more_to_send.notify_one();
+            reader.close(end);
         });
         let writer = Arc::clone(&link);
         tokio::spawn(async move { writer.write_rest().await });
-        tokio::spawn(read_notes(notes, notes_input, on_note));
+        let deaf = Arc::clone(&link);
+        tokio::spawn(async move {
+            read_notes(notes, notes_input, on_note).await;
+            // A daemon that hears nothing is no use: both connections live, or none. When the keeper
+            // goes both end, and what it said last on the other one is read first.
+            drop(tokio::time::timeout(LAST_WORDS, deaf.ended()).await);
+            deaf.close(LinkEnd::Closed);
+        });
         Ok((link, greeting))
+    }
+
+    /// Ends the link for everybody who uses it. The end is set first: whoever submits after it finds
+    /// it, whoever submitted before is told by the dropped sender.
+    fn close(&self, end: LinkEnd) {
+        self.end.send_if_modified(|state| {
+            let better = *state == LinkEnd::Open || end == LinkEnd::Superseded && *state != end;
+            if better {
+                *state = end;
+            }
+            better
+        });
+        self.waiting.lock().clear();
+        self.more_to_send.notify_one();
     }
 
     /// How the link ends; resolves once it has.
@@ -123,7 +153,7 @@ impl Link {
 
     /// Sends a request; returns when it stands in line, before it is answered.
     pub(crate) async fn submit(&self, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone)?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone::Unsent)?;
         self.submit_with(permit, encode)
     }
 
@@ -137,24 +167,19 @@ impl Link {
         self.waiting.lock().insert(corr, sender);
         if *self.end.borrow() != LinkEnd::Open {
             self.waiting.lock().remove(&corr);
-            return Err(Gone);
+            return Err(Gone::Unsent);
         }
         let mut unsent = self.unsent.lock();
         let idle = unsent.is_empty();
         encode(corr, &mut unsent);
         if idle {
             let sent = self.stream.try_write(&unsent).unwrap_or(0);
-            unsent.drain(..sent);
+            forget_sent(&mut unsent, sent);
         }
         if !unsent.is_empty() {
             self.more_to_send.notify_one();
         }
-        Ok(Ticket { receiver, _permit: permit })
-    }
-
-    /// Sends a request and waits for its answer.
-    pub(crate) async fn request(&self, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<Answer, Gone> {
-        self.submit(encode).await?.answer().await
+        Ok(Ticket { receiver, permit })
     }
 
     /// A request that is sent alone: when nothing else is in flight, and with nothing after it
@@ -163,11 +188,9 @@ impl Link {
         &self,
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<(Answer, OwnedSemaphorePermit), Gone> {
-        let permits = IN_FLIGHT as u32;
-        let mut all = Arc::clone(&self.permits).acquire_many_owned(permits).await.map_err(|_| Gone)?;
-        let one = all.split(1).ok_or(Gone)?;
-        let answer = self.submit_with(one, encode)?.answer().await?;
-        Ok((answer, all))
+        let all = Arc::clone(&self.permits).acquire_many_owned(IN_FLIGHT as u32).await.map_err(|_| Gone::Unsent)?;
+        let Ticket { receiver, permit } = self.submit_with(all, encode)?;
+        Ok((receiver.await.map_err(|_| Gone::Answerless)?, permit))
     }
 
     /// Lets everybody who waits for a permit of this link know that there will be none.
@@ -190,7 +213,7 @@ impl Link {
                 }
                 let mut unsent = self.unsent.lock();
                 match self.stream.try_write(&unsent) {
-                    Ok(sent) => drop(unsent.drain(..sent)),
+                    Ok(sent) => forget_sent(&mut unsent, sent),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
@@ -246,6 +269,14 @@ fn decode_answer(frame: &Frame<'_>) -> Result<Answer, DecodeError> {
     })
 }
 
+/// Drops what was sent, and the memory of a large request with it.
+fn forget_sent(unsent: &mut Vec<u8>, sent: usize) {
+    unsent.drain(..sent);
+    if unsent.is_empty() && unsent.capacity() > 4 * READ_BYTES {
+        *unsent = Vec::new();
+    }
+}
+
 async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
     loop {
         stream.readable().await?;
@@ -260,11 +291,16 @@ async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
 }
 
 /// Opens a connection and reads the keeper's whole greeting.
-async fn greet(socket: &Path, build: &str, role: Role) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
+async fn greet(
+    socket: &Path,
+    build: &str,
+    role: Role,
+    notes_key: Option<[u8; 16]>,
+) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
     let short = hostel_keeper::socket_path::shorten(socket)?;
     let stream = UnixStream::connect(&short).await?;
     let mut hello = Vec::new();
-    Hello { proto_min: PROTOCOL, proto_max: PROTOCOL, role, build: build.to_owned() }.encode(1, &mut hello);
+    Hello { proto_min: PROTOCOL, proto_max: PROTOCOL, role, build: build.to_owned(), notes_key }.encode(1, &mut hello);
     let mut sent = 0;
     while sent < hello.len() {
         stream.writable().await?;
@@ -325,6 +361,6 @@ async fn read_notes(stream: UnixStream, mut input: Vec<u8>, on_note: impl Fn(Not
 }
 
 /// A request without fields but an id.
-pub(crate) fn about(kind: u16, id: hostel_journal::ProcessId) -> impl FnOnce(u64, &mut Vec<u8>) {
+pub(crate) fn about(kind: u16, id: hostel_journal::ProcessId) -> impl Fn(u64, &mut Vec<u8>) {
     move |corr, out| Builder::new(out, kind, corr).bytes(tag::ID, &id.0).finish()
 }

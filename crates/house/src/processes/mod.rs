@@ -37,9 +37,12 @@ pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
-use label::{Label, NAME_LIMIT};
-use link::{Answer, Link};
+use label::Label;
+use link::{Answer, Gone, Link, Ticket};
 use process::Progress;
+
+/// How long a request waits for the next link when the keeper is being replaced.
+const RELINK_LIMIT: Duration = Duration::from_secs(10);
 
 /// How to reach, or make, the keeper of a house.
 #[derive(Debug, Clone)]
@@ -182,6 +185,30 @@ impl House {
         Arc::clone(&self.link.read())
     }
 
+    /// Sends a request by the present link, or by the next one if this one ends before it was sent.
+    pub(crate) async fn submit(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
+        let deadline = tokio::time::Instant::now() + RELINK_LIMIT;
+        loop {
+            let mut relinked = self.relinked.subscribe();
+            let link = self.link();
+            let outcome = link.submit(&encode).await;
+            match outcome {
+                Err(Gone::Unsent) if Arc::ptr_eq(&link, &self.link()) => {
+                    if tokio::time::timeout_at(deadline, relinked.changed()).await.is_err() {
+                        return outcome;
+                    }
+                }
+                Err(Gone::Unsent) if tokio::time::Instant::now() < deadline => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Sends a request and waits for its answer.
+    pub(crate) async fn request(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Answer, Gone> {
+        self.submit(encode).await?.answer().await
+    }
+
     pub(crate) fn journal_dir(&self) -> BorrowedFd<'_> {
         self.journal.as_fd()
     }
@@ -229,16 +256,24 @@ pub struct Processes {
 
 impl Processes {
     /// Starts a process. An older one of the same name loses it, and is ended, once the new one runs.
+    ///
+    /// Runs to its end even if the caller stops waiting: a process that was started is known.
     pub async fn spawn(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
-        if spec.name.len() > NAME_LIMIT {
-            return Err(SpawnError::Limit(format!("a process's name may have {NAME_LIMIT} bytes")));
-        }
+        let processes = self.clone();
+        let started = tokio::spawn(async move { processes.spawn_now(spec).await });
+        started.await.map_err(|error| SpawnError::Keeper(error.to_string()))?
+    }
+
+    async fn spawn_now(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
         let id = ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?;
         let label = Label {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
         };
+        if label.encode().len() > hostel_journal::MAX_LABEL {
+            return Err(SpawnError::Limit("the process's name is too long".to_owned()));
+        }
         let command = spec.argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
         let request = self.spawn_request(id, &label, spec)?;
         let process = Process::new(&self.house, id, label, command, Progress::START);
@@ -295,7 +330,7 @@ impl Processes {
         if frame.len() > hostel_keeper::proto::MAX_FRAME_BYTES {
             return Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
         }
-        let answer = self.house.link().request(|corr, out| request.encode(corr, out)).await;
+        let answer = self.house.request(|corr, out| request.encode(corr, out)).await;
         match answer.map_err(|gone| SpawnError::Keeper(gone.to_string()))? {
             Answer::Spawned { pid, start_ns } => {
                 process.started.get_or_init(|| (pid, start_ns));
@@ -359,15 +394,14 @@ impl Processes {
     /// Sets quotas; what is held because of them looks again at once.
     pub async fn set_limits(&self, total_quota: u64, process_quota: u64, floor: u64) {
         let limits = Limits { total_quota, process_quota, floor };
-        drop(self.house.link().request(|corr, out| limits.encode(corr, out)).await);
+        drop(self.house.request(|corr, out| limits.encode(corr, out)).await);
     }
 
     /// Ends every process, with `grace` to do so by itself, and then the keeper. Returns how many
     /// processes could not be killed.
     pub async fn stop_keeper(&self, grace: Duration) -> Result<u32, String> {
         self.house.expecting_end.store(true, Ordering::Release);
-        let link = self.house.link();
-        let answer = link.request(|corr, out| {
+        let answer = self.house.request(|corr, out| {
             Builder::new(out, kind::STOP, corr)
                 .u32(tag::MODE, StopMode::Kill.to_wire())
                 .u64(tag::GRACE_MS, grace.as_millis() as u64)

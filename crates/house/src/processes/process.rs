@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use hostel_journal::{ProcessId, Reader};
-use hostel_keeper::proto::{Builder, Held, Note, Outcome, Scope, kind, tag};
+use hostel_keeper::proto::{Builder, Held, MAX_STDIN_BYTES, Note, Outcome, Scope, kind, tag};
 use hostel_keeper::tree::{self, Relation, Tree};
 use parking_lot::Mutex;
 use rustix::process::Signal;
@@ -273,34 +273,43 @@ impl Process {
     }
 
     fn house(&self) -> Result<Arc<House>, Gone> {
-        self.house.upgrade().ok_or(Gone)
+        self.house.upgrade().ok_or(Gone::Unsent)
     }
 
     /// Offers input. When this returns, the input stands in line at the keeper; the ticket tells
     /// what became of it. `offset` is where the caller believes it starts; `None` appends.
+    ///
+    /// Input larger than the keeper takes at once goes in pieces, each accepted before the next.
     pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
+        let (mut offset, mut rest) = (offset, data);
+        while rest.len() > MAX_STDIN_BYTES {
+            let (piece, after) = rest.split_at(MAX_STDIN_BYTES);
+            let applied = self.offer(offset, piece).await?.done().await?.applied;
+            offset = Some(offset.map_or(applied, |offset| offset + piece.len() as u64));
+            rest = after;
+        }
+        self.offer(offset, rest).await
+    }
+
+    async fn offer(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
         // The note of its end may be here before the keeper's other thread has heard of it.
         if self.progress.borrow().exit.is_some() {
             return Err(StdinError::NotRunning);
         }
-        let link = self.house()?.link();
-        let ticket = link
-            .submit(|corr, out| {
-                let mut builder =
-                    Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &self.id.0).bytes(tag::BYTES, data);
-                if let Some(offset) = offset {
-                    builder = builder.u64(tag::OFFSET, offset);
-                }
-                builder.finish();
-            })
-            .await?;
-        Ok(StdinTicket { process: Arc::clone(self), ticket })
+        let house = self.house()?;
+        let ticket = house.submit(|corr, out| {
+            let mut builder = Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &self.id.0).bytes(tag::BYTES, data);
+            if let Some(offset) = offset {
+                builder = builder.u64(tag::OFFSET, offset);
+            }
+            builder.finish();
+        });
+        Ok(StdinTicket { process: Arc::clone(self), ticket: ticket.await? })
     }
 
     /// Ends its input once all that was accepted is written.
     pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
-        let link = self.house()?.link();
-        let ticket = link.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;
+        let ticket = self.house()?.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;
         StdinTicket { process: Arc::clone(self), ticket }.done().await.map(drop)
     }
 
@@ -323,8 +332,7 @@ impl Process {
     /// Signals its process group alone.
     pub async fn signal_group(&self, signal: Signal) {
         let Ok(house) = self.house() else { return };
-        let link = house.link();
-        let answer = link.request(|corr, out| {
+        let answer = house.request(|corr, out| {
             Builder::new(out, kind::SIGNAL, corr)
                 .bytes(tag::ID, &self.id.0)
                 .i32(tag::SIGNO, signal.as_raw())

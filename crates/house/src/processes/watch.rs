@@ -105,12 +105,14 @@ pub struct Watch {
     open: Option<(Arc<Reader>, Cursor)>,
     position: u64,
     ended: bool,
+    was_replaced: bool,
 }
 
 impl Watch {
     pub(crate) fn new(process: Arc<Process>, after_seq: u64) -> Self {
         let progress = process.progress.subscribe();
-        Self { process, progress, open: None, position: after_seq, ended: false }
+        let was_replaced = process.replaced.load(Ordering::Acquire);
+        Self { process, progress, open: None, position: after_seq, ended: false, was_replaced }
     }
 
     /// The process.
@@ -143,7 +145,8 @@ impl Watch {
     }
 
     fn read(&mut self, progress: &Progress, batch: &mut Batch) -> Result<Option<Next>, WatchError> {
-        if self.process.replaced.load(Ordering::Acquire) {
+        // Whoever began to watch a process that had lost its name before means that very process.
+        if !self.was_replaced && self.process.replaced.load(Ordering::Acquire) {
             return Ok(Some(Next::Replaced));
         }
         let over = progress.exit.is_some() && self.position >= progress.next_seq.saturating_sub(1);

@@ -17,7 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hostel_journal::ProcessId;
 use rustix::event::epoll;
+use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags};
 
 use crate::cgroup::Cgroups;
@@ -25,7 +27,7 @@ use crate::channel::Channel;
 use crate::child_table::ChildTable;
 use crate::conn::{Arrived, Conn, UNSENT_LIMIT};
 use crate::proto::{self, Role};
-use crate::pump::Setting;
+use crate::pump::{Setting, now_ns};
 use crate::state::{Command, Event, SlotKey};
 use crate::{sys, tree, upgrade};
 use stopping::Stopping;
@@ -74,6 +76,12 @@ pub(crate) struct Control {
     pub(crate) children: ChildTable,
     pub(crate) cgroups: Option<Cgroups>,
     pub(crate) child_limit: usize,
+    /// When this image of the program began.
+    image_ns: u64,
+    /// What the present controller must show to be given the notes.
+    notes_key: [u8; 16],
+    /// Given up for a moment when descriptors run out, so that a peer can be turned away.
+    spare: Option<OwnedFd>,
     conns: HashMap<u32, Conn>,
     next_conn: u32,
     stopping: Option<Stopping>,
@@ -118,6 +126,9 @@ impl Control {
             children: parts.children,
             cgroups: parts.cgroups,
             child_limit: spawning::child_limit(),
+            image_ns: now_ns(),
+            notes_key: ProcessId::random()?.0,
+            spare: spare(),
             conns: HashMap::new(),
             next_conn: 0,
             stopping: None,
@@ -177,9 +188,26 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        while let Ok(fd) = rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            if self.conns.len() >= CONNECTIONS || !self.may_connect(&fd) {
+        loop {
+            let fd = match rustix::net::accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(fd) => fd,
+                Err(Errno::MFILE | Errno::NFILE) => return self.turn_away(),
+                Err(Errno::INTR | Errno::CONNABORTED) => continue,
+                Err(_) => return,
+            };
+            if !self.may_connect(&fd) {
                 continue;
+            }
+            // An onlooker may always be replaced, the daemon never.
+            if self.conns.len() >= CONNECTIONS
+                && let Some(oldest) = self
+                    .conns
+                    .iter()
+                    .filter(|(_, conn)| conn.role != Some(Role::Controller))
+                    .map(|(index, _)| *index)
+                    .min()
+            {
+                self.drop_conn(oldest);
             }
             let index = self.next_conn;
             self.next_conn = self.next_conn.wrapping_add(1);
@@ -188,6 +216,13 @@ impl Control {
                 self.conns.insert(index, conn);
             }
         }
+    }
+
+    /// No descriptors are left: without this the listener would stay ready for ever.
+    fn turn_away(&mut self) {
+        self.spare = None;
+        drop(rustix::net::accept(&self.listener));
+        self.spare = spare();
     }
 
     /// Only this user, and nobody who descends from the keeper: a hosted process must not rule
@@ -353,6 +388,11 @@ impl Control {
             self.listener = listener;
         }
     }
+}
+
+fn spare() -> Option<OwnedFd> {
+    rustix::fs::open("/dev/null", rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+        .ok()
 }
 
 /// Binds and listens; the socket is never open to anybody else, not even for a moment.

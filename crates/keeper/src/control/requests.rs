@@ -38,6 +38,10 @@ impl Control {
             }
             (kind::UPGRADE, Some(Role::Controller)) => {
                 let path = frame.bytes(tag::PATH)?.to_vec();
+                if self.stopping.is_some() {
+                    self.refuse(conn, corr, "the keeper is stopping");
+                    return Ok(());
+                }
                 if let Err(text) = upgrade::upgrade(self, conn, corr, &path) {
                     self.refuse(conn, corr, &text);
                 }
@@ -70,10 +74,22 @@ impl Control {
         if hello.proto_min > PROTOCOL || hello.proto_max < 1 {
             return self.refuse(conn, corr, "no common protocol version");
         }
-        if hello.role == Role::Controller
-            && let Some(older) = self.controller()
-        {
-            self.supersede(older);
+        match hello.role {
+            Role::Controller => {
+                if let Some(older) = self.controller() {
+                    self.supersede(older);
+                }
+                // Whoever held the old key may not take the notes of the new controller.
+                match ProcessId::random() {
+                    Ok(random) => self.notes_key = random.0,
+                    Err(_) => return self.refuse(conn, corr, "no random numbers"),
+                }
+            }
+            // The key keeps a daemon that lost its place from taking the notes of the next one.
+            Role::Notes if hello.notes_key != Some(self.notes_key) => {
+                return self.refuse(conn, corr, "another daemon has taken over");
+            }
+            Role::Notes | Role::Observer => {}
         }
         let welcome = Welcome {
             proto: PROTOCOL.min(hello.proto_max),
@@ -86,6 +102,8 @@ impl Control {
             cgroup: self.cgroups.as_ref().map(|cgroups| cgroups.root().display().to_string()),
             journal: self.journal,
             house_tag: self.identity.house_tag.clone(),
+            image_ns: self.image_ns,
+            notes_key: (hello.role == Role::Controller).then_some(self.notes_key),
         };
         let Some(entry) = self.conns.get_mut(&index) else { return };
         entry.role = Some(hello.role);
@@ -110,6 +128,10 @@ impl Control {
 
     /// A newer daemon is here: apply what the older one had sent completely, then let it go.
     fn supersede(&mut self, older: u32) {
+        if let Some(conn) = self.conns.get(&older) {
+            // What was sent stays readable; nothing can be added.
+            rustix::net::shutdown(&conn.fd, rustix::net::Shutdown::Read).ok();
+        }
         while let Some(conn) = self.conns.get_mut(&older) {
             if conn.receive() != Arrived::Bytes {
                 break;
@@ -153,7 +175,12 @@ impl Control {
         };
         let applied = slot.stdin.applied;
         if let Some(mark) = mark.filter(|_| outcome == Outcome::Accepted && applied > before) {
-            self.commands.push(Command::Mark { key, mark, offset: before, len: (applied - before) as u32 });
+            let mark = Command::Mark { key, mark, offset: before, len: (applied - before) as u32 };
+            match self.children.get_mut(key).and_then(|slot| slot.starting.as_mut()) {
+                // The pump does not know it yet.
+                Some(starting) => starting.marks.push(mark),
+                None => self.commands.push(mark),
+            }
         }
         self.drive_stdin(key);
         self.input_reply(conn, frame.corr, applied, outcome);

@@ -77,6 +77,12 @@ fn prepare(spawn: &Spawn) -> Option<Program> {
     })
 }
 
+/// When memory runs out the kernel is to take the child, not its keeper. Done from here because
+/// the child itself is not dumpable, and so may not, until it has executed its program.
+fn prefer_as_victim(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/oom_score_adj"), "200").ok();
+}
+
 fn command_line(argv: &[Vec<u8>]) -> Vec<u8> {
     let mut line = argv.join(&b' ');
     line.truncate(COMMAND_LIMIT);
@@ -91,6 +97,10 @@ impl Control {
         }
         if self.stopping.is_some() {
             return self.spawn_failed(conn, corr, Stage::Limit, 0, "the keeper is stopping");
+        }
+        if spawn.label.len() > hostel_journal::MAX_LABEL {
+            let text = format!("a label may have {} bytes", hostel_journal::MAX_LABEL);
+            return self.spawn_failed(conn, corr, Stage::Limit, 0, &text);
         }
         if self.children.living() >= self.child_limit {
             let text = format!(
@@ -119,6 +129,11 @@ impl Control {
             Ok(pid) => pid,
             Err(error) => return self.spawn_failed(conn, corr, Stage::Setup, error.raw_os_error().unwrap_or(0), ""),
         };
+        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+            // The child does the same; whoever is first, a signal to the group finds it. Refused once
+            // it has executed its program, and then it was done.
+            rustix::process::setpgid(Some(pid), Some(pid)).ok();
+        }
         let key = self.children.next_key();
         // If this fails the process could not be told from one that never starts: give it up.
         if epoll::add(&self.epoll, &pipes.failure, event_key(FAILURE, key.slot, key.generation), epoll::EventFlags::IN)
@@ -144,6 +159,7 @@ impl Control {
                 stdout: pipes.stdout,
                 stderr: pipes.stderr,
                 waiters: vec![(conn, corr)],
+                marks: Vec::new(),
             }),
             observed: None,
             ended: None,
@@ -211,6 +227,10 @@ impl Control {
             on_full: slot.on_full,
             progress: Arc::clone(&slot.progress),
         })));
+        for mark in starting.marks {
+            self.commands.push(mark);
+        }
+        prefer_as_victim(slot.pid);
         if let Some(exit) = slot.observed {
             self.commands.push(Command::Exited(key, exit));
         }

@@ -159,6 +159,8 @@ pub struct Hello {
     pub role: Role,
     /// The client's build, for the log.
     pub build: String,
+    /// For [`Role::Notes`]: the key that the controller of the same daemon was given.
+    pub notes_key: Option<[u8; 16]>,
 }
 
 /// The keeper's answer to [`Hello`].
@@ -184,6 +186,10 @@ pub struct Welcome {
     pub journal: (u64, u64),
     /// The house's tag, first half of every child's [`crate::TAG_VARIABLE`].
     pub house_tag: String,
+    /// When this image of the program began: changes with an upgrade.
+    pub image_ns: u64,
+    /// For a controller: proves that a [`Role::Notes`] greeting comes from the same daemon.
+    pub notes_key: Option<[u8; 16]>,
 }
 
 /// All the keeper knows of a process.
@@ -293,6 +299,13 @@ fn text(frame: &Frame<'_>, tag: u16) -> Result<String, DecodeError> {
     Ok(String::from_utf8_lossy(frame.find(tag)?.unwrap_or_default()).into_owned())
 }
 
+fn maybe_key(frame: &Frame<'_>) -> Result<Option<[u8; 16]>, DecodeError> {
+    match frame.find(tag::NOTES_KEY)? {
+        Some(_) => frame.array(tag::NOTES_KEY).map(Some),
+        None => Ok(None),
+    }
+}
+
 impl Note {
     /// Appends the note as a frame of its own.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -323,12 +336,15 @@ impl Note {
 impl Hello {
     /// Appends the frame.
     pub fn encode(&self, corr: u64, out: &mut Vec<u8>) {
-        Builder::new(out, kind::HELLO, corr)
+        let mut builder = Builder::new(out, kind::HELLO, corr)
             .u32(tag::PROTO_MIN, self.proto_min)
             .u32(tag::PROTO_MAX, self.proto_max)
             .u32(tag::ROLE, self.role.to_wire())
-            .bytes(tag::BUILD, self.build.as_bytes())
-            .finish();
+            .bytes(tag::BUILD, self.build.as_bytes());
+        if let Some(key) = &self.notes_key {
+            builder = builder.bytes(tag::NOTES_KEY, key);
+        }
+        builder.finish();
     }
 
     /// Reads the frame.
@@ -338,6 +354,7 @@ impl Hello {
             proto_max: frame.u32(tag::PROTO_MAX)?,
             role: Role::from_wire(frame.u32(tag::ROLE)?)?,
             build: text(frame, tag::BUILD)?,
+            notes_key: maybe_key(frame)?,
         })
     }
 }
@@ -355,7 +372,11 @@ impl Welcome {
             .u32(tag::CHILD_LIMIT, self.child_limit)
             .u64(tag::JOURNAL_DEV, self.journal.0)
             .u64(tag::JOURNAL_INO, self.journal.1)
-            .bytes(tag::HOUSE_TAG, self.house_tag.as_bytes());
+            .bytes(tag::HOUSE_TAG, self.house_tag.as_bytes())
+            .u64(tag::IMAGE_NS, self.image_ns);
+        if let Some(key) = &self.notes_key {
+            builder = builder.bytes(tag::NOTES_KEY, key);
+        }
         if let Some(cgroup) = &self.cgroup {
             builder = builder.bytes(tag::CGROUP, cgroup.as_bytes());
         }
@@ -375,6 +396,8 @@ impl Welcome {
             cgroup: frame.find(tag::CGROUP)?.map(|bytes| String::from_utf8_lossy(bytes).into_owned()),
             journal: (frame.u64(tag::JOURNAL_DEV)?, frame.u64(tag::JOURNAL_INO)?),
             house_tag: text(frame, tag::HOUSE_TAG)?,
+            image_ns: frame.u64(tag::IMAGE_NS)?,
+            notes_key: maybe_key(frame)?,
         })
     }
 }

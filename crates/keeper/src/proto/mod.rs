@@ -102,4 +102,6 @@ pub mod tag {
     pub const EXIT_WALL_NS: u16 = 51;
     pub const HOUSE_TAG: u16 = 52;
     pub const COMMAND: u16 = 53;
+    pub const IMAGE_NS: u16 = 54;
+    pub const NOTES_KEY: u16 = 55;
 }

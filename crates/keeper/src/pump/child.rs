@@ -42,9 +42,9 @@ impl Pipe {
         self.fd
     }
 
-    /// Counts a busy read. `true` when the pipe was enlarged just now.
-    pub(crate) fn warm_up(&mut self, may_enlarge: bool) -> bool {
-        self.full_reads = self.full_reads.saturating_add(1);
+    /// Counts busy reads in a row. `true` when the pipe was enlarged just now.
+    pub(crate) fn warm_up(&mut self, busy: bool, may_enlarge: bool) -> bool {
+        self.full_reads = if busy { self.full_reads.saturating_add(1) } else { 0 };
         if self.enlarged || self.full_reads < HOT_AFTER || !may_enlarge {
             return false;
         }
@@ -102,6 +102,8 @@ pub(crate) struct PumpChild {
     pub(crate) exit: Option<Exit>,
     pub(crate) ended: Option<NoteExit>,
     pub(crate) held: Held,
+    /// A timer will try again.
+    pub(crate) retry_is_set: bool,
     pub(crate) dirty: bool,
     pub(crate) last_active: Instant,
     pub(crate) progress: Arc<Progress>,
@@ -126,6 +128,7 @@ impl PumpChild {
             exit: None,
             ended: None,
             held: Held::No,
+            retry_is_set: false,
             dirty: false,
             last_active: Instant::now(),
             progress: new.progress,
@@ -148,6 +151,13 @@ impl PumpChild {
 
     pub(crate) fn finished(&self) -> bool {
         self.ended.is_some()
+    }
+
+    /// There is something to write: in memory, or in a pipe.
+    pub(crate) fn wants_room(&self) -> bool {
+        let unread =
+            |pipe: &Pipe| pipe.fd().is_some_and(|fd| rustix::io::ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0));
+        self.pending.is_some() || unread(&self.out) || unread(&self.err)
     }
 
     /// Bytes the journal occupies on paper.
@@ -250,20 +260,22 @@ impl PumpChild {
         result
     }
 
-    /// Writes the marks that wait; returns how many.
-    pub(crate) fn write_marks(&mut self, setting: &Setting) -> io::Result<usize> {
+    /// Writes the marks that wait, in order; returns how many, and what stopped it.
+    pub(crate) fn write_marks(&mut self, setting: &Setting) -> (usize, io::Result<()>) {
         let mut written = 0;
         while let Some(mark) = self.marks.front().copied() {
-            if self.finished() {
-                self.marks.pop_front();
-                written += 1;
-                continue;
+            // After the end there is nothing to mark; whoever waits is let go.
+            if !self.finished()
+                && let Err(error) = self
+                    .writer(setting)
+                    .and_then(|writer| writer.append_mark(mark.mark, mark.offset, mark.len, now_ns()))
+            {
+                return (written, Err(error));
             }
-            self.writer(setting)?.append_mark(mark.mark, mark.offset, mark.len, now_ns())?;
             self.marks.pop_front();
             written += 1;
         }
-        Ok(written)
+        (written, Ok(()))
     }
 
     /// Makes the file of a process that has printed nothing; writes its end too if it has ended.

@@ -50,6 +50,19 @@ const HOT_AFTER: u8 = 4;
 const KEY_BELL: u64 = u64::MAX;
 const KEY_NOTES: u64 = u64::MAX - 1;
 
+/// Two children with output in one round count as neighbours for this long.
+const CROWDED: Duration = Duration::from_millis(100);
+/// A busy child rests no longer than this.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// What a read of a stream did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moved {
+    /// Nothing: the pipe is empty, closed, or may not be read now.
+    Nothing,
+    Bytes(usize),
+}
+
 /// What a timer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
@@ -81,6 +94,10 @@ pub(crate) struct Pump {
     hot_streams: usize,
     /// When two different children last had output in one round.
     crowded: Option<Instant>,
+}
+
+fn find(children: &mut [Option<PumpChild>], key: SlotKey) -> Option<&mut PumpChild> {
+    children.get_mut(key.slot as usize)?.as_mut().filter(|child| child.key == key)
 }
 
 fn stream_key(key: SlotKey, stream: Stream) -> u64 {
@@ -168,7 +185,7 @@ impl Pump {
     }
 
     fn child(&mut self, key: SlotKey) -> Option<&mut PumpChild> {
-        self.children.get_mut(key.slot as usize)?.as_mut().filter(|child| child.key == key)
+        find(&mut self.children, key)
     }
 
     /// Carries out what the control thread asked for. `Some` means: park.
@@ -215,16 +232,17 @@ impl Pump {
             self.children.resize_with(slot + 1, || None);
         }
         self.children[slot] = Some(child);
-        self.attach(key);
+        if self.child(key).is_some_and(|child| child.held == Held::No) {
+            self.attach(key);
+        }
         self.at(late_file, Timer::LateFile, key);
+        self.at(QUIET, Timer::Quiet, key);
     }
 
     /// Listens to the open streams of a child again.
     fn attach(&mut self, key: SlotKey) {
         let epoll = self.epoll.as_fd();
-        if let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        {
+        if let Some(child) = find(&mut self.children, key) {
             child.attach(epoll);
         }
     }
@@ -241,98 +259,108 @@ impl Pump {
     }
 
     /// One read of one stream into its journal.
-    fn read_stream(&mut self, key: SlotKey, stream: Stream, alone: bool) {
-        let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        else {
-            return;
-        };
-        if let Some(why) = self.pressure.refuse(child, &self.setting) {
-            return self.hold(key, why);
+    fn read_stream(&mut self, key: SlotKey, stream: Stream, alone: bool) -> Moved {
+        let Some(child) = find(&mut self.children, key) else { return Moved::Nothing };
+        // Held a moment ago by its other stream: nothing may overtake what waits.
+        if child.held != Held::No {
+            return Moved::Nothing;
         }
-        let share = if alone { MAX_PAYLOAD } else { SHARE };
-        let limit = child.room().min(share);
-        let Some(fd) = child.stream(stream).fd() else { return };
+        // A pipe without bytes is read even when nothing may be written: it may be at its end.
+        if let Some(why) = self.pressure.refuse(child, &self.setting)
+            && child.wants_room()
+        {
+            self.hold(key, why);
+            return Moved::Nothing;
+        }
+        let limit = child.room().min(if alone { MAX_PAYLOAD } else { SHARE });
+        let Some(fd) = child.stream(stream).fd() else { return Moved::Nothing };
         let buffer = &mut self.buffer[..HEADROOM + limit + TAILROOM];
         let read = match rustix::io::read(fd, &mut buffer[HEADROOM..HEADROOM + limit]) {
             Ok(read) => read,
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return,
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Moved::Nothing,
             Err(_) => 0,
         };
         if read == 0 {
             self.hot_streams -= usize::from(child.close(stream, self.epoll.as_fd()));
             self.try_finish(key);
-            return;
+            return Moved::Nothing;
         }
         let began = Instant::now();
+        let neighbours = self.crowded.is_some_and(|at| began.duration_since(at) < CROWDED);
         let result = child.append(&self.setting, stream, buffer, read);
         let took = began.elapsed();
         child.last_active = began;
-        match result {
-            Ok(()) => {
-                self.notes.mark_dirty(child);
-                self.pressure.grew(read);
-                let busy = read >= SHARE / 2;
-                if busy {
-                    let room = self.hot_streams < HOT_STREAMS;
-                    self.hot_streams += usize::from(child.stream_mut(stream).warm_up(room));
-                }
-                let neighbours = self.crowded.is_some_and(|at| at.elapsed() < Duration::from_millis(100));
-                if busy && took > SLOW_WRITE && neighbours {
-                    child.detach(self.epoll.as_fd());
-                    self.at(took * 4, Timer::Rest, key);
-                }
-            }
-            Err(error) => self.hold(key, pressure::reason(&error)),
+        if let Err(error) = result {
+            self.hold(key, pressure::reason(&error));
+            return Moved::Nothing;
         }
+        self.notes.mark_dirty(child);
+        self.pressure.grew(read);
+        let busy = read >= SHARE / 2;
+        let room = self.hot_streams < HOT_STREAMS;
+        self.hot_streams += usize::from(child.stream_mut(stream).warm_up(busy, room));
+        if busy && took > SLOW_WRITE && neighbours {
+            child.detach(self.epoll.as_fd());
+            self.at((took * 4).min(LONGEST_REST), Timer::Rest, key);
+        }
+        Moved::Bytes(read)
     }
 
     /// Stops reading a child until there is space again.
     fn hold(&mut self, key: SlotKey, why: Held) {
-        let epoll = self.epoll.as_fd();
-        if let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        {
-            child.detach(epoll);
-            child.held = why;
-            self.notes.mark_dirty(child);
+        let Some(child) = find(&mut self.children, key) else { return };
+        child.detach(self.epoll.as_fd());
+        child.held = why;
+        self.notes.mark_dirty(child);
+        if !std::mem::replace(&mut child.retry_is_set, true) {
             self.at(RETRY, Timer::Retry, key);
         }
     }
 
     fn retry_all(&mut self) {
+        self.pressure.look_again(&self.setting);
         for key in self.keys() {
-            if self.child(key).is_some_and(|child| child.held != Held::No) {
-                self.retry(key);
-            }
+            self.retry(key);
         }
     }
 
     /// Tries to go on with a held child: first what is in memory, then its pipes, then its end.
     fn retry(&mut self, key: SlotKey) {
-        let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        else {
-            return;
-        };
-        if child.held == Held::No {
-            return;
-        }
-        self.pressure.look_again(&self.setting);
-        if let Some(why) = self.pressure.refuse(child, &self.setting) {
-            child.held = why;
-            self.at(RETRY, Timer::Retry, key);
-            return;
+        let Some(child) = find(&mut self.children, key).filter(|child| child.held != Held::No) else { return };
+        self.pressure.look_if_due(&self.setting);
+        // With nothing to write it may go on whatever the quota says: it may only want to end.
+        if child.wants_room()
+            && let Some(why) = self.pressure.refuse(child, &self.setting)
+        {
+            return self.hold(key, why);
         }
         if let Err(error) = child.write_pending(&self.setting) {
-            child.held = pressure::reason(&error);
-            self.at(RETRY, Timer::Retry, key);
-            return;
+            return self.hold(key, pressure::reason(&error));
         }
         child.held = Held::No;
         self.notes.mark_dirty(child);
         self.release_marks(key);
         self.attach(key);
+        self.try_finish(key);
+    }
+
+    /// The pipes of an ended process are held by somebody else for too long: take what is in them
+    /// now, at most what a pipe can hold, and close them.
+    fn end_drain(&mut self, key: SlotKey) {
+        for stream in [Stream::Out, Stream::Err] {
+            let mut taken = 0;
+            while taken < HOT_PIPE
+                && let Moved::Bytes(bytes) = self.read_stream(key, stream, true)
+            {
+                taken += bytes;
+            }
+        }
+        let Some(child) = find(&mut self.children, key) else { return };
+        // What is still in the pipe of a held child must not be thrown away.
+        if child.held != Held::No {
+            return self.at(DRAIN_LIMIT, Timer::Drain, key);
+        }
+        self.hot_streams -= child.close_all(self.epoll.as_fd());
         self.try_finish(key);
     }
 
@@ -345,31 +373,27 @@ impl Pump {
 
     /// Writes the marks that wait, in order, and tells the control thread of each.
     fn release_marks(&mut self, key: SlotKey) {
-        let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        else {
+        let Some(child) = find(&mut self.children, key) else {
             return;
         };
         if child.held != Held::No {
             return;
         }
-        match child.write_marks(&self.setting) {
-            Ok(0) => {}
-            Ok(written) => {
-                self.notes.mark_dirty(child);
-                for _ in 0..written {
-                    self.events.push(Event::MarkWritten(key));
-                }
-            }
-            Err(error) => self.hold(key, pressure::reason(&error)),
+        let (written, result) = child.write_marks(&self.setting);
+        if written > 0 {
+            self.notes.mark_dirty(child);
+        }
+        for _ in 0..written {
+            self.events.push(Event::MarkWritten(key));
+        }
+        if let Err(error) = result {
+            self.hold(key, pressure::reason(&error));
         }
     }
 
     /// Ends a process whose pipes are closed and whose exit is known. Says whether it is over.
     fn try_finish(&mut self, key: SlotKey) -> bool {
-        let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        else {
+        let Some(child) = find(&mut self.children, key) else {
             return true;
         };
         match child.finish(&self.setting) {
@@ -390,9 +414,7 @@ impl Pump {
     }
 
     fn make_file(&mut self, key: SlotKey) {
-        let Some(child) =
-            self.children.get_mut(key.slot as usize).and_then(Option::as_mut).filter(|child| child.key == key)
-        else {
+        let Some(child) = find(&mut self.children, key) else {
             return;
         };
         match child.make_file(&self.setting) {
@@ -413,20 +435,9 @@ impl Pump {
             let key = SlotKey { slot, generation };
             let Some(child) = self.child(key) else { continue };
             match timer {
-                // What is still in the pipe of a held child must not be thrown away.
-                Timer::Drain if child.held != Held::No => self.at(DRAIN_LIMIT, Timer::Drain, key),
-                Timer::Drain => {
-                    let epoll = self.epoll.as_fd();
-                    if let Some(child) = self.children.get_mut(slot as usize).and_then(Option::as_mut) {
-                        self.hot_streams -= child.close_all(epoll);
-                    }
-                    self.try_finish(key);
-                }
-                Timer::LateFile if !child.finished() => {
-                    self.make_file(key);
-                    self.at(QUIET, Timer::Quiet, key);
-                }
-                Timer::LateFile => {}
+                Timer::Drain => self.end_drain(key),
+                Timer::LateFile if child.finished() => {}
+                Timer::LateFile => self.make_file(key),
                 Timer::Quiet => {
                     if child.last_active.elapsed() >= QUIET {
                         child.close_file();
@@ -437,7 +448,10 @@ impl Pump {
                         self.at(QUIET, Timer::Quiet, key);
                     }
                 }
-                Timer::Retry => self.retry(key),
+                Timer::Retry => {
+                    child.retry_is_set = false;
+                    self.retry(key);
+                }
                 Timer::Rest => {
                     if child.held == Held::No {
                         self.attach(key);

@@ -2,12 +2,12 @@
 
 use std::os::fd::OwnedFd;
 
-use hostel_journal::{Exit, Position, Stream};
+use hostel_journal::{Exit, Position, ProcessId, Stream};
 
 use super::Pump;
 use super::child::{Mark, PumpChild, Store};
 use super::notes::Notes;
-use crate::proto::{Held, Limits, NoteExit};
+use crate::proto::{Held, Limits, Note, NoteExit};
 use crate::state::{NewChild, SlotKey};
 
 /// Proof that a park was asked for.
@@ -43,6 +43,17 @@ impl Parking {
     }
 }
 
+impl ParkedChild {
+    /// What is known of the output, for whoever asks before the pump has taken it up.
+    pub(crate) fn note(&self, id: ProcessId) -> Note {
+        let (committed, next_seq) = match &self.position {
+            Some(position) => (position.committed, position.next_seq),
+            None => (0, self.silent_seq),
+        };
+        Note { id, committed, next_seq, held: Held::No, has_file: self.position.is_some(), exit: self.ended }
+    }
+}
+
 impl From<PumpChild> for ParkedChild {
     fn from(mut child: PumpChild) -> Self {
         child.close_file();
@@ -68,6 +79,7 @@ impl Pump {
     pub(crate) fn adopt_notes(&mut self, notes: Notes) {
         self.notes = notes.resumed();
         for child in self.children.iter_mut().flatten() {
+            child.dirty = false;
             self.notes.mark_dirty(child);
         }
         self.notes.writable(&self.epoll);
@@ -91,6 +103,7 @@ impl Pump {
         if waits {
             child.held = Held::Disk;
         }
+        // A child that waits is not read before what it waits with is written.
         self.add(child, super::LATE_FILE);
         // What waited is tried at once; what ended meanwhile is finished.
         self.retry(key);

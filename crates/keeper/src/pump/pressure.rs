@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::AsFd as _;
+use std::time::{Duration, Instant};
 
 use super::child::Store;
 use super::{PumpChild, Setting};
@@ -20,6 +21,9 @@ const TOTAL_QUOTA: u64 = 10 * GIB;
 /// Bytes between two looks at the file system.
 const LOOK_EVERY: u64 = 64 * MIB;
 
+/// Time between two looks on behalf of held children.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
 /// Quotas and what is used of them.
 #[derive(Debug)]
 pub(crate) struct Pressure {
@@ -28,6 +32,7 @@ pub(crate) struct Pressure {
     floor: u64,
     total: u64,
     since_look: u64,
+    looked_at: Instant,
     verdict: Held,
 }
 
@@ -48,6 +53,7 @@ impl Pressure {
             floor: default_floor(setting),
             total: 0,
             since_look: 0,
+            looked_at: Instant::now(),
             verdict: Held::No,
         };
         pressure.look_again(setting);
@@ -93,20 +99,27 @@ impl Pressure {
         if !over_own && self.verdict == Held::No {
             return None;
         }
-        if child.on_full == OnFull::DropOldest
-            && child
-                .writer(setting)
-                .and_then(|writer| writer.drop_oldest((quota / 8).max(MIB)))
-                .is_ok_and(|freed| freed > 0)
-        {
-            return None;
+        if child.on_full == OnFull::DropOldest {
+            let dropped = child.writer(setting).and_then(|writer| writer.drop_oldest((quota / 8).max(MIB)));
+            if dropped.is_ok_and(|bytes| bytes > 0) {
+                self.look_again(setting);
+                return None;
+            }
         }
         Some(if over_own { Held::Quota } else { self.verdict })
+    }
+
+    /// Asks the file system, unless it was asked a moment ago.
+    pub(crate) fn look_if_due(&mut self, setting: &Setting) {
+        if self.looked_at.elapsed() >= LOOK_AGAIN {
+            self.look_again(setting);
+        }
     }
 
     /// Asks the file system.
     pub(crate) fn look_again(&mut self, setting: &Setting) {
         self.since_look = 0;
+        self.looked_at = Instant::now();
         let free =
             rustix::fs::fstatvfs(&setting.journal).map_or(u64::MAX, |stat| stat.f_bavail.saturating_mul(stat.f_frsize));
         if let Ok(files) = hostel_journal::scan(setting.journal.as_fd()) {

@@ -1,0 +1,34 @@
+//! Error codes. Those from -32010 on are ours.
+
+/// The line is not JSON.
+pub const PARSE: i64 = -32700;
+/// The line is JSON but no request.
+pub const REQUEST: i64 = -32600;
+/// There is no such method.
+pub const METHOD: i64 = -32601;
+/// The parameters do not fit the method.
+pub const PARAMS: i64 = -32602;
+/// The daemon could not do it.
+pub const INTERNAL: i64 = -32603;
+/// The process's stdin queue is full; try again a little later.
+pub const STDIN_FULL: i64 = -32002;
+/// The offset lies beyond what was applied.
+pub const STDIN_GAP: i64 = -32003;
+/// `initialize` has to come first.
+pub const INITIALIZE_FIRST: i64 = -32010;
+/// The protocol version is not ours.
+pub const VERSION: i64 = -32011;
+/// No process has that name or id.
+pub const NOT_FOUND: i64 = -32012;
+/// Several processes have ids that start so.
+pub const AMBIGUOUS: i64 = -32013;
+/// The command could not be started.
+pub const SPAWN: i64 = -32014;
+/// A running process has that name.
+pub const NAME_IN_USE: i64 = -32015;
+/// The process has exited.
+pub const NOT_RUNNING: i64 = -32016;
+/// The keeper did not answer; the request may be repeated.
+pub const KEEPER: i64 = -32017;
+/// A limit of the house is reached.
+pub const LIMIT: i64 = -32018;

@@ -1,0 +1,229 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_hostel_global_optspecs
+    string join \n json home= house= color= h/help V/version
+end
+
+function __fish_hostel_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_hostel_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_hostel_using_subcommand
+    set -l cmd (__fish_hostel_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c hostel -n "__fish_hostel_needs_command" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_needs_command" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_needs_command" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_needs_command" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c hostel -n "__fish_hostel_needs_command" -s V -l version -d 'Print version'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "up" -d 'Start the house: keeper, daemon and every door'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "down" -d 'End the house: daemon, keeper and every process'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "run" -d 'Host a command and stream its output'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "ps" -d 'List processes'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "logs" -d 'Print what a process has printed'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect this terminal to a process: what it printed, what it prints, and its stdin'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "kill" -d 'Signal a process and everything it started'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "doctor" -d 'Check this house and this machine for trouble'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "df" -d 'Show how much disk the journals use'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "gc" -d 'Remove journals of exited processes that are past their time'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "link" -d 'Make the symlinks by which this program takes other names'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "keeper" -d 'Look at the keeper, or replace it in place'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "config" -d 'Show or check the configuration'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "man" -d 'Print the manual page, or write all of them into a directory'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "as" -d 'Act as another program'
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l set -d 'Override a setting, for example `journal.quota=5GiB`; may be repeated' -r
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l foreground -d 'Stay in this terminal instead of going into the background'
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l launched -d 'How the background process knows that it is one'
+complete -c hostel -n "__fish_hostel_using_subcommand up" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand up" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand down" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand down" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand down" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand down" -l keep -d 'End only the daemon; keeper and processes run on'
+complete -c hostel -n "__fish_hostel_using_subcommand down" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand down" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l name -d 'Call the process this; else a name is made up' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l cwd -d 'Start the command in this directory' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l env -d 'Set a variable for the command; may be repeated' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand run" -s d -l detach -d 'Return at once and leave the process to the house'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l no-stdin -d 'Give the command an empty stdin instead of ours'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l replace -d 'End a running process of the same name first'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -s a -l all -d 'Also those that have exited'
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -l tree -d 'Under each process, everything it started'
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand ps" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -l since-seq -d 'Only what came after this sequence number' -r
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -s f -l follow -d 'Go on printing as the process does'
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -s t -l timestamps -d 'Start each line with the time it was printed'
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand logs" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l no-replay -d 'Skip what was printed before now'
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l no-stdin -d 'Only watch; keep our stdin to ourselves'
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l close-stdin -d 'Close the process\'s stdin when ours ends'
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand attach" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -s s -l signal -d 'The signal to send: TERM, INT, HUP, KILL, QUIT, USR1, USR2' -r
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -s w -l wait -d 'Wait this long for the end, then send KILL' -r
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -l no-escalate -d 'With --wait: leave a process that does not end alone'
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand kill" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand doctor" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand doctor" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand doctor" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand doctor" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand doctor" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand df" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand df" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand df" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand df" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand df" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l dry-run -d 'Say what would go, remove nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l all -d 'Every exited process, however recent'
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand link" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand link" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand link" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand link" -l force -d 'Replace what is there under those names'
+complete -c hostel -n "__fish_hostel_using_subcommand link" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand link" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -f -a "status" -d 'Show the keeper\'s pid, build and children'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -f -a "upgrade" -d 'Replace the keeper with this program\'s build; its processes notice nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l program -d 'The program to become, instead of the one the daemon runs' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -f -a "show" -d 'Print every setting, its value and where it comes from'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -f -a "path" -d 'Print where the configuration file is looked for'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and not __fish_seen_subcommand_from show path check" -f -a "check" -d 'Read a configuration file and say what is wrong with it'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -l set -d 'Override a setting, for example `journal.quota=5GiB`; may be repeated' -r
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from path" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from path" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from path" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from path" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from check" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from check" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from check" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand completions" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand completions" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand completions" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand completions" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand completions" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand man" -l out -d 'Write hostel.1 and a page for each verb into this directory' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand man" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand man" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand man" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand man" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand man" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand as" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand as" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand as" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand as" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand as" -s h -l help -d 'Print help'

@@ -1,0 +1,250 @@
+//! Writes the seeds that are checked in: `cargo run --no-default-features --example seeds` in this
+//! directory.
+//!
+//! Request lines come from the black-box tests' data files, everything else is made by the project's own encoders, so
+//! that a changed format needs no more than another run of this.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::AsFd as _;
+use std::path::{Path, PathBuf};
+
+use hostel_fuzz::tarball::{gzip, header, pax_record, push_data};
+use hostel_journal::{Exit, HEADROOM, Meta, Note as Event, ProcessId, Stream, TAILROOM, Writer};
+use hostel_keeper::proto::{
+    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Role, Spawn, State, StdinKind, Welcome, kind, tag,
+};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> Result<(), Failure> {
+    claustrum()?;
+    native()?;
+    archives()?;
+    keeper()?;
+    journal()?;
+    program()
+}
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn put(target: &str, name: &str, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let directory = project().join("fuzz/seeds").join(target);
+    fs::create_dir_all(&directory)?;
+    Ok(fs::write(directory.join(name), bytes)?)
+}
+
+/// Each data file's requests as one seed, and each distinct params text as another.
+fn claustrum() -> Result<(), Failure> {
+    let mut params = BTreeSet::new();
+    for entry in fs::read_dir(project().join("tests/claustrum/data"))? {
+        let path = entry?.path();
+        let mut lines = String::new();
+        for line in fs::read_to_string(&path)?.lines() {
+            if let Some(raw) = line.strip_prefix("> ") {
+                lines.push_str(&raw.replace("${TOKEN}", "tok"));
+            } else if let Some(call) = line.strip_prefix(">> ") {
+                let (method, given) = call.split_once(' ').unwrap_or((call, "{}"));
+                lines.push_str(&format!(
+                    r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{given},"auth":"tok"}}"#
+                ));
+                params.insert(given.to_owned());
+            } else {
+                continue;
+            }
+            lines.push('\n');
+        }
+        let name = path.file_stem().and_then(OsStr::to_str).unwrap_or("unnamed");
+        lines.truncate(lines.char_indices().map(|(at, _)| at).take_while(|at| *at <= 6000).last().unwrap_or(0));
+        put("claustrum_request", name, &lines)?;
+    }
+    // Every so many of them: neighbours in this order differ little.
+    let step = params.len().div_ceil(40).max(1);
+    for (number, given) in params.iter().step_by(step).enumerate() {
+        put("claustrum_params", &format!("{number:02}"), given)?;
+    }
+    let spawn = r#"{"id":"p","command":"sh","args":["-c","x",null],"cwd":"/","env":{"A":"1","B":null},"wantPid":true}"#;
+    put("claustrum_params", "spawn", spawn)?;
+    put("claustrum_params", "stdin", r#"{"ID":"p","data":"aGkK","offset":18446744073709551615}"#)?;
+    put("claustrum_json", "mixed", r#" {"b":[1.0,-1e-7,1E21,null,true],"a":"\u00e9<\/>","a":{}} "#)?;
+    put("claustrum_json", "surrogates", r#"["\ud83d\ude00","\ud800"]"#)?;
+    put("claustrum_json", "text", b"\xe2\x80\xa8 \xff\xe2\x82 a&b \xf0\x9f\x98\x80")?;
+    Ok(())
+}
+
+fn native() -> Result<(), Failure> {
+    let lines = [
+        r#"{"protocol_version":1}"#,
+        r#"{"argv":["sh",{"base64":"/w=="}],"name":"x","cwd":"/","env":{"A":"b"},"replace":true}"#,
+        r#"{"id":"x","since_seq":3,"follow":false}"#,
+        r#"{"id":"x","data":"aGk=","offset":2}"#,
+        r#"{"id":"x","signal":"TERM","wait_ms":5,"escalate":true}"#,
+        r#"{"processes":[{"id":"a","name":"n","door":"d","pid":1,"command":"c","state":"held","started_ns":1,"last_seq":2,"stdin_applied":0}]}"#,
+        r#"{"id":"a","stream":"stderr","seq":1,"data":""}"#,
+        r#"{"seq":4,"exit_code":-1,"signal":9,"lost":true}"#,
+        "",
+    ];
+    put("native_line", "messages", lines.join("\n"))
+}
+
+fn archives() -> Result<(), Failure> {
+    let mut plain = Vec::new();
+    let mut member = |name: &[u8], kind: u8, data: &[u8], posix: bool| {
+        plain.extend_from_slice(&header(name, b"pre", kind, data.len() as u64, posix));
+        push_data(&mut plain, data);
+    };
+    member(b"directory/", b'5', b"", false);
+    member(b"directory/file", b'0', b"content", true);
+    member(b"././@LongLink", b'L', &[b"n"[0]; 120], false);
+    member(b"short", b'0', b"x", false);
+    member(b"pax", b'x', &pax_record(b"path", b"long/er"), true);
+    member(b"short", 0, b"yz", false);
+    plain.extend_from_slice(&[0; 1024]);
+    let mut link = header(b"link", b"", b'2', 0, true).to_vec();
+    link.extend_from_slice(&[0; 1024]);
+    put("archive_bytes", "several.tar.gz", gzip(&plain))?;
+    put("archive_bytes", "two-members.tar.gz", [gzip(&plain[..700]), gzip(&plain[700..])].concat())?;
+    put("archive_bytes", "several.plain", [b"\x01", &plain[..]].concat())?;
+    put("archive_bytes", "several.sealed", [b"\x02", &plain[..]].concat())?;
+    put("archive_bytes", "link.sealed", [b"\x03", &link[..]].concat())
+}
+
+fn keeper() -> Result<(), Failure> {
+    let id = ProcessId([5; 16]);
+    let exit = Some(NoteExit { code: -1, signal: 9, wall_ns: 77 });
+    let note = Note { id, committed: 4096, next_seq: 12, held: Held::Quota, has_file: true, exit };
+    let mut hello = Vec::new();
+    Hello { proto_min: 1, proto_max: 1, role: Role::Controller, build: "seed".to_owned() }.encode(1, &mut hello);
+    Limits { total_quota: 1 << 30, process_quota: 1 << 20, floor: 0 }.encode(2, &mut hello);
+    put("keeper_frames", "hello", &hello)?;
+    let mut welcome = Vec::new();
+    Welcome {
+        proto: 1,
+        features: 15,
+        keeper_id: [3; 16],
+        pid: 42,
+        since_ns: 7,
+        build: "seed".to_owned(),
+        child_limit: 100,
+        cgroup: Some("/c".to_owned()),
+        journal: (1, 2),
+        house_tag: "tag".to_owned(),
+    }
+    .encode(1, &mut welcome);
+    let phase = Phase::Draining;
+    let label = b"label".to_vec();
+    State {
+        id,
+        label: label.clone(),
+        command: b"sh".to_vec(),
+        pid: 9,
+        start_ns: 1,
+        phase,
+        note,
+        applied: 3,
+        written: 2,
+    }
+    .encode(0, &mut welcome);
+    note.encode(&mut welcome);
+    put("keeper_frames", "welcome", &welcome)?;
+    let mut spawn = Vec::new();
+    Spawn {
+        id,
+        label,
+        program: b"/bin/sh".to_vec(),
+        argv: vec![b"sh".to_vec(), b"-c".to_vec()],
+        env: vec![b"A=b".to_vec()],
+        cwd: b"/".to_vec(),
+        umask: 0o22,
+        nofile: 1024,
+        stdin: StdinKind::Socket,
+        quota: 0,
+        on_full: OnFull::DropOldest,
+    }
+    .encode(3, &mut spawn);
+    Builder::new(&mut spawn, kind::STDIN, 4)
+        .bytes(tag::ID, &id.0)
+        .u64(tag::OFFSET, 0)
+        .bytes(tag::BYTES, b"in")
+        .finish();
+    put("keeper_frames", "spawn", &spawn)?;
+    put("keeper_frames", "state", state(id))
+}
+
+/// A keeper at rest with one child. The numbers from 1001 on are its own and stand nowhere on a socket.
+fn state(id: ProcessId) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    Builder::new(&mut bytes, 1001, 0)
+        .u32(1100, 1)
+        .bytes(tag::KEEPER_ID, &[3; 16])
+        .u64(tag::SINCE_NS, 7)
+        .bytes(tag::HOUSE_TAG, b"tag")
+        .bytes(1103, b"/run")
+        .bytes(1104, b"/journal")
+        .u32(1101, 3)
+        .u32(1102, 4)
+        .u64(tag::TOTAL_QUOTA, 0)
+        .finish();
+    Builder::new(&mut bytes, 1002, 0)
+        .u32(1110, 0)
+        .u32(1111, 1)
+        .bytes(tag::ID, &id.0)
+        .bytes(tag::LABEL, b"label")
+        .bytes(tag::COMMAND, b"sh")
+        .u32(tag::PID, 9)
+        .u64(tag::START_NS, 1)
+        .u64(tag::QUOTA, 0)
+        .u32(tag::ON_FULL, 0)
+        .u64(tag::APPLIED, 4)
+        .u64(tag::WRITTEN, 2)
+        .u32(1117, 0)
+        .u64(1119, 1)
+        .u32(1112, 5)
+        .bytes(1115, b"in")
+        .bytes(1116, b"gated")
+        .bytes(1118, &[0; 40])
+        .bytes(1120, b"pending")
+        .bytes(1122, &[1; 24])
+        .bytes(1123, &[0; 48])
+        .u32(tag::CODE, 0)
+        .u32(tag::EXIT_SIGNAL, 0)
+        .u64(tag::EXIT_WALL_NS, 5)
+        .finish();
+    bytes
+}
+
+fn journal() -> Result<(), Failure> {
+    let place = std::env::temp_dir().join(format!("hostel-seeds-{}", std::process::id()));
+    fs::create_dir_all(&place)?;
+    let directory = fs::File::open(&place)?;
+    let id = ProcessId([7; 16]);
+    let meta =
+        Meta { id, boot_id: [1; 16], keeper_id: [2; 16], pid: 3, start_ticks: 4, start_ns: 5, label: b"n".to_vec() };
+    let mut writer = Writer::create(directory.as_fd(), &meta, 5)?;
+    for (stream, text) in [(Stream::Out, &b"out"[..]), (Stream::Err, b"error text"), (Stream::Out, b"o")] {
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend_from_slice(text);
+        buffer.resize(buffer.len() + TAILROOM, 0);
+        writer.append_output(stream, &mut buffer, text.len(), 6)?;
+    }
+    writer.append_mark(1, 2, 3, 7)?;
+    writer.append_note(Event::Held(1), 8)?;
+    let open = fs::read(place.join(id.file_name()))?;
+    writer.append_exit(&Exit::default(), 9)?;
+    let ended = fs::read(place.join(id.file_name()))?;
+    fs::remove_dir_all(&place)?;
+    put("journal_bytes", "open.j", &open[..usize::try_from(writer.position().committed)?.min(open.len())])?;
+    put("journal_bytes", "ended.j", &ended)
+}
+
+fn program() -> Result<(), Failure> {
+    put("hostel_flags", "serve", "-serve\0-socket\0/tmp/s\0--token-fd=0x3\0-keep-children=true\0word")?;
+    put("hostel_flags", "install", "-install\0-cli-dir=/d\0-cli-keep\0-1\0-cli-url=u\0--\0-h")?;
+    let settings = "[doors.claustrum]\nlisten = [\"/tmp/a.sock\"]\nshutdown_needs_auth = false\n\n[journal]\nquota = \"5 GiB\"\n\
+                    on_full = \"drop-oldest\"\nkeep_age = \"1d 12h\"\nfloor = 4096\n\n[limits]\nconnections = 5\n";
+    put("hostel_settings", "hostel.toml", settings)?;
+    put("hostel_settings", "inline.toml", "journal = { quota = 2097152, keep_count = 1 }\nlimits.start = \"1m\"\n")
+}

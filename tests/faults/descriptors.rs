@@ -1,0 +1,71 @@
+//! File descriptors exhausted: a clear error, nothing broken, and recovery when they return.
+
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use hostel_tests::house::{House, Options};
+use hostel_tests::wait;
+
+fn house_with_few_descriptors(limit: u32) -> House {
+    House::start_with(Options { before: Some(format!("ulimit -n {limit}")), ..Options::default() })
+}
+
+#[test]
+fn too_many_processes_are_refused_and_the_others_go_on() {
+    let house = house_with_few_descriptors(160);
+    let mut client = house.connect();
+    let mut names = Vec::new();
+    let refusal = loop {
+        let name = format!("p{}", names.len());
+        let reply = client.call("process.spawn", &format!(r#"{{"id":"{name}","command":"cat"}}"#));
+        if !reply.ends_with(r#""result":{"success":true}}"#) {
+            break reply;
+        }
+        names.push(name);
+        assert!(names.len() < 200, "200 processes fit into 160 descriptors");
+    };
+    assert!(names.len() >= 10, "only {} processes could be started: {refusal}", names.len());
+    assert!(refusal.contains(r#""error":{"code":-32603,"message":""#), "{refusal}");
+    assert!(!refusal.contains(r#""message":"""#), "the refusal says nothing: {refusal}");
+    // The refused one is not registered, the others work.
+    let refused = format!("p{}", names.len());
+    assert!(client.reattach(&refused, 0).contains(r#""found":false"#));
+    for name in &names {
+        let reply = client.stdin(name, Some(0), b"x");
+        assert!(reply.ends_with(r#""result":{"success":true,"applied":1}}"#), "{name}: {reply}");
+        let frame = client.try_frame_of(name, wait::LIMIT).unwrap_or_else(|trouble| panic!("{name}: {trouble}"));
+        assert_eq!(frame.seq, 1);
+    }
+    // Two end; there is room again.
+    for name in names.drain(..2) {
+        let result = client.ask("process.killAndWait", &format!(r#"{{"id":"{name}"}}"#));
+        assert_eq!(result, r#"{"found":true,"died":true}"#);
+    }
+    wait::until_true(wait::LIMIT, "room for another process", || {
+        client.call("process.spawn", r#"{"id":"again","command":"echo","args":["back"]}"#).ends_with(r#"{"success":true}}"#)
+    });
+    assert_eq!(client.follow("again").stdout, b"back\n");
+}
+
+#[test]
+fn too_many_connections_wait_and_are_served_when_others_leave() {
+    let house = house_with_few_descriptors(80);
+    let daemon = house.daemon();
+    let mut client = house.connect();
+    assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
+    // More than the daemon can accept; the backlog takes the rest.
+    let crowd: Vec<UnixStream> = (0..100).filter_map(|_| UnixStream::connect(house.socket()).ok()).collect();
+    assert!(crowd.len() >= 60, "only {} connections were possible at all", crowd.len());
+    // Whoever is connected is served.
+    assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
+    client.spawn("busy", "cat", &[]);
+    client.stdin("busy", None, b"still here");
+    let frame = client.try_frame_of("busy", wait::LIMIT).unwrap_or_else(|trouble| panic!("{trouble}"));
+    assert_eq!(frame.seq, 1);
+    drop(crowd);
+    wait::until(Duration::from_secs(30), "a new connection to be served", || {
+        let mut fresh = house.try_connect().ok()?;
+        fresh.try_call("server.ping", "{}").ok()
+    });
+    assert!(daemon.alive(), "the daemon did not survive");
+}
