@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) output: AtomicU64,
     pub(crate) input: AtomicU64,
     pub(crate) spawns: AtomicU64,
+    /// Requests answered with an error because the keeper was not there for a moment.
+    pub(crate) refusals: AtomicU64,
 }
 
 impl Shared {
@@ -43,6 +45,7 @@ impl Shared {
             output: AtomicU64::new(0),
             input: AtomicU64::new(0),
             spawns: AtomicU64::new(0),
+            refusals: AtomicU64::new(0),
         }
     }
 
@@ -61,10 +64,19 @@ impl Shared {
         self.failure().is_some()
     }
 
+    /// Whether a reply is the keeper's absence: counted here, judged when the storm is over.
+    fn refused(&self, line: &str) -> bool {
+        let absent = line.contains(r#""error":{"code":-32603,"message":"the keeper"#);
+        if absent {
+            self.refusals.fetch_add(1, Ordering::Relaxed);
+        }
+        absent
+    }
+
     /// A connection, however long the daemon takes to come back (within reason).
     fn connect(&self) -> Option<Client> {
         self.reconnects.fetch_add(1, Ordering::Relaxed);
-        let found = wait::attempt(Duration::from_secs(30), || {
+        let found = wait::attempt_often(Duration::from_secs(30), Duration::from_millis(4), || {
             if self.failed() {
                 return Some(None);
             }
@@ -284,6 +296,9 @@ fn feed_connection(
                 Err(late) => return Err(format!("stdin: {late}")),
             };
             let Some(result) = result_of(id, &line) else {
+                if shared.refused(&line) {
+                    return Ok(false);
+                }
                 return Err(format!("stdin up to {end} was answered with {line}"));
             };
             let now = number(&result, "applied");
@@ -324,7 +339,7 @@ fn spawn_one(shared: &Shared, name: &str, code: u64) -> Option<()> {
     let mut asked = false;
     while transcript.exit.is_none() {
         let mut client = shared.connect()?;
-        let outcome = spawn_or_attach(&mut client, name, &text, code, &mut transcript, &mut asked);
+        let outcome = spawn_or_attach(shared, &mut client, name, &text, code, &mut transcript, &mut asked);
         match outcome {
             Ok(()) | Err(Lost::Closed) => {}
             Err(Lost::Wrong(reason)) => {
@@ -357,7 +372,15 @@ impl From<Trouble> for Lost {
     }
 }
 
-fn spawn_or_attach(client: &mut Client, name: &str, text: &str, code: u64, transcript: &mut Transcript, asked: &mut bool) -> Result<(), Lost> {
+fn spawn_or_attach(
+    shared: &Shared,
+    client: &mut Client,
+    name: &str,
+    text: &str,
+    code: u64,
+    transcript: &mut Transcript,
+    asked: &mut bool,
+) -> Result<(), Lost> {
     let mut attached = false;
     if *asked {
         let params = format!(r#"{{"id":"{name}","fromSeq":{}}}"#, transcript.last_seq);
@@ -372,6 +395,9 @@ fn spawn_or_attach(client: &mut Client, name: &str, text: &str, code: u64, trans
         let child = hostel_tests::binary::testchild();
         let params = serde_json::json!({"id": name, "command": child, "args": ["say", text, code.to_string()]});
         let line = client.try_call("process.spawn", &params.to_string())?;
+        if shared.refused(&line) {
+            return Err(Lost::Closed);
+        }
         if !line.ends_with(r#""result":{"success":true}}"#) {
             return Err(Lost::Wrong(format!("spawn was answered with {line}")));
         }

@@ -4,7 +4,7 @@
 //! In an expectation `${NUM}`, `${PID}` and `${ANY}` match what cannot be known; `${PID=name}` also
 //! keeps it for later. Everything outside placeholders is compared byte for byte.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Values by name.
 pub type Names = BTreeMap<String, String>;
@@ -80,6 +80,18 @@ impl Pattern {
         literal.extend_from_slice(rest.as_bytes());
         pieces.push(Piece::Literal(literal));
         Ok(Self { pieces })
+    }
+
+    /// The same with these names matching anything: for masking what varies from run to run.
+    ///
+    /// # Errors
+    /// If a placeholder is unknown or not closed.
+    pub fn compile_loosely(text: &str, names: &Names, varying: &BTreeSet<String>) -> Result<Self, String> {
+        let mut text = text.to_owned();
+        for name in varying {
+            text = text.replace(&format!("${{{name}}}"), "${ANY}");
+        }
+        Self::compile(&text, names)
     }
 
     /// The values of the named wild pieces, if `bytes` fit.

@@ -4,7 +4,7 @@
 //! notes the answers, so that two programs can be compared with each other. Either way each case
 //! has a directory and a connection of its own; the daemon is shared unless a case asks otherwise.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,6 +64,7 @@ pub fn play(script: &Script, options: &Options, work: &Path, compare: bool) -> O
             compare,
             limit: if compare { wait::LIMIT } else { Duration::from_secs(10) },
             names: Names::new(),
+            varying: BTreeSet::new(),
             transcripts: BTreeMap::new(),
             last_request: String::new(),
             last_id: 0,
@@ -83,6 +84,8 @@ struct CaseRun<'a> {
     compare: bool,
     limit: Duration,
     names: Names,
+    /// Names whose values came from an answer.
+    varying: BTreeSet<String>,
     transcripts: BTreeMap<String, Transcript>,
     last_request: String,
     last_id: u64,
@@ -153,9 +156,11 @@ impl CaseRun<'_> {
     }
 
     fn note(&mut self, line: usize, expected: &str, pattern: &Pattern, got: &str, outcome: &mut Outcome) {
-        let masked = String::from_utf8_lossy(&pattern.mask(got.as_bytes())).into_owned();
+        let loose = Pattern::compile_loosely(expected, &self.names, &self.varying).unwrap_or_else(|_| pattern.clone());
+        let masked = String::from_utf8_lossy(&loose.mask(got.as_bytes())).into_owned();
         self.observe(line, &masked, outcome);
         if let Some(found) = pattern.matches(got.as_bytes()) {
+            self.varying.extend(found.keys().cloned());
             self.names.extend(found);
         } else {
             let shown = pattern::render_text(expected, &self.names).unwrap_or_else(|_| expected.to_owned());

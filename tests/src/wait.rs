@@ -26,7 +26,12 @@ pub fn until_true(limit: Duration, what: &str, mut probe: impl FnMut() -> bool) 
 }
 
 /// Looks until `probe` gives something or `limit` has passed.
-pub fn attempt<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn attempt<T>(limit: Duration, probe: impl FnMut() -> Option<T>) -> Option<T> {
+    attempt_often(limit, Duration::from_millis(50), probe)
+}
+
+/// The same with a chosen longest pause between two looks.
+pub fn attempt_often<T>(limit: Duration, longest: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + limit;
     let mut pause = Duration::from_millis(1);
     loop {
@@ -37,6 +42,6 @@ pub fn attempt<T>(limit: Duration, mut probe: impl FnMut() -> Option<T>) -> Opti
             return None;
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
+        pause = (pause * 2).min(longest);
     }
 }

@@ -251,7 +251,7 @@ fn prepare(
     // The lock is ours: whatever is there was left by a keeper that is no more.
     drop(fs::remove_file(&socket));
     let listener = context("cannot open the socket", control::bind(&socket))?;
-    let control = assemble(identity, &setting, lock, listener, ChildTable::default())?;
+    let control = assemble(identity, &setting, lock, listener, ChildTable::default(), 0)?;
     Ok((control, setting))
 }
 
@@ -287,6 +287,7 @@ fn assemble(
     lock: OwnedFd,
     listener: OwnedFd,
     children: ChildTable,
+    controller_started: u64,
 ) -> io::Result<Control> {
     let stat = rustix::fs::fstat(&setting.journal)?;
     let cgroups = Cgroups::probe(identity.cgroup_root.as_deref(), &identity.house_tag);
@@ -300,6 +301,7 @@ fn assemble(
         events: Arc::new(Channel::new()?),
         children,
         cgroups,
+        controller_started,
     })
 }
 
@@ -318,7 +320,7 @@ fn resume(resumed: Resumed) -> io::Result<()> {
         pairs.push(upgrade::reunite(&slot, parked));
         table.insert(slot);
     }
-    let control = assemble(resumed.identity, &setting, lock, listener, table)?;
+    let control = assemble(resumed.identity, &setting, lock, listener, table, resumed.controller_started)?;
     start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs, None)?;
     control.run();
     Ok(())

@@ -65,6 +65,7 @@ pub(crate) struct Resumed {
     pub(crate) lock: RawFd,
     pub(crate) listener: RawFd,
     pub(crate) journal: RawFd,
+    pub(crate) controller_started: u64,
     pub(crate) limits: Limits,
     pub(crate) children: Vec<ResumedChild>,
 }
@@ -251,6 +252,7 @@ fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
         .u32(own::LAYOUT, LAYOUT)
         .bytes(tag::KEEPER_ID, &identity.keeper_id)
         .u64(tag::SINCE_NS, identity.since_ns)
+        .u64(tag::STARTED, control.controller_started)
         .bytes(tag::HOUSE_TAG, identity.house_tag.as_bytes())
         .bytes(own::RUN_DIR, identity.run_dir.as_os_str().as_bytes())
         .bytes(own::JOURNAL_DIR, identity.journal_dir.as_os_str().as_bytes())
@@ -361,6 +363,7 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         lock: house.i32(own::LOCK)?,
         listener: house.i32(own::LISTENER)?,
         journal: house.i32(own::JOURNAL)?,
+        controller_started: house.u64(tag::STARTED)?,
         limits: Limits::decode(&house)?,
         children: Vec::new(),
     };

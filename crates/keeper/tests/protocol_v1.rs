@@ -25,6 +25,7 @@ fn hello(role: Role) -> Hello {
         proto_max: 1,
         role,
         build: "0.1.0".into(),
+        started: 5,
         notes_key: (role == Role::Notes).then_some([9; 16]),
     }
 }
@@ -202,7 +203,7 @@ fn what_version_1_said_is_understood() {
 #[test]
 fn a_field_from_the_future_is_skipped() {
     let mut bytes = Vec::new();
-    Hello { proto_min: 1, proto_max: 9, role: Role::Observer, build: "9.9".into(), notes_key: None }
+    Hello { proto_min: 1, proto_max: 9, role: Role::Observer, build: "9.9".into(), started: 0, notes_key: None }
         .encode(1, &mut bytes);
     let extra: [u8; 9] = [0xff, 0x7f, 3, 0, 0, 0, b'n', b'e', b'w'];
     bytes.extend_from_slice(&extra);

@@ -198,7 +198,7 @@ fn stdin_error(door: &Door, process: &Process, error: &StdinError) -> RpcError {
             door.warn_full(process);
             RpcError::fixed(errors::BACKPRESSURE, "stdin backpressure: queue full")
         }
-        StdinError::Keeper(_) => RpcError::internal(error),
+        _ => RpcError::internal(error),
     }
 }
 

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
 
 use super::label::Label;
-use super::link::{Answer, Greeting, Link, LinkEnd};
+use super::link::{Answer, Caller, Greeting, Link, LinkEnd};
 use super::process::{Exit, Process, Progress};
 use super::{ConnectError, House, KeeperOptions, Processes, Registry, UpgradeError, launch};
 
@@ -34,14 +34,16 @@ impl Processes {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let journal = rustix::fs::open(&options.journal_dir, flags, Mode::empty())
             .map_err(|errno| ConnectError::Journal(errno.into()))?;
+        let caller = Caller { build: BUILD, started: since_boot_ns() };
         let notes = NoteTaker::early();
-        let (link, greeting) = reach(&options, &notes).await?;
+        let (link, greeting) = reach(&options, caller, &notes).await?;
         let stat = rustix::fs::fstat(&journal).map_err(|errno| ConnectError::Journal(errno.into()))?;
         if greeting.welcome.journal != (stat.st_dev, stat.st_ino) {
             return Err(ConnectError::OtherJournal);
         }
         let house = Arc::new(House {
             options,
+            caller,
             journal,
             link: RwLock::new(link),
             welcome: RwLock::new(greeting.welcome.clone()),
@@ -164,7 +166,11 @@ impl Processes {
     /// another one's silence about a process follows that the process is lost.
     async fn meet_again(&self) -> Result<(), ConnectError> {
         let notes = NoteTaker::early();
-        let (link, greeting) = reach(&self.house.options, &notes).await?;
+        let (link, greeting) = reach(&self.house.options, self.house.caller, &notes).await.inspect_err(|error| {
+            if matches!(error, ConnectError::Superseded) {
+                self.house.superseded.send_replace(true);
+            }
+        })?;
         let before = std::mem::replace(&mut *self.house.welcome.write(), greeting.welcome.clone());
         let older = std::mem::replace(&mut *self.house.link.write(), link);
         self.learn(&greeting.states);
@@ -218,15 +224,25 @@ fn ended_progress(recovered: &Recovered) -> Progress {
     }
 }
 
+fn since_boot_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// Opens a link, starting a keeper where none answers.
-async fn reach(options: &KeeperOptions, notes: &NoteTaker) -> Result<(Arc<Link>, Greeting), ConnectError> {
+async fn reach(
+    options: &KeeperOptions,
+    caller: Caller,
+    notes: &NoteTaker,
+) -> Result<(Arc<Link>, Greeting), ConnectError> {
     let socket: PathBuf = launch::socket(&options.run_dir);
     let mut pause = FIRST_PAUSE;
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for attempt in 0..ATTEMPTS {
         let taker = notes.clone();
-        match Link::open(&socket, BUILD, move |note| taker.take(note)).await {
+        match Link::open(&socket, caller, move |note| taker.take(note)).await {
             Ok(opened) => return Ok(opened),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ConnectError::Superseded),
             Err(error) => last = error,
         }
         let nobody = matches!(last.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
@@ -309,6 +325,7 @@ async fn supervise(processes: Processes) {
         }
         match processes.meet_again().await {
             Ok(()) => pause = FIRST_PAUSE,
+            Err(ConnectError::Superseded) => return,
             // No keeper can be had now; the doors say so, and this goes on trying.
             Err(_) => {
                 tokio::time::sleep(pause).await;

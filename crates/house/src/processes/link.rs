@@ -27,6 +27,14 @@ const GREETING_LIMIT: Duration = Duration::from_secs(10);
 /// How long the other connection may outlive the one for notes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Who greets the keeper.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    pub(crate) build: &'static str,
+    /// Nanoseconds since boot: of two daemons the younger is in charge.
+    pub(crate) started: u64,
+}
+
 /// An answer of the keeper.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -92,12 +100,12 @@ impl Link {
     /// Greets the keeper as the one controller. `on_note` is called for every note, in order.
     pub(crate) async fn open(
         socket: &Path,
-        build: &str,
+        caller: Caller,
         on_note: impl Fn(Note) + Send + 'static,
     ) -> io::Result<(Arc<Self>, Greeting)> {
         let opening = async {
-            let (stream, input, greeting) = greet(socket, build, Role::Controller, None).await?;
-            let (notes, notes_input, _) = greet(socket, build, Role::Notes, greeting.welcome.notes_key).await?;
+            let (stream, input, greeting) = greet(socket, caller, Role::Controller, None).await?;
+            let (notes, notes_input, _) = greet(socket, caller, Role::Notes, greeting.welcome.notes_key).await?;
             Ok::<_, io::Error>((stream, input, greeting, notes, notes_input))
         };
         let opened = tokio::time::timeout(GREETING_LIMIT, opening).await;
@@ -293,14 +301,22 @@ async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
 /// Opens a connection and reads the keeper's whole greeting.
 async fn greet(
     socket: &Path,
-    build: &str,
+    caller: Caller,
     role: Role,
     notes_key: Option<[u8; 16]>,
 ) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
     let short = hostel_keeper::socket_path::shorten(socket)?;
     let stream = UnixStream::connect(&short).await?;
     let mut hello = Vec::new();
-    Hello { proto_min: PROTOCOL, proto_max: PROTOCOL, role, build: build.to_owned(), notes_key }.encode(1, &mut hello);
+    Hello {
+        proto_min: PROTOCOL,
+        proto_max: PROTOCOL,
+        role,
+        build: caller.build.to_owned(),
+        started: caller.started,
+        notes_key,
+    }
+    .encode(1, &mut hello);
     let mut sent = 0;
     while sent < hello.len() {
         stream.writable().await?;
@@ -324,6 +340,9 @@ async fn greet(
                     input.drain(..done);
                     let welcome = welcome.ok_or_else(|| io::Error::other("the keeper did not introduce itself"))?;
                     return Ok((stream, input, Greeting { welcome, states }));
+                }
+                kind::SUPERSEDED => {
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another daemon has taken over"));
                 }
                 kind::ERROR => {
                     let text =

@@ -38,7 +38,7 @@ pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, Stdin
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
 use label::Label;
-use link::{Answer, Gone, Link, Ticket};
+use link::{Answer, Caller, Gone, Link, Ticket};
 use process::Progress;
 
 /// How long a request waits for the next link when the keeper is being replaced.
@@ -81,6 +81,9 @@ pub enum ConnectError {
     /// The journals cannot be opened.
     #[error("the journal directory cannot be opened: {0}")]
     Journal(io::Error),
+    /// A younger daemon is in charge of this house.
+    #[error("a younger daemon is in charge of this house")]
+    Superseded,
     /// It writes to another journal directory.
     #[error("the running keeper writes to another journal directory; stop it first (`hostel down`)")]
     OtherJournal,
@@ -161,6 +164,7 @@ pub enum UpgradeError {
 /// Shared by every handle.
 pub(crate) struct House {
     options: KeeperOptions,
+    caller: Caller,
     journal: OwnedFd,
     link: RwLock<Arc<Link>>,
     welcome: RwLock<Welcome>,

@@ -78,6 +78,8 @@ pub(crate) struct Control {
     pub(crate) child_limit: usize,
     /// When this image of the program began.
     image_ns: u64,
+    /// When the present controller was started; an older one is not let in again.
+    pub(crate) controller_started: u64,
     /// What the present controller must show to be given the notes.
     notes_key: [u8; 16],
     /// Given up for a moment when descriptors run out, so that a peer can be turned away.
@@ -103,6 +105,7 @@ pub(crate) struct Parts {
     pub(crate) events: Arc<Channel<Event>>,
     pub(crate) children: ChildTable,
     pub(crate) cgroups: Option<Cgroups>,
+    pub(crate) controller_started: u64,
 }
 
 impl Control {
@@ -127,6 +130,7 @@ impl Control {
             cgroups: parts.cgroups,
             child_limit: spawning::child_limit(),
             image_ns: now_ns(),
+            controller_started: parts.controller_started,
             notes_key: ProcessId::random()?.0,
             spare: spare(),
             conns: HashMap::new(),

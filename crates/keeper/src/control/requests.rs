@@ -75,7 +75,13 @@ impl Control {
             return self.refuse(conn, corr, "no common protocol version");
         }
         match hello.role {
+            // It was replaced and has not heard of it.
+            Role::Controller if hello.started < self.controller_started => {
+                self.reply(conn, |out| Builder::new(out, kind::SUPERSEDED, 0).finish());
+                return self.drop_conn(index);
+            }
             Role::Controller => {
+                self.controller_started = hello.started;
                 if let Some(older) = self.controller() {
                     self.supersede(older);
                 }

@@ -159,6 +159,8 @@ pub struct Hello {
     pub role: Role,
     /// The client's build, for the log.
     pub build: String,
+    /// When the client was started, nanoseconds since boot: of two daemons the younger is in charge.
+    pub started: u64,
     /// For [`Role::Notes`]: the key that the controller of the same daemon was given.
     pub notes_key: Option<[u8; 16]>,
 }
@@ -340,7 +342,8 @@ impl Hello {
             .u32(tag::PROTO_MIN, self.proto_min)
             .u32(tag::PROTO_MAX, self.proto_max)
             .u32(tag::ROLE, self.role.to_wire())
-            .bytes(tag::BUILD, self.build.as_bytes());
+            .bytes(tag::BUILD, self.build.as_bytes())
+            .u64(tag::STARTED, self.started);
         if let Some(key) = &self.notes_key {
             builder = builder.bytes(tag::NOTES_KEY, key);
         }
@@ -350,6 +353,7 @@ impl Hello {
     /// Reads the frame.
     pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
+            started: frame.u64(tag::STARTED)?,
             proto_min: frame.u32(tag::PROTO_MIN)?,
             proto_max: frame.u32(tag::PROTO_MAX)?,
             role: Role::from_wire(frame.u32(tag::ROLE)?)?,

@@ -104,4 +104,5 @@ pub mod tag {
     pub const COMMAND: u16 = 53;
     pub const IMAGE_NS: u16 = 54;
     pub const NOTES_KEY: u16 = 55;
+    pub const STARTED: u16 = 56;
 }

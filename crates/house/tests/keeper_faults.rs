@@ -333,8 +333,15 @@ async fn a_second_connection_for_notes_does_not_deafen_the_daemon() {
     // What a daemon does that was superseded between its two greetings.
     let mut late = std::os::unix::net::UnixStream::connect(house.directory.path().join("run/keeper.sock")).unwrap();
     let mut hello = Vec::new();
-    Hello { proto_min: PROTOCOL, proto_max: PROTOCOL, role: Role::Notes, build: "late".to_owned(), notes_key: None }
-        .encode(1, &mut hello);
+    Hello {
+        proto_min: PROTOCOL,
+        proto_max: PROTOCOL,
+        role: Role::Notes,
+        build: "late".to_owned(),
+        started: u64::MAX,
+        notes_key: None,
+    }
+    .encode(1, &mut hello);
     late.write_all(&hello).unwrap();
     late.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     drop(late.read(&mut [0; 4096]));
