@@ -47,25 +47,44 @@ fn too_many_processes_are_refused_and_the_others_go_on() {
     assert_eq!(client.follow("again").stdout, b"back\n");
 }
 
+/// More connections than the daemon has descriptors for; the backlog takes the rest.
+fn crowd(house: &House, count: usize) -> Vec<UnixStream> {
+    let crowd: Vec<UnixStream> = (0..count).filter_map(|_| UnixStream::connect(house.socket()).ok()).collect();
+    assert!(crowd.len() > count / 2, "only {} connections were possible at all", crowd.len());
+    crowd
+}
+
 #[test]
-fn too_many_connections_wait_and_are_served_when_others_leave() {
+fn too_many_connections_do_not_starve_those_who_came_before() {
+    let house = house_with_few_descriptors(160);
+    let mut client = house.connect();
+    client.spawn("before", "cat", &[]);
+    let crowd = crowd(&house, 190);
+    assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
+    client.stdin("before", None, b"still here");
+    let frame = client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
+    assert_eq!(frame.seq, 1);
+    client.spawn("during", "echo", &["hello"]);
+    assert_eq!(client.follow("during").stdout, b"hello\n");
+    drop(crowd);
+}
+
+#[test]
+fn when_the_crowd_leaves_everything_goes_on() {
     let house = house_with_few_descriptors(160);
     let daemon = house.daemon();
     let mut client = house.connect();
-    assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
-    // More than the daemon can accept; the backlog takes the rest.
-    let crowd: Vec<UnixStream> = (0..190).filter_map(|_| UnixStream::connect(house.socket()).ok()).collect();
-    assert!(crowd.len() >= 130, "only {} connections were possible at all", crowd.len());
-    // Whoever is connected is served.
-    assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
-    client.spawn("busy", "cat", &[]);
-    client.stdin("busy", None, b"still here");
-    let frame = client.try_frame_of("busy", wait::LIMIT).unwrap_or_else(|trouble| panic!("{trouble}"));
-    assert_eq!(frame.seq, 1);
+    client.spawn("before", "cat", &[]);
+    let crowd = crowd(&house, 190);
+    client.stdin("before", None, b"still here");
     drop(crowd);
     wait::until(Duration::from_secs(30), "a new connection to be served", || {
         let mut fresh = house.try_connect().ok()?;
         fresh.try_call("server.ping", "{}").ok()
     });
+    let frame = client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
+    assert_eq!(frame.seq, 1);
+    client.spawn("after", "echo", &["hello"]);
+    assert_eq!(client.follow("after").stdout, b"hello\n");
     assert!(daemon.alive(), "the daemon did not survive");
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hostel_tests::house::{self, House};
 use hostel_tests::random::{self, Random};
+use hostel_tests::wait;
 
 use crate::storm::{self, Chatter, Shared};
 
@@ -97,7 +98,6 @@ fn storm(upgrades: bool) {
         sent_in_all += sent;
         let printed: u64 = seen.iter().map(|view| view.out + view.err).sum();
         shared.output.fetch_add(printed, Ordering::Relaxed);
-        shared.input.fetch_add(sent, Ordering::Relaxed);
     }
     assert!(sent_in_all > 0, "nothing was fed");
     assert_eq!(house.keeper().pid, keeper.pid, "the keeper's process changed");
@@ -113,8 +113,7 @@ fn kill_repeatedly(house: &mut House, shared: &Shared, random: &mut Random, kill
         if over || shared.failure().is_some() {
             return killing;
         }
-        // The random moment itself; nothing waits for it.
-        thread::sleep(Duration::from_micros(random.below(150_000)));
+        wait_for_a_random_moment(shared, random);
         if upgrades && random.below(4) == 0 {
             match upgrade_keeper(house) {
                 Ok(()) => killing.upgrades += 1,
@@ -131,6 +130,19 @@ fn kill_repeatedly(house: &mut House, shared: &Shared, random: &mut Random, kill
         killing.restarts.push(since.elapsed());
         killing.kills += 1;
     }
+}
+
+/// Half of the moments are chosen by the clock, half by how much input has been accepted meanwhile, so
+/// that a slow machine is killed in the midst of its work as well.
+fn wait_for_a_random_moment(shared: &Shared, random: &mut Random) {
+    if random.below(2) == 0 {
+        thread::sleep(Duration::from_micros(random.below(100_000)));
+        return;
+    }
+    let goal = shared.input.load(Ordering::Relaxed) + random.below(6000);
+    wait::attempt_often(Duration::from_secs(2), Duration::from_millis(1), || {
+        (shared.input.load(Ordering::Relaxed) >= goal).then_some(())
+    });
 }
 
 /// Runs `hostel keeper upgrade` on the house.

@@ -308,6 +308,7 @@ fn feed_connection(
             let fresh = usize::try_from(now - *applied).expect("it fits in memory");
             unconfirmed.drain(..fresh);
             *applied = now;
+            shared.input.fetch_add(fresh as u64, Ordering::Relaxed);
         }
         client.queued_frames();
         if *all_said && unconfirmed.is_empty() {

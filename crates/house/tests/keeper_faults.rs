@@ -1,139 +1,17 @@
 //! What must hold when things go wrong around the keeper: refused upgrades, full disks, large input, strangers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-use std::ffi::OsString;
+mod support;
+
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
+use hostel_house::processes::Processes;
 use hostel_keeper::proto::{Hello, PROTOCOL, Role};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-struct TestHouse {
-    directory: tempfile::TempDir,
-    mounted: bool,
-}
-
-impl Drop for TestHouse {
-    fn drop(&mut self) {
-        if self.mounted {
-            let journal = self.directory.path().join("journal");
-            drop(std::process::Command::new("umount").arg("-l").arg(journal).status());
-        }
-    }
-}
-
-impl TestHouse {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["run", "journal"] {
-            std::fs::create_dir(directory.path().join(name)).unwrap();
-        }
-        Self { directory, mounted: false }
-    }
-
-    /// A house whose journals lie on a file system of so many bytes; `None` where mounting is not allowed.
-    fn small(size: &str) -> Option<Self> {
-        let mut house = Self::new();
-        let status = std::process::Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
-            .arg(house.directory.path().join("journal"))
-            .stderr(std::process::Stdio::null())
-            .status();
-        house.mounted = status.is_ok_and(|status| status.success());
-        if house.mounted {
-            return Some(house);
-        }
-        eprintln!("SKIPPED: a small file system cannot be mounted here (needs CAP_SYS_ADMIN)");
-        None
-    }
-
-    fn journal(&self) -> PathBuf {
-        self.directory.path().join("journal")
-    }
-
-    fn options(&self) -> KeeperOptions {
-        let here = std::env::current_exe().unwrap();
-        let program = here.parent().and_then(Path::parent).unwrap().join("examples/keeper");
-        assert!(program.exists(), "{} is missing: run `cargo test -p hostel-house`", program.display());
-        KeeperOptions {
-            run_dir: self.directory.path().join("run"),
-            journal_dir: self.directory.path().join("journal"),
-            program,
-            cgroup_root: None,
-            total_quota: 1 << 40,
-            process_quota: 1 << 40,
-            floor: 1,
-            drop_oldest: false,
-            child_umask: 0o022,
-            child_nofile: 1024,
-        }
-    }
-
-    async fn open(&self) -> Processes {
-        Processes::connect(self.options()).await.unwrap()
-    }
-}
-
-fn shell(name: &str, script: &str) -> SpawnSpec {
-    SpawnSpec {
-        name: name.to_owned(),
-        door: "test".to_owned(),
-        program: PathBuf::from("/bin/sh"),
-        argv: ["sh", "-c", script].map(OsString::from).to_vec(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        cwd: Some(PathBuf::from("/")),
-    }
-}
-
-struct Heard {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    exit: Option<Exit>,
-}
-
-async fn hear(process: &Arc<Process>) -> Heard {
-    let mut watch = process.watch(0).unwrap();
-    let mut batch = Batch::default();
-    let mut heard = Heard { stdout: Vec::new(), stderr: Vec::new(), exit: None };
-    let mut last = 0;
-    loop {
-        match tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.expect("silence").unwrap() {
-            Next::Items => {}
-            Next::Ended | Next::Replaced => return heard,
-        }
-        for item in batch.items() {
-            let number = match item {
-                Item::Output { stream, seq, data, .. } => {
-                    match stream {
-                        Stream::Out => heard.stdout.extend_from_slice(data),
-                        Stream::Err => heard.stderr.extend_from_slice(data),
-                    }
-                    seq
-                }
-                Item::Exit { seq, exit } => {
-                    heard.exit = Some(exit);
-                    seq
-                }
-            };
-            assert_eq!(number, last + 1);
-            last = number;
-        }
-    }
-}
-
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if condition() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("never happened: {what}");
-}
+use support::{LIMIT, TestHouse, hear, shell, until};
 
 /// The numbered lines a shell loop prints.
 fn numbered(prefix: &str, count: usize) -> String {
@@ -155,7 +33,7 @@ async fn input_larger_than_a_frame_is_applied_whole() {
     assert_eq!(bystander.status().exit, None, "somebody else's process was given up");
     assert_eq!(applied.unwrap().applied, data.len() as u64);
     process.close_stdin().await.unwrap();
-    let heard = hear(&process).await;
+    let heard = hear(&process, 0).await;
     assert_eq!(String::from_utf8(heard.stdout).unwrap().trim(), data.len().to_string());
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -170,7 +48,7 @@ async fn a_program_that_merely_succeeds_is_no_keeper() {
     assert_eq!(processes.keeper_status().pid, before.pid);
     process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap();
     process.close_stdin().await.unwrap();
-    assert_eq!(hear(&process).await.stdout, b"still here\n");
+    assert_eq!(hear(&process, 0).await.stdout, b"still here\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -180,7 +58,7 @@ async fn an_upgrade_that_fails_at_the_last_moment_leaves_a_working_house() {
     let processes = house.open().await;
     let process = processes.spawn(shell("cat", "cat")).await.unwrap();
     // Passes the trial for the real program's sake, and cannot be executed by descriptor: it is a script.
-    let script = house.directory.path().join("wrapper");
+    let script = house.path().join("wrapper");
     let program = house.options().program;
     std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", program.display())).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -189,7 +67,7 @@ async fn an_upgrade_that_fails_at_the_last_moment_leaves_a_working_house() {
     let sent = async { process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap() };
     tokio::time::timeout(LIMIT, sent).await.expect("the house is stuck");
     process.close_stdin().await.unwrap();
-    assert_eq!(hear(&process).await.stdout, b"still here\n");
+    assert_eq!(hear(&process, 0).await.stdout, b"still here\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -214,7 +92,7 @@ async fn input_goes_on_while_the_keeper_replaces_itself() {
     }
     writer.await.unwrap();
     process.close_stdin().await.unwrap();
-    assert_eq!(String::from_utf8(hear(&process).await.stdout).unwrap(), expected);
+    assert_eq!(String::from_utf8(hear(&process, 0).await.stdout).unwrap(), expected);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -224,7 +102,7 @@ async fn a_name_that_grows_when_it_is_written_down_is_refused_or_works() {
     let processes = house.open().await;
     match processes.spawn(shell(&"\u{1}".repeat(3000), "echo out")).await {
         Err(_) => {}
-        Ok(process) => assert_eq!(hear(&process).await.stdout, b"out\n"),
+        Ok(process) => assert_eq!(hear(&process, 0).await.stdout, b"out\n"),
     }
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -258,7 +136,7 @@ async fn a_full_disk_loses_nothing_of_two_busy_streams() {
         std::fs::File::options().write(true).open(&filler).unwrap().set_len(size * 100_000).unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    let heard = hear(&process).await;
+    let heard = hear(&process, 0).await;
     let (out, err) = (String::from_utf8(heard.stdout).unwrap(), String::from_utf8(heard.stderr).unwrap());
     assert!(out == numbered("out", 60000), "stdout has {} bytes of {}", out.len(), numbered("out", 60000).len());
     assert!(err == numbered("err", 60000), "stderr has {} bytes of {}", err.len(), numbered("err", 60000).len());
@@ -272,7 +150,7 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
     let filler = house.journal().join("filler");
     std::fs::write(&filler, vec![0; 3_600_000]).unwrap();
     let expected = numbered("out", 100_000);
-    let source = house.directory.path().join("source");
+    let source = house.path().join("source");
     std::fs::write(&source, &expected).unwrap();
     let process = processes.spawn(shell("one", &format!("cat {}", source.display()))).await.unwrap();
     until("held", || process.status().held.is_some()).await;
@@ -281,7 +159,7 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
         tokio::time::sleep(Duration::from_millis(400)).await;
     }
     std::fs::remove_file(&filler).unwrap();
-    let heard = String::from_utf8(hear(&process).await.stdout).unwrap();
+    let heard = String::from_utf8(hear(&process, 0).await.stdout).unwrap();
     let at = heard.bytes().zip(expected.bytes()).position(|(a, b)| a != b);
     assert!(heard == expected, "{} bytes of {}, first difference at {at:?}", heard.len(), expected.len());
     processes.stop_keeper(Duration::ZERO).await.unwrap();
@@ -320,7 +198,7 @@ async fn a_limit_of_file_sizes_holds_a_child_and_not_the_keeper() {
     until("held or lost", || process.status().held.is_some() || !process.status().running).await;
     assert_eq!(process.status().exit, None, "the keeper died of it");
     rustix::process::prlimit(Some(keeper), Resource::Fsize, none).unwrap();
-    assert_eq!(hear(&process).await.stdout.len(), 1_000_005);
+    assert_eq!(hear(&process, 0).await.stdout.len(), 1_000_005);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -331,7 +209,7 @@ async fn a_second_connection_for_notes_does_not_deafen_the_daemon() {
     let processes = house.open().await;
     let process = processes.spawn(shell("cat", "cat")).await.unwrap();
     // What a daemon does that was superseded between its two greetings.
-    let mut late = std::os::unix::net::UnixStream::connect(house.directory.path().join("run/keeper.sock")).unwrap();
+    let mut late = std::os::unix::net::UnixStream::connect(house.path().join("run/keeper.sock")).unwrap();
     let mut hello = Vec::new();
     Hello {
         proto_min: PROTOCOL,
@@ -348,7 +226,7 @@ async fn a_second_connection_for_notes_does_not_deafen_the_daemon() {
     drop(late);
     process.stdin(None, b"heard\n").await.unwrap().done().await.unwrap();
     process.close_stdin().await.unwrap();
-    assert_eq!(hear(&process).await.stdout, b"heard\n");
+    assert_eq!(hear(&process, 0).await.stdout, b"heard\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -409,7 +287,7 @@ async fn a_lost_upgrade_is_told_of_every_process() {
     let processes = house.open().await;
     let process = processes.spawn(shell("cat", "exec sleep 1000")).await.unwrap();
     // Passes for a keeper at the trial and is none afterwards.
-    let fake = house.directory.path().join("fake");
+    let fake = house.path().join("fake");
     std::fs::copy("/bin/true", &fake).unwrap();
     if processes.upgrade_keeper(&fake).await.is_ok() {
         let exit = process.wait_exit(LIMIT).await;

@@ -1,5 +1,6 @@
 //! The keeper over its raw socket, as a daemon of protocol version 1 speaks to it, and as one that
 //! means no good does.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
 mod support;
 

@@ -1,98 +1,15 @@
 //! Hosted processes end to end: a real keeper, real children, real journals.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+mod support;
+
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_house::processes::{
-    Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnError, SpawnSpec, StdinError, Stream,
-};
+use hostel_house::processes::{Batch, Exit, Item, Next, Process, SpawnError, SpawnSpec, StdinError};
 use rustix::process::Signal;
-
-const LIMIT: Duration = Duration::from_secs(20);
-
-struct TestHouse {
-    directory: tempfile::TempDir,
-}
-
-impl TestHouse {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        for name in ["run", "journal"] {
-            std::fs::create_dir(directory.path().join(name)).unwrap();
-        }
-        Self { directory }
-    }
-
-    fn options(&self) -> KeeperOptions {
-        let here = std::env::current_exe().unwrap();
-        let program = here.parent().and_then(Path::parent).unwrap().join("examples/keeper");
-        assert!(program.exists(), "{} is missing: run `cargo test -p hostel-house`", program.display());
-        KeeperOptions {
-            run_dir: self.directory.path().join("run"),
-            journal_dir: self.directory.path().join("journal"),
-            program,
-            cgroup_root: None,
-            total_quota: 1 << 40,
-            process_quota: 1 << 40,
-            floor: 1,
-            drop_oldest: false,
-            child_umask: 0o022,
-            child_nofile: 1024,
-        }
-    }
-
-    async fn open(&self) -> Processes {
-        Processes::connect(self.options()).await.unwrap()
-    }
-}
-
-fn shell(name: &str, script: &str) -> SpawnSpec {
-    SpawnSpec {
-        name: name.to_owned(),
-        door: "test".to_owned(),
-        program: PathBuf::from("/bin/sh"),
-        argv: ["sh", "-c", script].map(OsString::from).to_vec(),
-        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        cwd: Some(PathBuf::from("/")),
-    }
-}
-
-struct Heard {
-    stdout: Vec<u8>,
-    stderr: Vec<u8>,
-    seqs: Vec<u64>,
-    exit: Option<Exit>,
-}
-
-async fn hear(process: &Arc<Process>, after: u64) -> Heard {
-    let mut watch = process.watch(after).unwrap();
-    let mut batch = Batch::default();
-    let mut heard = Heard { stdout: Vec::new(), stderr: Vec::new(), seqs: Vec::new(), exit: None };
-    loop {
-        match tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.unwrap().unwrap() {
-            Next::Items => {}
-            Next::Ended | Next::Replaced => return heard,
-        }
-        for item in batch.items() {
-            match item {
-                Item::Output { stream, seq, data, .. } => {
-                    heard.seqs.push(seq);
-                    assert!(data.len() <= 32768 && !data.is_empty());
-                    match stream {
-                        Stream::Out => heard.stdout.extend_from_slice(data),
-                        Stream::Err => heard.stderr.extend_from_slice(data),
-                    }
-                }
-                Item::Exit { seq, exit } => {
-                    heard.seqs.push(seq);
-                    heard.exit = Some(exit);
-                }
-            }
-        }
-    }
-}
+use support::{LIMIT, TestHouse, hear, shell, until};
 
 async fn wait_for_output(process: &Arc<Process>, needle: &str) -> u64 {
     let mut watch = process.watch(0).unwrap();
@@ -112,11 +29,6 @@ async fn wait_for_output(process: &Arc<Process>, needle: &str) -> u64 {
     }
 }
 
-fn rising(seqs: &[u64], after: u64) {
-    let expected: Vec<u64> = (after + 1..=after + seqs.len() as u64).collect();
-    assert_eq!(seqs, expected);
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn output_of_both_streams_and_the_exit_code() {
     let house = TestHouse::new();
@@ -125,9 +37,7 @@ async fn output_of_both_streams_and_the_exit_code() {
     let heard = hear(&process, 0).await;
     assert_eq!((heard.stdout.as_slice(), heard.stderr.as_slice()), (b"out\n".as_slice(), b"err\n".as_slice()));
     assert_eq!(heard.exit, Some(Exit { code: 3, signal: 0, lost: false }));
-    rising(&heard.seqs, 0);
-    let late = hear(&process, 1).await;
-    rising(&late.seqs, 1);
+    assert_eq!(hear(&process, 1).await.seqs.first(), Some(&2));
     assert!(!process.status().running);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -213,7 +123,6 @@ async fn the_keeper_replaces_itself_under_a_stream() {
     expected.push_str("thanks\n");
     assert_eq!(String::from_utf8(heard.stdout).unwrap(), expected);
     assert_eq!(heard.exit.unwrap().code, 5);
-    rising(&heard.seqs, 0);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
@@ -245,19 +154,10 @@ async fn a_killed_keeper_loses_its_processes_and_says_so() {
     }
     let heard = hear(&process, 0).await;
     assert_eq!(heard.stdout, b"printed\n");
-    rising(&heard.seqs, 0);
     // What was left of their trees is gone, and the house works.
     for process in [&process, &silent] {
         let pid = rustix::process::Pid::from_raw(process.pid() as i32).unwrap();
-        let mut gone = false;
-        for _ in 0..200 {
-            gone = rustix::process::test_kill_process(pid).is_err();
-            if gone {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert!(gone, "process {} of a dead keeper still runs", process.pid());
+        until("the process of a dead keeper is gone", || rustix::process::test_kill_process(pid).is_err()).await;
     }
     let next = processes.spawn(shell("next", "echo fine")).await.unwrap();
     assert_eq!(hear(&next, 0).await.stdout, b"fine\n");
@@ -307,16 +207,10 @@ async fn a_quota_holds_the_child_back_and_nothing_is_lost() {
     let processes = house.open().await;
     processes.set_limits(0, 1 << 20, 0).await;
     let process = processes.spawn(shell("flood", "head -c 4000000 /dev/zero; echo done")).await.unwrap();
-    for _ in 0..500 {
-        if process.status().held.is_some() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(process.status().held.is_some() && process.status().running);
+    until("held", || process.status().held.is_some()).await;
+    assert!(process.status().running);
     processes.set_limits(0, 1 << 40, 0).await;
     let heard = hear(&process, 0).await;
     assert_eq!(heard.stdout.len(), 4_000_005);
-    rising(&heard.seqs, 0);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }

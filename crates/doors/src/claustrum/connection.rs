@@ -12,13 +12,16 @@ use super::door::Door;
 use super::errors::{self, RpcError, push_error, push_result};
 use super::lines::LineBuffer;
 use super::outbound::Outbound;
+use super::patience::{AWAKE, Patience};
 use super::request::{self, Asked, Call, Method, Refusal};
 use super::stream::Subscription;
 use super::{files, git, process, server};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
@@ -91,6 +94,26 @@ pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, local: &str, peer
     connection.outbound.drained().await;
 }
 
+/// Waits for bytes in the way that suits this client.
+async fn receive(input: &mut OwnedReadHalf, into: &mut Vec<u8>, patience: &mut Patience) -> io::Result<usize> {
+    let began = Instant::now();
+    let awake = patience.stay_awake();
+    let mut received = None;
+    while awake && received.is_none() && began.elapsed() < AWAKE {
+        received = tokio::select! {
+            biased;
+            received = input.read_buf(into) => Some(received),
+            () = tokio::task::yield_now() => None,
+        };
+    }
+    let received = match received {
+        Some(received) => received,
+        None => input.read_buf(into).await,
+    };
+    patience.waited(awake, began.elapsed());
+    received
+}
+
 struct CloseOnDrop {
     connection: Arc<Connection>,
     input: OwnedReadHalf,
@@ -109,8 +132,9 @@ impl Connection {
     async fn read(self: &Arc<Self>, input: &mut OwnedReadHalf) {
         let mut lines = LineBuffer::default();
         let mut out = Vec::new();
+        let mut patience = Patience::default();
         loop {
-            let ended = match input.read_buf(lines.room()).await {
+            let ended = match receive(input, lines.room(), &mut patience).await {
                 Ok(count) => count == 0,
                 Err(_) => true,
             };

@@ -14,6 +14,7 @@ mod files;
 mod flag;
 mod git;
 mod outbound;
+mod patience;
 mod process;
 mod server;
 mod stream;

@@ -282,7 +282,6 @@ fn stdin_failure(error: &StdinError) -> Failure {
         StdinError::NotRunning => code::NOT_RUNNING,
         StdinError::Gap => code::STDIN_GAP,
         StdinError::Full => code::STDIN_FULL,
-        StdinError::TooLarge => code::PARAMS,
         StdinError::Keeper(_) => code::KEEPER,
     };
     Failure::new(code, error.to_string())

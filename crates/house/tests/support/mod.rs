@@ -1,9 +1,18 @@
-//! A keeper of a test's own, started by its sub-command and ended with the test.
+//! Houses and keepers of a test's own, ended with the test.
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code, shared by files that use parts of it
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
+
+/// How long anything may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// The example program that is nothing but a keeper.
 pub(crate) fn keeper_program() -> PathBuf {
@@ -60,4 +69,132 @@ impl Drop for RawKeeper {
         let lock = std::fs::File::open(self.run_dir().join(LOCK_NAME)).unwrap();
         rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     }
+}
+
+pub(crate) struct TestHouse {
+    directory: tempfile::TempDir,
+    mounted: bool,
+}
+
+impl Drop for TestHouse {
+    fn drop(&mut self) {
+        if self.mounted {
+            let journal = self.directory.path().join("journal");
+            drop(std::process::Command::new("umount").arg("-l").arg(journal).status());
+        }
+    }
+}
+
+impl TestHouse {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["run", "journal"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        Self { directory, mounted: false }
+    }
+
+    /// A house whose journals lie on a file system of so many bytes; `None` where mounting is not allowed.
+    pub(crate) fn small(size: &str) -> Option<Self> {
+        let mut house = Self::new();
+        let status = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
+            .arg(house.directory.path().join("journal"))
+            .stderr(std::process::Stdio::null())
+            .status();
+        house.mounted = status.is_ok_and(|status| status.success());
+        if house.mounted {
+            return Some(house);
+        }
+        eprintln!("SKIPPED: a small file system cannot be mounted here (needs CAP_SYS_ADMIN)");
+        None
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.directory.path().join("journal")
+    }
+
+    pub(crate) fn options(&self) -> KeeperOptions {
+        KeeperOptions {
+            run_dir: self.directory.path().join("run"),
+            journal_dir: self.directory.path().join("journal"),
+            program: keeper_program(),
+            cgroup_root: None,
+            total_quota: 1 << 40,
+            process_quota: 1 << 40,
+            floor: 1,
+            drop_oldest: false,
+            child_umask: 0o022,
+            child_nofile: 1024,
+        }
+    }
+
+    pub(crate) async fn open(&self) -> Processes {
+        Processes::connect(self.options()).await.unwrap()
+    }
+}
+
+pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
+    SpawnSpec {
+        name: name.to_owned(),
+        door: "test".to_owned(),
+        program: PathBuf::from("/bin/sh"),
+        argv: ["sh", "-c", script].map(OsString::from).to_vec(),
+        env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+        cwd: Some(PathBuf::from("/")),
+    }
+}
+
+pub(crate) struct Heard {
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    pub(crate) seqs: Vec<u64>,
+    pub(crate) exit: Option<Exit>,
+}
+
+/// All a process prints after a number, to its end; the numbers must rise by one.
+pub(crate) async fn hear(process: &Arc<Process>, after: u64) -> Heard {
+    let mut watch = process.watch(after).unwrap();
+    let mut batch = Batch::default();
+    let mut heard = Heard { stdout: Vec::new(), stderr: Vec::new(), seqs: Vec::new(), exit: None };
+    let mut last = after;
+    loop {
+        match tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.expect("silence").unwrap() {
+            Next::Items => {}
+            Next::Ended | Next::Replaced => return heard,
+        }
+        for item in batch.items() {
+            let number = match item {
+                Item::Output { stream, seq, data, .. } => {
+                    assert!(data.len() <= 32768 && !data.is_empty());
+                    match stream {
+                        Stream::Out => heard.stdout.extend_from_slice(data),
+                        Stream::Err => heard.stderr.extend_from_slice(data),
+                    }
+                    seq
+                }
+                Item::Exit { seq, exit } => {
+                    heard.exit = Some(exit);
+                    seq
+                }
+            };
+            assert_eq!(number, last + 1);
+            last = number;
+            heard.seqs.push(number);
+        }
+    }
+}
+
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never happened: {what}");
 }
