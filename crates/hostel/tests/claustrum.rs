@@ -360,13 +360,15 @@ fn counters_are_served_on_demand() {
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     assert!(page.contains("claustrum_process_spawns_total 1\n"), "{page}");
-    let log = std::fs::read_to_string(served.house.path().join("err")).unwrap();
-    assert!(log.contains(&format!("[Server] metrics: serving Prometheus counters on {address}/metrics\n")), "{log}");
+    let logged = |house: &House, line: String| {
+        // Lines are written by a thread of their own.
+        wait_until(&line, || std::fs::read_to_string(house.path().join("err")).unwrap().contains(&line));
+    };
+    logged(&served.house, format!("[Server] metrics: serving Prometheus counters on {address}/metrics\n"));
     let other = House::new();
     let refused = serve_again(&other, &["-metrics-addr", &address]);
     assert_eq!(refused.code, 0, "a taken address is no reason not to serve");
-    let log = std::fs::read_to_string(other.path().join("err")).unwrap();
-    assert!(log.contains(&format!("[Server] metrics: listen {address}: address already in use\n")), "{log}");
+    logged(&other, format!("[Server] metrics: listen {address}: address already in use\n"));
 }
 
 #[test]

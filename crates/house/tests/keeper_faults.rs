@@ -277,7 +277,7 @@ async fn the_output_of_a_replaced_process_can_still_be_read_by_its_identity() {
     let newer = processes.spawn(shell("same", "echo newer")).await.unwrap();
     newer.wait_exit(LIMIT).await.unwrap();
     let found = processes.by_id(older.id()).unwrap();
-    assert_eq!(hear(&found).await.stdout, b"older\n");
+    assert_eq!(hear(&found, 0).await.stdout, b"older\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 

@@ -33,7 +33,7 @@ impl Raw {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut raw = Self { stream, input: Vec::new() };
         raw.send(|out| {
-            Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started: 1, notes_key }.encode(1, out)
+            Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started: 1, notes_key }.encode(1, out);
         });
         raw
     }
