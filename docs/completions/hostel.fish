@@ -165,7 +165,7 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l program -d 'The program to become, instead of the one the daemon runs' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l program -d 'The program to become, instead of this one' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

@@ -117,7 +117,8 @@ fn keeper() -> Result<(), Failure> {
     let exit = Some(NoteExit { code: -1, signal: 9, wall_ns: 77 });
     let note = Note { id, committed: 4096, next_seq: 12, held: Held::Quota, has_file: true, exit };
     let mut hello = Vec::new();
-    Hello { proto_min: 1, proto_max: 1, role: Role::Controller, build: "seed".to_owned() }.encode(1, &mut hello);
+    Hello { proto_min: 1, proto_max: 1, role: Role::Controller, build: "seed".to_owned(), started: 5, notes_key: None }
+        .encode(1, &mut hello);
     Limits { total_quota: 1 << 30, process_quota: 1 << 20, floor: 0 }.encode(2, &mut hello);
     put("keeper_frames", "hello", &hello)?;
     let mut welcome = Vec::new();
@@ -132,6 +133,8 @@ fn keeper() -> Result<(), Failure> {
         cgroup: Some("/c".to_owned()),
         journal: (1, 2),
         house_tag: "tag".to_owned(),
+        image_ns: 8,
+        notes_key: Some([6; 16]),
     }
     .encode(1, &mut welcome);
     let phase = Phase::Draining;
@@ -186,6 +189,8 @@ fn state(id: ProcessId) -> Vec<u8> {
         .bytes(1104, b"/journal")
         .u32(1101, 3)
         .u32(1102, 4)
+        .u32(1106, 5)
+        .u64(tag::STARTED, 6)
         .u64(tag::TOTAL_QUOTA, 0)
         .finish();
     Builder::new(&mut bytes, 1002, 0)

@@ -51,6 +51,8 @@ impl<'a> Arbitrary<'a> for Input {
                 proto_max: u.arbitrary()?,
                 role: *u.choose(&[Role::Controller, Role::Notes, Role::Observer])?,
                 build: u.arbitrary()?,
+                started: u.arbitrary()?,
+                notes_key: u.arbitrary()?,
             }),
             1 => Self::Welcome(Welcome {
                 proto: u.arbitrary()?,
@@ -63,6 +65,8 @@ impl<'a> Arbitrary<'a> for Input {
                 cgroup: u.arbitrary()?,
                 journal: u.arbitrary()?,
                 house_tag: u.arbitrary()?,
+                image_ns: u.arbitrary()?,
+                notes_key: u.arbitrary()?,
             }),
             2 => {
                 let note = note(u)?;

@@ -76,7 +76,8 @@ fn a_grandchild_that_holds_the_pipe_delays_the_exit_no_longer_without_a_daemon()
     let mut client = house.connect();
     client.spawn_child("leaving", &["grandchild", "all"]);
     let mut transcript = Transcript::default();
-    client.follow_until("leaving", &mut transcript, |so_far| !so_far.stderr.is_empty() && so_far.stdout == b"holding\n");
+    client
+        .follow_until("leaving", &mut transcript, |so_far| !so_far.stderr.is_empty() && so_far.stdout == b"holding\n");
     let since = Instant::now();
     let pid: i32 = String::from_utf8_lossy(&transcript.stderr).parse().expect("the grandchild's pid");
     let grandchild = Identity::of(pid).expect("it runs");
@@ -117,7 +118,10 @@ fn a_child_that_closed_its_stdout_goes_on_after_a_restart() {
     client.reattach("closing", transcript.last_seq);
     client.stdin("closing", Some(0), b"!");
     client.follow_until("closing", &mut transcript, |so_far| so_far.exit.is_some());
-    assert_eq!((transcript.stdout.as_slice(), transcript.stderr.as_slice(), transcript.exit), (&b"before"[..], &b"closed after"[..], Some(9)));
+    assert_eq!(
+        (transcript.stdout.as_slice(), transcript.stderr.as_slice(), transcript.exit),
+        (&b"before"[..], &b"closed after"[..], Some(9))
+    );
 }
 
 #[test]
@@ -160,7 +164,8 @@ fn a_child_that_ends_while_the_daemon_is_down_is_told_to_the_next() {
     let mut house = House::start();
     let mut client = house.connect();
     let go = house.path().join("go");
-    let pid = client.spawn_shell("later", &format!("while [ ! -e {} ]; do sleep 0.01; done; echo late; exit 6", go.display()));
+    let pid = client
+        .spawn_shell("later", &format!("while [ ! -e {} ]; do sleep 0.01; done; echo late; exit 6", go.display()));
     let child = Identity::of(pid).expect("it runs");
     house.kill();
     fs::write(&go, "").expect("the mark");

@@ -42,7 +42,9 @@ fn too_many_processes_are_refused_and_the_others_go_on() {
         assert_eq!(result, r#"{"found":true,"died":true}"#);
     }
     wait::until_true(wait::LIMIT, "room for another process", || {
-        client.call("process.spawn", r#"{"id":"again","command":"echo","args":["back"]}"#).ends_with(r#"{"success":true}}"#)
+        client
+            .call("process.spawn", r#"{"id":"again","command":"echo","args":["back"]}"#)
+            .ends_with(r#"{"success":true}}"#)
     });
     assert_eq!(client.follow("again").stdout, b"back\n");
 }
@@ -62,7 +64,8 @@ fn too_many_connections_do_not_starve_those_who_came_before() {
     let crowd = crowd(&house, 190);
     assert_eq!(client.ask("server.ping", "{}"), r#"{"pong":true}"#);
     client.stdin("before", None, b"still here");
-    let frame = client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
+    let frame =
+        client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
     assert_eq!(frame.seq, 1);
     client.spawn("during", "echo", &["hello"]);
     assert_eq!(client.follow("during").stdout, b"hello\n");
@@ -82,7 +85,8 @@ fn when_the_crowd_leaves_everything_goes_on() {
         let mut fresh = house.try_connect().ok()?;
         fresh.try_call("server.ping", "{}").ok()
     });
-    let frame = client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
+    let frame =
+        client.try_frame_of("before", wait::LIMIT).unwrap_or_else(|trouble| panic!("output of a process: {trouble}"));
     assert_eq!(frame.seq, 1);
     client.spawn("after", "echo", &["hello"]);
     assert_eq!(client.follow("after").stdout, b"hello\n");

@@ -148,7 +148,8 @@ fn a_daemon_killed_while_the_disk_is_full_changes_nothing() {
     let mut bytes = 0_u64;
     let mut seq = 0;
     loop {
-        let frame = reader.try_frame_of("flood", wait::LIMIT).unwrap_or_else(|trouble| panic!("{trouble} after {bytes} bytes"));
+        let frame =
+            reader.try_frame_of("flood", wait::LIMIT).unwrap_or_else(|trouble| panic!("{trouble} after {bytes} bytes"));
         seq += 1;
         assert_eq!(frame.seq, seq);
         match frame.payload {

@@ -84,7 +84,10 @@ fn daemon_and_keeper_killed_together_lose_only_the_processes() {
     let transcript = client.follow("both");
     assert_eq!((transcript.stdout.as_slice(), transcript.exit), (&b"said\n"[..], Some(-1)));
     child.wait_gone(wait::LIMIT);
-    assert_eq!(client.ask("process.killAndWait", r#"{"id":"both"}"#), r#"{"found":true,"died":true,"alreadyExited":true}"#);
+    assert_eq!(
+        client.ask("process.killAndWait", r#"{"id":"both"}"#),
+        r#"{"found":true,"died":true,"alreadyExited":true}"#
+    );
     client.spawn("both", "echo", &["again"]);
     assert_eq!(client.follow("both").stdout, b"again\n");
 }

@@ -48,7 +48,7 @@ fn storm(upgrades: bool) {
     let chatters: Vec<Chatter> = (0..CHILDREN)
         .map(|number| Chatter {
             name: format!("chatter{number}"),
-            seed: random.next(),
+            seed: random.bits(),
             record: house.path().join(format!("record{number}")),
             code: 40 + number as i64,
         })
@@ -63,7 +63,7 @@ fn storm(upgrades: bool) {
     let (killing, views) = thread::scope(|scope| {
         let mut workers = Vec::new();
         for chatter in &chatters {
-            let (steady, restless, feeding) = (random.next(), random.next(), random.next());
+            let (steady, restless, feeding) = (random.bits(), random.bits(), random.bits());
             let shared = &shared;
             let watchers = [
                 scope.spawn(move || storm::watch(shared, chatter, None)),
@@ -71,7 +71,7 @@ fn storm(upgrades: bool) {
             ];
             workers.push((chatter, watchers, scope.spawn(move || storm::feed(shared, chatter, feeding))));
         }
-        let (shared, spawning) = (&shared, random.next());
+        let (shared, spawning) = (&shared, random.bits());
         let spawner = scope.spawn(move || storm::spawn_many(shared, spawning));
 
         let killing = kill_repeatedly(&mut house, shared, &mut random, kills, end, upgrades);
@@ -79,7 +79,8 @@ fn storm(upgrades: bool) {
         let mut views = Vec::new();
         for (chatter, watchers, feeder) in workers {
             let sent = feeder.join().expect("a feeder does not panic");
-            let seen: Vec<_> = watchers.into_iter().filter_map(|watcher| watcher.join().expect("a watcher does not panic")).collect();
+            let seen: Vec<_> =
+                watchers.into_iter().filter_map(|watcher| watcher.join().expect("a watcher does not panic")).collect();
             views.push((chatter, sent, seen));
         }
         spawner.join().expect("the spawner does not panic");
@@ -103,10 +104,20 @@ fn storm(upgrades: bool) {
     assert_eq!(house.keeper().pid, keeper.pid, "the keeper's process changed");
     report(&shared, killing, since.elapsed());
     let refusals = shared.refusals.load(Ordering::Relaxed);
-    assert_eq!(refusals, 0, "nothing was lost, but {refusals} requests were refused for want of the keeper (seed {seed})");
+    assert_eq!(
+        refusals, 0,
+        "nothing was lost, but {refusals} requests were refused for want of the keeper (seed {seed})"
+    );
 }
 
-fn kill_repeatedly(house: &mut House, shared: &Shared, random: &mut Random, kills: u64, end: Option<Instant>, upgrades: bool) -> Killing {
+fn kill_repeatedly(
+    house: &mut House,
+    shared: &Shared,
+    random: &mut Random,
+    kills: u64,
+    end: Option<Instant>,
+    upgrades: bool,
+) -> Killing {
     let mut killing = Killing::default();
     loop {
         let over = end.map_or(killing.kills >= kills, |end| Instant::now() >= end);
@@ -139,8 +150,8 @@ fn wait_for_a_random_moment(shared: &Shared, random: &mut Random) {
         thread::sleep(Duration::from_micros(random.below(100_000)));
         return;
     }
-    let goal = shared.input.load(Ordering::Relaxed) + random.below(6000);
-    wait::attempt_often(Duration::from_secs(2), Duration::from_millis(1), || {
+    let goal = shared.input.load(Ordering::Relaxed) + random.below(3000);
+    wait::attempt_often(Duration::from_millis(300), Duration::from_millis(1), || {
         (shared.input.load(Ordering::Relaxed) >= goal).then_some(())
     });
 }

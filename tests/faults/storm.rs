@@ -169,7 +169,7 @@ pub(crate) fn watch(shared: &Shared, chatter: &Chatter, restless: Option<u64>) -
             replays += 1;
             view = View::new(chatter);
         }
-        let mut patience = random.as_mut().map_or(u64::MAX, |random| random.below(400));
+        let mut patience = random.as_mut().map_or(u64::MAX, |random| random.below(3000));
         let params = format!(r#"{{"id":"{}","fromSeq":{}}}"#, chatter.name, view.last_seq);
         let Ok(id) = client.try_begin("process.reattach", &params) else { continue };
         while view.exit.is_none() && patience > 0 {
@@ -185,7 +185,10 @@ pub(crate) fn watch(shared: &Shared, chatter: &Chatter, restless: Option<u64>) -
                 Ok(Event::Reply(line)) => {
                     let found = result_of(id, &line).is_some_and(|result| result.starts_with(r#"{"found":true,"#));
                     if !found {
-                        shared.fail(format!("{}: reattach after frame {} was answered with {line}", chatter.name, view.last_seq));
+                        shared.fail(format!(
+                            "{}: reattach after frame {} was answered with {line}",
+                            chatter.name, view.last_seq
+                        ));
                         return None;
                     }
                 }
@@ -229,15 +232,29 @@ pub(crate) fn feed(shared: &Shared, chatter: &Chatter, seed: u64) -> Option<u64>
         };
         let now = number(&result, "stdinApplied");
         if now < applied || now > highest {
-            shared.fail(format!("{}: stdinApplied is {now}; {applied} were confirmed and {highest} sent", chatter.name));
+            shared
+                .fail(format!("{}: stdinApplied is {now}; {applied} were confirmed and {highest} sent", chatter.name));
             return None;
         }
+        // Asked on a connection of its own: attaching also subscribes, and input needs no frames.
+        drop(client);
+        let mut client = shared.connect()?;
         unconfirmed.drain(..usize::try_from(now - applied).expect("it fits in memory"));
         applied = now;
         if all_said && unconfirmed.is_empty() {
             return Some(applied);
         }
-        match feed_connection(shared, chatter, &mut client, &mut random, &mut lines, &mut unconfirmed, &mut applied, &mut highest, &mut all_said) {
+        match feed_connection(
+            shared,
+            chatter,
+            &mut client,
+            &mut random,
+            &mut lines,
+            &mut unconfirmed,
+            &mut applied,
+            &mut highest,
+            &mut all_said,
+        ) {
             Ok(true) => return Some(applied),
             Ok(false) => {}
             Err(reason) => {
@@ -281,7 +298,8 @@ fn feed_connection(
                 break;
             }
             let offset = *applied + from as u64;
-            let params = format!(r#"{{"id":"{}","data":"{}","offset":{offset}}}"#, chatter.name, base64(&unconfirmed[from..to]));
+            let params =
+                format!(r#"{{"id":"{}","data":"{}","offset":{offset}}}"#, chatter.name, base64(&unconfirmed[from..to]));
             *highest = (*highest).max(*applied + to as u64);
             match client.try_begin("process.stdin", &params) {
                 Ok(id) => requests.push((id, *applied + to as u64)),
@@ -310,7 +328,6 @@ fn feed_connection(
             *applied = now;
             shared.input.fetch_add(fresh as u64, Ordering::Relaxed);
         }
-        client.queued_frames();
         if *all_said && unconfirmed.is_empty() {
             return Ok(true);
         }
@@ -353,7 +370,11 @@ fn spawn_one(shared: &Shared, name: &str, code: u64) -> Option<()> {
         }
     }
     if transcript.stdout != text.as_bytes() || transcript.exit != Some(code as i64) {
-        shared.fail(format!("{name}: printed {:?} and exited with {:?} instead of {code}", String::from_utf8_lossy(&transcript.stdout), transcript.exit));
+        shared.fail(format!(
+            "{name}: printed {:?} and exited with {:?} instead of {code}",
+            String::from_utf8_lossy(&transcript.stdout),
+            transcript.exit
+        ));
         return None;
     }
     Some(())
@@ -412,7 +433,8 @@ fn spawn_or_attach(
 
 /// Compares what a child wrote down with what was sent and what was seen.
 pub(crate) fn compare_with_record(chatter: &Chatter, sent: u64, seen: &[Seen]) -> Result<(), String> {
-    let length = |stream: &str| fs::metadata(chatter.file(stream)).map(|found| found.len()).map_err(|error| error.to_string());
+    let length =
+        |stream: &str| fs::metadata(chatter.file(stream)).map(|found| found.len()).map_err(|error| error.to_string());
     let out = Checker::new(Lines::new("out", chatter.seed)).take_file(&chatter.file("out"))?;
     let err = Checker::new(Lines::new("err", chatter.seed)).take_file(&chatter.file("err"))?;
     let read = length("in")?;

@@ -32,10 +32,7 @@ pub fn testchild() -> PathBuf {
 /// # Panics
 /// Never: this package sits in a folder of the root.
 pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("the tests package has a parent folder")
-        .to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests package has a parent folder").to_path_buf()
 }
 
 fn beside_tests(name: &str, build: &str) -> PathBuf {

@@ -40,7 +40,7 @@ impl Lines {
         let padding = self.random.below(if long { 70_000 } else { 120 });
         text.extend((0..padding).map(|place| b'a' + (place % 26) as u8));
         text.push(b'\n');
-        Duration::from_micros(self.random.below(4000))
+        Duration::from_micros(self.random.below(8000))
     }
 }
 

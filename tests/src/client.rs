@@ -320,7 +320,12 @@ impl Client {
     ///
     /// # Panics
     /// If a frame is wrong or does not come in time.
-    pub fn follow_until(&mut self, process: &str, transcript: &mut Transcript, mut done: impl FnMut(&Transcript) -> bool) {
+    pub fn follow_until(
+        &mut self,
+        process: &str,
+        transcript: &mut Transcript,
+        mut done: impl FnMut(&Transcript) -> bool,
+    ) {
         while !done(transcript) {
             match self.try_frame_of(process, self.limit) {
                 Ok(frame) => transcript.push(&frame),
@@ -403,7 +408,10 @@ impl Client {
             }
             if self.closed {
                 let torn = self.buffer.len() - self.start;
-                assert!(torn == 0 || self.torn_end_allowed, "the connection ended in the middle of a line ({torn} bytes)");
+                assert!(
+                    torn == 0 || self.torn_end_allowed,
+                    "the connection ended in the middle of a line ({torn} bytes)"
+                );
                 return Err(Trouble::Closed);
             }
             let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero());

@@ -155,8 +155,10 @@ mod tests {
 
     #[test]
     fn the_three_shapes_are_read() {
-        let out = Frame::parse(r#"{"type":"stream","processId":"a\",\"stream\":\"b","stream":"stdout","seq":1,"data":"aGk="}"#)
-            .expect("a stdout frame");
+        let out = Frame::parse(
+            r#"{"type":"stream","processId":"a\",\"stream\":\"b","stream":"stdout","seq":1,"data":"aGk="}"#,
+        )
+        .expect("a stdout frame");
         assert_eq!(out.process, r#"a","stream":"b"#);
         assert_eq!(out.payload, Payload::Output(Stream::Out, b"hi".to_vec()));
         let end = Frame::parse(r#"{"type":"stream","processId":"a","stream":"exit","seq":12,"exitCode":-1}"#)

@@ -184,13 +184,8 @@ impl House {
     /// If it cannot be written.
     pub fn write_token(&self) -> PathBuf {
         let path = self.root.path().join("token");
-        let mut file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .expect("a token file");
+        let mut file =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path).expect("a token file");
         file.write_all(self.options.token.as_bytes()).expect("a token file takes a token");
         path
     }

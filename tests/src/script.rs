@@ -182,7 +182,8 @@ fn parse_output(rest: &str) -> Result<Action, String> {
         return Err("a process, a stream and a value are needed".to_owned());
     };
     let process = process.to_owned();
-    let text = || serde_json::from_str::<String>(value).map_err(|error| format!("the value is not a JSON string ({error})"));
+    let text =
+        || serde_json::from_str::<String>(value).map_err(|error| format!("the value is not a JSON string ({error})"));
     Ok(match stream {
         "stdout" => Action::Stdout(process, text()?),
         "stderr" => Action::Stderr(process, text()?),
@@ -223,7 +224,9 @@ mod tests {
 
     #[test]
     fn mistakes_are_refused() {
-        for text in ["> early\n", "@ a\n? what\n< x\n", "@ a\n> x\n", "@ a\n< x\n@ a\n< x\n", "@ a\n! dance\n", "@ a\n<! x y\n"] {
+        for text in
+            ["> early\n", "@ a\n? what\n< x\n", "@ a\n> x\n", "@ a\n< x\n@ a\n< x\n", "@ a\n! dance\n", "@ a\n<! x y\n"]
+        {
             assert!(Script::parse("x", text).is_err(), "{text}");
         }
     }

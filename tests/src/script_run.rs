@@ -170,7 +170,12 @@ impl CaseRun<'_> {
     }
 
     /// Does one step; an answer is given back beside the text that describes it.
-    fn step(&mut self, action: &Action, client: &mut Client, house: &mut House) -> Result<Option<(String, String)>, String> {
+    fn step(
+        &mut self,
+        action: &Action,
+        client: &mut Client,
+        house: &mut House,
+    ) -> Result<Option<(String, String)>, String> {
         match action {
             Action::Shell(command) => {
                 self.shell(command, house)?;
@@ -200,7 +205,10 @@ impl CaseRun<'_> {
             Action::Reply(line) => return Ok(Some((line.clone(), reply(client, self.limit)?))),
             Action::Result(result) => {
                 let id = self.last_id;
-                return Ok(Some((format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), reply(client, self.limit)?)));
+                return Ok(Some((
+                    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#),
+                    reply(client, self.limit)?,
+                )));
             }
             Action::Error(code, message) => {
                 let id = self.last_id;
@@ -209,7 +217,8 @@ impl CaseRun<'_> {
             }
             Action::Frame(line) => {
                 let frame = client.try_frame(self.limit).map_err(|trouble| format!("no frame: {trouble}"))?;
-                let transcript = self.transcripts.entry(frame.process.clone()).or_insert_with(|| Transcript::after(frame.seq - 1));
+                let transcript =
+                    self.transcripts.entry(frame.process.clone()).or_insert_with(|| Transcript::after(frame.seq - 1));
                 if frame.seq == 1 && transcript.exit.is_some() {
                     // The id was used again: a new process counts from one.
                     *transcript = Transcript::default();
@@ -226,7 +235,8 @@ impl CaseRun<'_> {
             Action::Exit(process, code) => {
                 let process = pattern::render_text(process, &self.names)?;
                 while self.transcript(&process).exit.is_none() {
-                    let frame = client.try_frame_of(&process, self.limit).map_err(|trouble| format!("no frame: {trouble}"))?;
+                    let frame =
+                        client.try_frame_of(&process, self.limit).map_err(|trouble| format!("no frame: {trouble}"))?;
                     self.transcript(&process).take(&frame)?;
                 }
                 let exit = self.transcript(&process).exit.unwrap_or_default();

@@ -8,6 +8,7 @@ use std::fmt;
 use std::io;
 
 use hostel_doors::native::client::ClientError;
+use hostel_doors::native::code;
 use serde_json::json;
 
 /// What an error means for the exit code.
@@ -114,6 +115,8 @@ impl From<ClientError> for CommandError {
             ClientError::Lost(_) => {
                 CommandError::failure(error.to_string()).hint("see whether it still runs with `hostel doctor`")
             }
+            ClientError::Reply { code: code::LIMIT, .. } => CommandError::failure(error.to_string())
+                .hint("try again later, or raise the limit (`hostel config show`)"),
             ClientError::Reply { .. } | ClientError::Protocol(_) => CommandError::failure(error.to_string()),
         }
     }

@@ -6,14 +6,17 @@
 //! It never starts a daemon.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
 use hostel_doors::native::protocol::Pick;
 use hostel_doors::native::protocol::ProcessInfo;
 use hostel_doors::native::protocol::ProcessList;
+use hostel_doors::native::protocol::code;
 use hostel_doors::native::protocol::pick;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::error::CommandError;
 use crate::paths::HouseDir;
@@ -21,6 +24,9 @@ use crate::paths::SocketPath;
 
 /// More houses than this under one home are not asked.
 const HOUSE_LIMIT: usize = 256;
+
+/// How long to wait for room in a house whose connections are all in use.
+const FULL_HOUSE: Duration = Duration::from_secs(2);
 
 /// One house by its directory and the name people call it.
 #[derive(Clone, Debug)]
@@ -34,7 +40,16 @@ impl House {
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         let path = self.dir.socket();
         let dial = SocketPath::of(&path).map_err(|source| ClientError::Connect { path: path.clone(), source })?;
-        Client::connect(dial.as_path(), &path).await
+        let deadline = Instant::now() + FULL_HOUSE;
+        loop {
+            match Client::connect(dial.as_path(), &path).await {
+                // Somebody may be just leaving.
+                Err(error) if error.code() == Some(code::LIMIT) && Instant::now() < deadline => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                result => return result,
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::path::Path;
 use std::path::PathBuf;
 
 use common::House;
@@ -14,13 +15,13 @@ fn docs() -> PathBuf {
 }
 
 /// Compares a file with what it should hold, or writes it.
-fn check(path: PathBuf, wanted: &str) {
+fn check(path: &Path, wanted: &str) {
     if std::env::var_os("HOSTEL_UPDATE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, wanted).unwrap();
+        std::fs::write(path, wanted).unwrap();
         return;
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let found = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         found == wanted,
         "{} is out of date; run `HOSTEL_UPDATE=1 cargo test -p hostel --test generated`",
@@ -35,7 +36,7 @@ fn completions_are_up_to_date() {
         let outcome = house.hostel(["completions", shell]);
         assert_eq!(outcome.code, 0, "{outcome:?}");
         assert!(outcome.out.contains("hostel"));
-        check(docs().join("completions").join(file), &outcome.out);
+        check(&docs().join("completions").join(file), &outcome.out);
     }
 }
 
@@ -67,7 +68,7 @@ fn manual_pages_are_up_to_date() {
     assert!(made.contains(&"hostel.1".to_owned()) && made.contains(&"hostel-run.1".to_owned()), "{made:?}");
     for name in &made {
         let text = std::fs::read_to_string(directory.join(name)).unwrap();
-        check(docs().join("man").join(name), &text);
+        check(&docs().join("man").join(name), &text);
     }
     assert_eq!(names(docs().join("man")), made, "docs/man holds pages of verbs that are gone");
     assert_eq!(house.hostel(["man"]).out, std::fs::read_to_string(directory.join("hostel.1")).unwrap());
@@ -112,5 +113,5 @@ fn the_reference_is_up_to_date() {
         let title = ["hostel"].iter().chain(verb).copied().collect::<Vec<_>>().join(" ");
         text.push_str(&format!("\n## {title}\n\n```text\n{}\n```\n", lines.join("\n").trim_end()));
     }
-    check(docs().join("cli.md"), &text);
+    check(&docs().join("cli.md"), &text);
 }

@@ -186,6 +186,9 @@ fn as_many_connections_as_set_and_not_one_more() {
     let answer = refused.hear();
     assert_eq!(answer["error"]["code"], -32018);
     assert_eq!(answer["error"]["message"], "all 40 connections are in use");
+    let full = house.hostel(["ps"]);
+    assert_eq!((full.code, full.out.as_str()), (1, ""), "{full:?}");
+    assert!(full.err.starts_with("hostel: all 40 connections are in use; try again later"), "{full:?}");
     peers.pop();
     common::wait_until("there is room again", || {
         let mut peer = Peer::raw(&house);

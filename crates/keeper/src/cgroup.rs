@@ -56,11 +56,11 @@ impl Cgroups {
         self.root.join(id.to_string())
     }
 
-    /// Makes the cgroup of a process and opens the file by which the child joins it.
+    /// Makes the cgroup of a process and opens its directory, into which the child is born.
     pub(crate) fn prepare(&self, id: ProcessId) -> Option<OwnedFd> {
         let directory = self.directory(id);
         fs::create_dir(&directory).ok()?;
-        fs::OpenOptions::new().write(true).open(directory.join("cgroup.procs")).ok().map(OwnedFd::from)
+        fs::File::open(directory).ok().map(OwnedFd::from)
     }
 
     /// The processes in it now.

@@ -187,15 +187,15 @@ fn daemonize(pid_file: &str, step: u8) {
     }
     let me = env::current_exe().expect("a running program has a path");
     let mut command = Command::new(me);
-    command.args(["daemonize-step", pid_file, if step == 0 { "1" } else { "2" }]);
     if step == 1 {
+        command.args(["daemonize-step", pid_file, "2"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        drop(command.spawn().expect("the last generation"));
+        return;
     }
-    let mut child = command.spawn().expect("the next generation");
-    if step == 0 {
-        // The middle one ends at once; the leader goes on as an ordinary process.
-        child.wait().expect("the middle generation ends");
-        print_all(b"daemonized\n");
-        thread::sleep(LIFE);
-    }
+    command.args(["daemonize-step", pid_file, "1"]);
+    // The middle one ends at once; the leader goes on as an ordinary process.
+    command.status().expect("the middle generation ends");
+    print_all(b"daemonized\n");
+    thread::sleep(LIFE);
 }

@@ -159,11 +159,17 @@ fn a_bridge_to_nobody_is_a_hard_error() {
     let socket = house.socket();
     let ran = claustrum(&house, &["-bridge", "-socket", path_text(&socket)]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
-    assert_eq!(ran.stderr, format!("claustrum: dial server: dial unix {}: connect: no such file or directory\n", socket.display()));
+    assert_eq!(
+        ran.stderr,
+        format!("claustrum: dial server: dial unix {}: connect: no such file or directory\n", socket.display())
+    );
     drop(UnixListener::bind(&socket).expect("a socket nobody listens on"));
     let ran = claustrum(&house, &["-bridge", "-socket", path_text(&socket)]);
     assert_eq!(ran.code, Some(1));
-    assert_eq!(ran.stderr, format!("claustrum: dial server: dial unix {}: connect: connection refused\n", socket.display()));
+    assert_eq!(
+        ran.stderr,
+        format!("claustrum: dial server: dial unix {}: connect: connection refused\n", socket.display())
+    );
 }
 
 #[test]
@@ -181,7 +187,9 @@ fn stop_ends_the_daemon_silently() {
 fn stop_with_nobody_there_is_a_silent_success() {
     let house = House::prepare(Options::default());
     let socket = house.socket();
-    for arguments in [&["-stop", "-socket", path_text(&socket)][..], &["-stop", "-socket", "/nowhere/at/all"], &["-stop"]] {
+    for arguments in
+        [&["-stop", "-socket", path_text(&socket)][..], &["-stop", "-socket", "/nowhere/at/all"], &["-stop"]]
+    {
         let ran = claustrum(&house, arguments);
         assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""), "{arguments:?}");
     }
@@ -220,7 +228,8 @@ fn stop_sends_one_line_and_does_not_wait_for_ever() {
     BufReader::new(&stream).read_line(&mut line).expect("it sends a line");
     assert_eq!(line, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server.shutdown\",\"auth\":\"a\\u003cb\"}\n");
     // Nobody answers and nobody closes.
-    let status = wait::until(Duration::from_secs(15), "-stop to give up", || stop.try_wait().expect("it can be waited for"));
+    let status =
+        wait::until(Duration::from_secs(15), "-stop to give up", || stop.try_wait().expect("it can be waited for"));
     assert_eq!(status.code(), Some(0));
     assert!(since.elapsed() < Duration::from_secs(15));
 }

@@ -44,7 +44,24 @@ fn an_unknown_flag_gets_the_error_the_usage_and_exit_code_2() {
         let ran = claustrum(&house, arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.starts_with(&format!("{complaint}Usage of ")), "{arguments:?}: {}", ran.stderr);
-        for flag in ["-serve", "-bridge", "-stop", "-version", "-install", "-socket", "-token-file", "-token-fd", "-metrics-addr", "-keep-children", "-cli-dir", "-cli-version", "-cli-url", "-cli-checksum", "-cli-zst", "-cli-keep"] {
+        for flag in [
+            "-serve",
+            "-bridge",
+            "-stop",
+            "-version",
+            "-install",
+            "-socket",
+            "-token-file",
+            "-token-fd",
+            "-metrics-addr",
+            "-keep-children",
+            "-cli-dir",
+            "-cli-version",
+            "-cli-url",
+            "-cli-checksum",
+            "-cli-zst",
+            "-cli-keep",
+        ] {
             let shown = ran.stderr.lines().any(|line| line.trim_start().split([' ', '\t']).next() == Some(flag));
             assert!(shown, "the usage does not show {flag}:\n{}", ran.stderr);
         }
@@ -67,7 +84,8 @@ fn help_prints_the_usage_and_is_no_error() {
 fn version_of(ran: &Ran) -> String {
     let line = ran.stdout.strip_suffix('\n').expect("one line");
     assert!(!line.contains('\n'), "{line}");
-    let (id, time) = line.strip_prefix("claustrum ").expect("the program's name").split_once(" (built ").expect("a build time");
+    let (id, time) =
+        line.strip_prefix("claustrum ").expect("the program's name").split_once(" (built ").expect("a build time");
     assert!(time.ends_with(')') && time.len() > 1, "{line}");
     assert!(!id.is_empty() && !id.contains(' '), "{line}");
     id.to_owned()
@@ -145,5 +163,8 @@ fn a_link_named_claustrum_is_the_same_program() {
     assert_eq!(ran.code, Some(2));
     assert_eq!(ran.stderr, "claustrum: one of --version/--install/--serve/--bridge/--stop is required\n");
     let ran = run(&["-bridge", "-socket", "/nowhere/s"]);
-    assert_eq!((ran.code, ran.stderr.as_str()), (Some(1), "claustrum: dial server: dial unix /nowhere/s: connect: no such file or directory\n"));
+    assert_eq!(
+        (ran.code, ran.stderr.as_str()),
+        (Some(1), "claustrum: dial server: dial unix /nowhere/s: connect: no such file or directory\n")
+    );
 }

@@ -235,7 +235,8 @@ fn a_blob_wins_over_a_download() {
 
 /// Gives a file a time this many hours ago.
 fn age(path: &Path, hours: u64) {
-    let status = Command::new("touch").arg("-d").arg(format!("{hours} hours ago")).arg(path).status().expect("touch runs");
+    let status =
+        Command::new("touch").arg("-d").arg(format!("{hours} hours ago")).arg(path).status().expect("touch runs");
     assert!(status.success());
 }
 

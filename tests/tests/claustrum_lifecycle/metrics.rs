@@ -27,7 +27,8 @@ fn the_six_counters_are_described_in_order() {
     let house = house_with_metrics(address);
     let (head, body) = http::get(address, "/metrics").expect("the metrics are served");
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
-    let kind = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-type: ").map(str::to_owned));
+    let kind =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-type: ").map(str::to_owned));
     assert_eq!(kind.as_deref(), Some("text/plain; version=0.0.4; charset=utf-8"));
     let expected: String = [
         ("connections_total", "Client connections accepted."),
@@ -38,7 +39,9 @@ fn the_six_counters_are_described_in_order() {
         ("stdin_bytes_total", "Bytes accepted for child stdin."),
     ]
     .iter()
-    .map(|(name, help)| format!("# HELP claustrum_{name} {help}\n# TYPE claustrum_{name} counter\nclaustrum_{name} N\n"))
+    .map(|(name, help)| {
+        format!("# HELP claustrum_{name} {help}\n# TYPE claustrum_{name} counter\nclaustrum_{name} N\n")
+    })
     .collect();
     let without_values: String = body
         .lines()

@@ -52,10 +52,19 @@ fn exited_processes_are_remembered_over_a_kill() {
     let result = client.reattach("done", 0);
     assert!(result.starts_with(r#"{"found":true,"running":false,"firstSeq":1,"#), "{result}");
     let after = client.follow("done");
-    assert_eq!((after.stdout, after.stderr, after.exit, after.last_seq), (before.stdout, before.stderr, before.exit, before.last_seq));
-    assert_eq!(client.reattach("silent", 0), r#"{"found":true,"running":false,"firstSeq":1,"lastSeq":1,"stdinApplied":0}"#);
+    assert_eq!(
+        (after.stdout, after.stderr, after.exit, after.last_seq),
+        (before.stdout, before.stderr, before.exit, before.last_seq)
+    );
+    assert_eq!(
+        client.reattach("silent", 0),
+        r#"{"found":true,"running":false,"firstSeq":1,"lastSeq":1,"stdinApplied":0}"#
+    );
     assert_eq!(client.follow("silent").exit, Some(4));
-    assert_eq!(client.ask("process.killAndWait", r#"{"id":"done"}"#), r#"{"found":true,"died":true,"alreadyExited":true}"#);
+    assert_eq!(
+        client.ask("process.killAndWait", r#"{"id":"done"}"#),
+        r#"{"found":true,"died":true,"alreadyExited":true}"#
+    );
     let reply = client.stdin("done", None, b"x");
     assert!(reply.ends_with(r#""error":{"code":-32602,"message":"Process not running"}}"#), "{reply}");
 }

@@ -92,7 +92,8 @@ fn a_missing_socket_directory_is_an_error() {
     let socket = house.path().join("missing/s");
     let ran = claustrum(&house, &["-serve", "-socket", path_text(&socket), "-token-file", path_text(&token)]);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    let expected = format!("claustrum: listen unix: listen unix {}: bind: no such file or directory\n", socket.display());
+    let expected =
+        format!("claustrum: listen unix: listen unix {}: bind: no such file or directory\n", socket.display());
     assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
     assert_eq!(ran.stdout, "");
     assert!(!house.path().join("missing").exists(), "the directory was made");
@@ -116,13 +117,17 @@ fn without_a_socket_the_default_in_the_home_is_used() {
     let ran = claustrum(&house, &["-serve", "-token-file", path_text(&token)]);
     let default = house.home().join(".claude/remote/rpc.sock");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    let expected = format!("claustrum: listen unix: listen unix {}: bind: no such file or directory\n", default.display());
+    let expected =
+        format!("claustrum: listen unix: listen unix {}: bind: no such file or directory\n", default.display());
     assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
     assert!(!house.home().join(".claude").exists(), "the directory was made");
 
     let ran = claustrum(&house, &["-bridge"]);
     assert_eq!(ran.code, Some(1));
-    assert_eq!(ran.stderr, format!("claustrum: dial server: dial unix {}: connect: no such file or directory\n", default.display()));
+    assert_eq!(
+        ran.stderr,
+        format!("claustrum: dial server: dial unix {}: connect: no such file or directory\n", default.display())
+    );
     let ran = claustrum(&house, &["-stop"]);
     assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "", ""));
 
@@ -208,18 +213,22 @@ fn starting_and_ending_a_process_is_logged() {
     let pid = client.spawn_child("logged", &["exit", "3"]);
     client.follow("logged");
     let child = hostel_tests::binary::testchild();
-    let line = house.wait_for_log(&format!("[process.Manager] Process logged started, PID={pid}, command={}", child.display()));
+    let line = house
+        .wait_for_log(&format!("[process.Manager] Process logged started, PID={pid}, command={}", child.display()));
     assert!(has_log_prefix(&line, "INFO "), "{line}");
     let line = house.wait_for_log("[process.Manager] Process logged exited with code 3");
     assert!(has_log_prefix(&line, "INFO "), "{line}");
     client.call("process.spawn", r#"{"id":"failed","command":"/nowhere/at/all"}"#);
-    let line = house.wait_for_log("[process.Manager] Failed to start process failed: fork/exec /nowhere/at/all: no such file or directory");
+    let line = house.wait_for_log(
+        "[process.Manager] Failed to start process failed: fork/exec /nowhere/at/all: no such file or directory",
+    );
     assert!(has_log_prefix(&line, "ERROR"), "{line}");
 }
 
 /// `YYYY/MM/DD HH:MM:SS LEVEL message`.
 fn has_log_prefix(line: &str, level: &str) -> bool {
-    let shape: String = line.chars().take(20).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect();
+    let shape: String =
+        line.chars().take(20).map(|letter| if letter.is_ascii_digit() { '0' } else { letter }).collect();
     shape == "0000/00/00 00:00:00 " && line[20..].starts_with(&format!("{level} ["))
 }
 

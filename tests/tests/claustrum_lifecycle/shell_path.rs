@@ -16,10 +16,8 @@ fn house_with_shell(script: &str) -> (House, PathBuf) {
     let text = format!("#!/bin/sh\n{}\n", script.replace("LOGIN_BIN", path_text(&folder)));
     fs::write(&shell, text).expect("a script");
     fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).expect("an executable");
-    let options = Options {
-        environment: vec![("SHELL".to_owned(), path_text(&shell).to_owned())],
-        ..Options::default()
-    };
+    let options =
+        Options { environment: vec![("SHELL".to_owned(), path_text(&shell).to_owned())], ..Options::default() };
     // The script lies in the first house; it must outlive the second.
     let mut served = House::start_with(options);
     served.keep_beside(house);
@@ -45,14 +43,20 @@ fn children_get_the_path_of_the_login_shell() {
     assert!(line.ends_with(" chars)"), "{line}");
     // The caller's own PATH wins.
     let mut client = house.connect();
-    client.ask("process.spawn", r#"{"id":"own","command":"/bin/sh","args":["-c","echo $PATH"],"env":{"PATH":"/only/this"}}"#);
+    client.ask(
+        "process.spawn",
+        r#"{"id":"own","command":"/bin/sh","args":["-c","echo $PATH"],"env":{"PATH":"/only/this"}}"#,
+    );
     assert_eq!(client.follow("own").stdout, b"/only/this\n");
 }
 
 #[test]
 fn the_first_spawn_waits_for_it() {
     let (house, folder) = house_with_shell(&format!("sleep 1.5\n{GOOD}"));
-    assert!(path_of_child(&house, "one").starts_with(&format!("{}:", folder.display())), "the first spawn did not wait");
+    assert!(
+        path_of_child(&house, "one").starts_with(&format!("{}:", folder.display())),
+        "the first spawn did not wait"
+    );
 }
 
 #[test]
@@ -75,7 +79,8 @@ fn the_daemons_own_git_is_not_changed_by_it() {
 
 #[test]
 fn the_probe_tells_shells_to_keep_quiet() {
-    let (house, _folder) = house_with_shell(&format!("echo \"$DISABLE_AUTO_UPDATE $ZSH_DISABLE_COMPFIX\" > \"$0.seen\"\n{GOOD}"));
+    let (house, _folder) =
+        house_with_shell(&format!("echo \"$DISABLE_AUTO_UPDATE $ZSH_DISABLE_COMPFIX\" > \"$0.seen\"\n{GOOD}"));
     path_of_child(&house, "one");
     let shell = house.options().environment.iter().find(|(name, _)| name == "SHELL").expect("the shell").1.clone();
     assert_eq!(fs::read_to_string(format!("{shell}.seen")).expect("what the shell saw"), "true true\n");
@@ -93,7 +98,9 @@ fn a_shell_that_tells_nothing_leaves_the_path_alone() {
     let (house, _folder) = house_with_shell("echo hello");
     let path = path_of_child(&house, "one");
     assert_eq!(path, std::env::var("PATH").expect("PATH is set"));
-    house.wait_for_log("[shellenv] Failed to extract PATH from login shell: PATH sentinel not found in shell output: hello");
+    house.wait_for_log(
+        "[shellenv] Failed to extract PATH from login shell: PATH sentinel not found in shell output: hello",
+    );
 }
 
 #[test]

@@ -96,7 +96,10 @@ fn with_keep_children_the_tree_lives_on_and_the_line_says_so() {
         assert_ne!(house.daemon(), first);
         let mut client = house.connect();
         let result = client.ask("process.reattach", r#"{"id":"kept","fromSeq":0,"wantPid":true}"#);
-        assert!(result.starts_with(r#"{"found":true,"running":true,"firstSeq":1,"lastSeq":1,"stdinApplied":0,"#), "{result}");
+        assert!(
+            result.starts_with(r#"{"found":true,"running":true,"firstSeq":1,"lastSeq":1,"stdinApplied":0,"#),
+            "{result}"
+        );
         assert!(result.contains(&format!(r#""pid":{pid},"#)), "{result}");
         let reply = client.stdin("kept", Some(0), b"\n");
         assert!(reply.ends_with(r#""result":{"success":true,"applied":1}}"#), "{reply}");
@@ -110,7 +113,8 @@ fn a_child_that_ends_while_no_daemon_runs_is_told_to_the_next() {
     let mut house = House::start_with(Options { flags: vec!["-keep-children".to_owned()], ..Options::default() });
     let mut client = house.connect();
     let go = house.path().join("go");
-    let pid = client.spawn_shell("later", &format!("while [ ! -e {} ]; do sleep 0.02; done; echo late; exit 6", go.display()));
+    let pid = client
+        .spawn_shell("later", &format!("while [ ! -e {} ]; do sleep 0.02; done; echo late; exit 6", go.display()));
     let child = Identity::of(pid).expect("it runs");
     end_gracefully(&house, "TERM");
     std::fs::write(&go, "").expect("the mark");

@@ -132,7 +132,11 @@ fn an_empty_token_is_fatal() {
     for content in [&b""[..], b"\n", b"\r\n"] {
         let (house, ran) = served_with(content);
         assert_eq!(ran.code, Some(1), "{content:?}: {}", ran.stderr);
-        assert!(ran.stderr.starts_with("claustrum: ") && ran.stderr.contains("token is empty"), "{content:?}: {}", ran.stderr);
+        assert!(
+            ran.stderr.starts_with("claustrum: ") && ran.stderr.contains("token is empty"),
+            "{content:?}: {}",
+            ran.stderr
+        );
         assert!(!house.socket().exists());
     }
 }

@@ -59,7 +59,10 @@ fn every_attached_connection_gets_every_frame() {
     for round in 0..50 {
         spawner.stdin("shared", None, format!("line {round}\n").as_bytes());
         let frame = spawner.frame();
-        assert_eq!(frame.payload, Payload::Output(hostel_tests::frames::Stream::Out, format!("line {round}\n").into_bytes()));
+        assert_eq!(
+            frame.payload,
+            Payload::Output(hostel_tests::frames::Stream::Out, format!("line {round}\n").into_bytes())
+        );
         assert_eq!(second.frame(), frame, "the second connection");
         assert_eq!(third.frame(), frame, "the third connection");
     }

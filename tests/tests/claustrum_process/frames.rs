@@ -103,9 +103,8 @@ fn a_grandchild_that_holds_the_pipe_delays_the_exit_by_five_seconds_at_most() {
     let mut client = house.connect();
     client.spawn_child("leaving", &["grandchild", "stdout"]);
     let mut transcript = hostel_tests::frames::Transcript::default();
-    client.follow_until("leaving", &mut transcript, |so_far| {
-        !so_far.stderr.is_empty() && so_far.stdout == b"holding\n"
-    });
+    client
+        .follow_until("leaving", &mut transcript, |so_far| !so_far.stderr.is_empty() && so_far.stdout == b"holding\n");
     let since = Instant::now();
     let pid: i32 = String::from_utf8_lossy(&transcript.stderr).parse().expect("the grandchild's pid");
     let grandchild = Identity::of(pid).expect("the grandchild runs");

@@ -49,10 +49,10 @@ fn two_connections_that_send_the_same_bytes_deliver_them_once() {
     let seed = random::seed();
     eprintln!("seed {seed}");
     let mut random = Random::new(seed);
-    let all: Vec<u8> = (0..200_000).map(|_| random.next() as u8).collect();
+    let all: Vec<u8> = (0..200_000).map(|_| random.bits() as u8).collect();
     thread::scope(|scope| {
         for _ in 0..3 {
-            let mut random = Random::new(random.next());
+            let mut random = Random::new(random.bits());
             let (all, house) = (&all, &house);
             scope.spawn(move || {
                 let mut client = house.connect();

@@ -86,7 +86,13 @@ fn the_grace_is_what_was_asked_for() {
     let house = House::start();
     let mut client = house.connect();
     spawn_stubborn(&mut client, "grace");
-    for (timeout, expected) in [("", 3000), (r#","timeoutMs":0"#, 3000), (r#","timeoutMs":-100"#, 3000), (r#","timeoutMs":50"#, 50), (r#","timeoutMs":1200"#, 1200)] {
+    for (timeout, expected) in [
+        ("", 3000),
+        (r#","timeoutMs":0"#, 3000),
+        (r#","timeoutMs":-100"#, 3000),
+        (r#","timeoutMs":50"#, 50),
+        (r#","timeoutMs":1200"#, 1200),
+    ] {
         let params = format!(r#"{{"id":"grace","escalate":false{timeout}}}"#);
         let since = Instant::now();
         assert_eq!(client.ask("process.killAndWait", &params), r#"{"found":true,"died":false}"#, "{timeout}");
@@ -109,7 +115,10 @@ fn an_escalation_waits_for_the_grace_first() {
     assert_eq!(result, r#"{"found":true,"died":true,"escalated":true}"#);
     assert!(took >= Duration::from_millis(700) && took < Duration::from_secs(3), "{took:?}");
     leader.wait_gone(Duration::from_millis(500));
-    assert_eq!(client.ask("process.killAndWait", r#"{"id":"esc"}"#), r#"{"found":true,"died":true,"alreadyExited":true}"#);
+    assert_eq!(
+        client.ask("process.killAndWait", r#"{"id":"esc"}"#),
+        r#"{"found":true,"died":true,"alreadyExited":true}"#
+    );
 }
 
 #[test]
@@ -135,7 +144,9 @@ fn the_answer_of_kill_and_wait_follows_the_exit_frame() {
             Event::Frame(frame) => assert!(is_exit(&frame), "{frame:?}"),
             other => panic!("round {round}: {other:?} came before the exit frame"),
         }
-        assert!(matches!(client.event(), Event::Reply(line) if line.ends_with(r#""result":{"found":true,"died":true}}"#)));
+        assert!(
+            matches!(client.event(), Event::Reply(line) if line.ends_with(r#""result":{"found":true,"died":true}}"#))
+        );
     }
 }
 

@@ -15,7 +15,8 @@ const PONG: &str = r#"{"pong":true}"#;
 
 /// A ping of exactly this many bytes, without its newline.
 fn ping_of(token: &str, length: usize) -> String {
-    let line = |pad: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"server.ping","auth":"{token}","pad":"{pad}"}}"#);
+    let line =
+        |pad: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"server.ping","auth":"{token}","pad":"{pad}"}}"#);
     line(&"x".repeat(length - line("").len()))
 }
 
@@ -63,7 +64,7 @@ fn ten_thousand_malformed_lines_change_nothing() {
             _ => bytes.extend_from_slice(b"\x00\xff\xfe\"\\u"),
         }
         for _ in 0..random.below(80) {
-            let byte = random.next() as u8;
+            let byte = random.bits() as u8;
             if byte != b'\n' && byte != b'"' && byte != b'}' {
                 bytes.push(byte);
             }
@@ -113,10 +114,18 @@ fn five_hundred_pipelined_requests_are_each_answered_once() {
     for number in 0..500 {
         let (method, params, answer) = match number % 5 {
             0 => ("server.ping", "{}", r#""result":{"pong":true}}"#),
-            1 => ("files.stat", r#"{"path":"/nowhere/at/all"}"#, r#""result":{"exists":false,"isDir":false,"size":0,"mode":""}}"#),
+            1 => (
+                "files.stat",
+                r#"{"path":"/nowhere/at/all"}"#,
+                r#""result":{"exists":false,"isDir":false,"size":0,"mode":""}}"#,
+            ),
             2 => ("process.kill", r#"{"id":"nobody"}"#, r#""result":{"success":true}}"#),
             3 => ("no.method", "{}", r#""error":{"code":-32601,"message":"Unknown namespace: no"}}"#),
-            _ => ("files.list", r#"{"path":"/nowhere/at/all"}"#, r#""error":{"code":-32603,"message":"open /nowhere/at/all: no such file or directory"}}"#),
+            _ => (
+                "files.list",
+                r#"{"path":"/nowhere/at/all"}"#,
+                r#""error":{"code":-32603,"message":"open /nowhere/at/all: no such file or directory"}}"#,
+            ),
         };
         expected.push((client.begin(method, params), answer));
     }

@@ -11,9 +11,10 @@ use std::time::Duration;
 pub(crate) const AWAKE: Duration = Duration::from_micros(50);
 
 /// Requests after which the other way is tried again.
-const ROUND: u32 = 256;
-/// How many of a round try the way that is not in favour.
-const TRIAL: u32 = 16;
+const ROUND: u32 = 640;
+/// How many of a round try the way that is not in favour: under one in a hundred, so that trying
+/// does not show in the slowest hundredth of the answers.
+const TRIAL: u32 = 6;
 /// Waits count as no longer than this: a pause says nothing about waking up.
 const PAUSE: f64 = 200e-6;
 /// Average waits asleep from which staying awake is not even tried.
@@ -21,7 +22,7 @@ const SLOW: f64 = 100e-6;
 /// How much better staying awake must be.
 const MARGIN: f64 = 0.85;
 /// The weight of a new wait in an average.
-const WEIGHT: f64 = 1.0 / 16.0;
+const WEIGHT: f64 = 1.0 / 6.0;
 
 /// What one client's waits have been like.
 #[derive(Debug)]

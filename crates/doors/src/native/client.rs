@@ -223,7 +223,10 @@ impl Client {
     /// # Errors
     /// `Reply` when the daemon refuses, `Lost` and `Protocol` when there is no answer.
     pub async fn call<T: DeserializeOwned>(&mut self, method: &str, params: &impl Serialize) -> Result<T, ClientError> {
-        let asked = self.questions.send(method, params).await?;
+        let asked = match self.questions.send(method, params).await {
+            Ok(asked) => asked,
+            Err(error) => return Err(self.last_words().await.unwrap_or(error)),
+        };
         loop {
             let Message::Answer { id, result } = self.messages.next().await? else {
                 continue;
@@ -231,6 +234,14 @@ impl Client {
             if id == asked {
                 return decode(result);
             }
+        }
+    }
+
+    /// Why the daemon closed, if it said so before it did.
+    async fn last_words(&mut self) -> Option<ClientError> {
+        match self.messages.next().await {
+            Err(error @ ClientError::Reply { .. }) => Some(error),
+            Ok(_) | Err(_) => None,
         }
     }
 

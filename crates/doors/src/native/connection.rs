@@ -163,6 +163,11 @@ pub(super) async fn run(
             while connection.work.join_next().await.is_some() {}
         }
         keep = closing => {
+            if !keep {
+                // Every process has ended; who follows one is to hear how.
+                let streams = async { while connection.live.join_next().await.is_some() {} };
+                drop(tokio::time::timeout(GOODBYE, streams).await);
+            }
             let words = HouseClosing { keep };
             let goodbye = writer.notify("house/closing", &words);
             drop(tokio::time::timeout(GOODBYE, goodbye).await);

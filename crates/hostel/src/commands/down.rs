@@ -1,16 +1,23 @@
 //! `hostel down`: the house closed, with or without its processes.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use hostel_doors::native::protocol;
 use hostel_house::processes::Processes;
+use rustix::event::PollFd;
+use rustix::event::PollFlags;
+use rustix::event::Timespec;
+use rustix::process::Pid;
+use rustix::process::PidfdFlags;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Context;
 use crate::cli::Down;
+use crate::config::Settings;
 use crate::daemon;
 use crate::daemon::lock::DaemonLock;
 use crate::error::CommandError;
@@ -22,7 +29,11 @@ const GRACE: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    let settings = context.settings()?;
+    // A broken configuration must not keep a house from being closed.
+    let settings = context.settings().unwrap_or_else(|error| {
+        ui.note(&format!("hostel: {error}; going on with what is built in"));
+        Settings::default()
+    });
     let house = context.houses.one()?;
     let limit = settings.limits.shutdown * 2 + GRACE;
     let mut was_up = false;
@@ -30,8 +41,10 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitC
         Ok(mut client) => {
             was_up = true;
             let keep = arguments.keep;
+            let daemon = handle(client.server().server_pid);
             let _: serde_json::Value = client.call("house/down", &protocol::Down { keep }).await?;
             wait_free(&house.dir.daemon_lock(), limit).await?;
+            wait_gone(daemon, limit);
         }
         Err(error) if !error.is_lost() => return Err(error.into()),
         Err(_) => {}
@@ -58,8 +71,22 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// A handle on a process, by which its end can be awaited; none where the system has no such thing.
+fn handle(pid: u32) -> Option<OwnedFd> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
+}
+
+/// Waits until a process that has put everything away has really ended; there is nothing else to do meanwhile.
+fn wait_gone(process: Option<OwnedFd>, limit: Duration) {
+    let (Some(process), Ok(limit)) = (process, Timespec::try_from(limit)) else { return };
+    let mut watched = [PollFd::new(&process, PollFlags::IN)];
+    // A wait that is cut short only means that we say "ended" a moment early.
+    drop(rustix::event::poll(&mut watched, Some(&limit)));
+}
+
 /// Ends a keeper that has no daemon.
-async fn end_keeper(dir: &HouseDir, settings: &crate::config::Settings) -> Result<(), CommandError> {
+async fn end_keeper(dir: &HouseDir, settings: &Settings) -> Result<(), CommandError> {
     let options = daemon::keeper_options(dir, settings)?;
     let processes = Processes::connect(options).await.map_err(|error| CommandError::failure(error.to_string()))?;
     match processes.stop_keeper(GRACE).await {

@@ -117,7 +117,9 @@ impl Drop for House {
             if let Some(house) = house {
                 command.arg("--house").arg(house);
             }
-            drop(command.arg("down").output());
+            let ended = command.arg("down").output().unwrap();
+            // A second panic would only hide the first.
+            assert!(ended.status.success() || std::thread::panicking(), "{ended:?}");
         }
     }
 }

@@ -92,6 +92,8 @@ pub(crate) struct Pump {
     pressure: Pressure,
     buffer: Vec<u8>,
     hot_streams: usize,
+    /// Where the rounding of inexact timers begins.
+    epoch: Instant,
     /// When two different children last had output in one round.
     crowded: Option<Instant>,
 }
@@ -136,6 +138,7 @@ impl Pump {
             pressure,
             buffer: vec![0; HEADROOM + MAX_PAYLOAD + TAILROOM],
             hot_streams: 0,
+            epoch: Instant::now(),
             crowded: None,
         })
     }
@@ -180,6 +183,14 @@ impl Pump {
         Some(rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
+    /// As [`Pump::at`], for timers that need not be exact: rounded up, so that many fire at once.
+    fn around(&mut self, after: Duration, timer: Timer, key: SlotKey) {
+        let step = (after / 4).as_millis().max(1) as u64;
+        let at = (Instant::now() + after).duration_since(self.epoch).as_millis() as u64;
+        let at = self.epoch + Duration::from_millis(at.next_multiple_of(step));
+        self.timers.push(Reverse((at, timer, key.slot, key.generation)));
+    }
+
     fn at(&mut self, after: Duration, timer: Timer, key: SlotKey) {
         self.timers.push(Reverse((Instant::now() + after, timer, key.slot, key.generation)));
     }
@@ -193,7 +204,7 @@ impl Pump {
         let mut park = None;
         for command in self.commands.take() {
             match command {
-                Command::Add(new) => self.add(PumpChild::new(*new), LATE_FILE),
+                Command::Add(new) => self.add(PumpChild::new(*new)),
                 Command::Exited(key, exit) => {
                     if let Some(child) = self.child(key) {
                         child.exit = Some(exit);
@@ -225,7 +236,7 @@ impl Pump {
         self.children.iter().flatten().map(|child| child.key).collect()
     }
 
-    fn add(&mut self, child: PumpChild, late_file: Duration) {
+    fn add(&mut self, child: PumpChild) {
         let key = child.key;
         let slot = key.slot as usize;
         if self.children.len() <= slot {
@@ -235,8 +246,8 @@ impl Pump {
         if self.child(key).is_some_and(|child| child.held == Held::No) {
             self.attach(key);
         }
-        self.at(late_file, Timer::LateFile, key);
-        self.at(QUIET, Timer::Quiet, key);
+        self.around(LATE_FILE, Timer::LateFile, key);
+        self.around(QUIET, Timer::Quiet, key);
     }
 
     /// Listens to the open streams of a child again.
@@ -421,7 +432,7 @@ impl Pump {
             Ok(true) => self.notes.mark_dirty(child),
             Ok(false) => {}
             // A running child is held when it prints; one that has ended keeps its end in memory.
-            Err(_) => self.at(LATE_FILE, Timer::LateFile, key),
+            Err(_) => self.around(LATE_FILE, Timer::LateFile, key),
         }
     }
 
@@ -445,7 +456,7 @@ impl Pump {
                         self.hot_streams -= cooled;
                     }
                     if self.child(key).is_some_and(|child| !child.finished()) {
-                        self.at(QUIET, Timer::Quiet, key);
+                        self.around(QUIET, Timer::Quiet, key);
                     }
                 }
                 Timer::Retry => {

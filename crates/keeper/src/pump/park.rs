@@ -104,7 +104,7 @@ impl Pump {
             child.held = Held::Disk;
         }
         // A child that waits is not read before what it waits with is written.
-        self.add(child, super::LATE_FILE);
+        self.add(child);
         // What waited is tried at once; what ended meanwhile is finished.
         self.retry(key);
         if unfinished && !self.try_finish(key) {
