@@ -175,6 +175,7 @@ fn detach() -> io::Result<()> {
 
 /// What holds for every image of the program, also after an upgrade.
 fn harden() {
+    rustix::process::umask(Mode::from_raw_mode(0o077));
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).ok();
     sys::ignore_file_size_signal();

@@ -82,7 +82,7 @@ fn wait_gone(process: Option<OwnedFd>, limit: Duration) {
     let (Some(process), Ok(limit)) = (process, Timespec::try_from(limit)) else { return };
     let mut watched = [PollFd::new(&process, PollFlags::IN)];
     // A wait that is cut short only means that we say "ended" a moment early.
-    drop(rustix::event::poll(&mut watched, Some(&limit)));
+    rustix::event::poll(&mut watched, Some(&limit)).unwrap_or_default();
 }
 
 /// Ends a keeper that has no daemon.

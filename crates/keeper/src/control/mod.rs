@@ -399,7 +399,7 @@ fn spare() -> Option<OwnedFd> {
         .ok()
 }
 
-/// Binds and listens; the socket is never open to anybody else, not even for a moment.
+/// Binds and listens. The keeper's mask keeps the socket from everybody else from the first moment.
 pub(crate) fn bind(path: &std::path::Path) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(
         rustix::net::AddressFamily::UNIX,
@@ -408,10 +408,7 @@ pub(crate) fn bind(path: &std::path::Path) -> io::Result<OwnedFd> {
         None,
     )?;
     let short = crate::socket_path::shorten(path)?;
-    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-    let bound = rustix::net::bind(&fd, &SocketAddrUnix::new(short.as_ref())?);
-    rustix::process::umask(before);
-    bound?;
+    rustix::net::bind(&fd, &SocketAddrUnix::new(short.as_ref())?)?;
     rustix::net::listen(&fd, 64)?;
     Ok(fd)
 }
