@@ -121,8 +121,6 @@ fn a_full_disk_holds_the_child_and_loses_nothing() {
     }
     other.follow_until("flood", &mut replay, |so_far| so_far.exit.is_some());
     assert!(replay.stdout == transcript.stdout);
-    drop(house);
-    drop(disk);
 }
 
 #[test]
@@ -161,8 +159,6 @@ fn a_daemon_killed_while_the_disk_is_full_changes_nothing() {
         }
     }
     assert_eq!(second.follow("after").exit, Some(0));
-    drop(house);
-    drop(disk);
 }
 
 #[test]
@@ -183,8 +179,6 @@ fn a_held_child_can_be_killed() {
     for (number, word) in transcript.stdout.chunks_exact(8).enumerate() {
         assert_eq!(u64::from_le_bytes(word.try_into().expect("eight bytes")), number as u64);
     }
-    drop(house);
-    drop(disk);
 }
 
 #[test]

@@ -35,7 +35,11 @@ pub fn judge(applied: u64, offset: Option<u64>, len: usize, room: usize, queue_i
     if fresh > room && !queue_is_empty {
         return refuse(Outcome::Full);
     }
-    Verdict { outcome: Outcome::Accepted, skip, applied: applied + fresh as u64 }
+    match applied.checked_add(fresh as u64) {
+        Some(applied) => Verdict { outcome: Outcome::Accepted, skip, applied },
+        // Only a damaged state could have counted this far.
+        None => refuse(Outcome::Full),
+    }
 }
 
 #[cfg(test)]

@@ -218,6 +218,44 @@ pub fn find_house(house_tag: &str) -> Vec<Member> {
         .collect()
 }
 
+/// A process of the house that belongs to none of its running processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// The process.
+    pub member: Member,
+    /// The ended process that started it, where its tag still says so.
+    pub started_by: Option<ProcessId>,
+}
+
+/// Finds what lives on after the hosted process that started it has ended, and what the kernel
+/// gave to the keeper without a trace of where it came from. Never killed with anybody else's
+/// process; listed so that a person can decide.
+pub fn find_strays(house_tag: &str, keeper: u32, running: &HashSet<ProcessId>) -> Vec<Stray> {
+    let mut strays = Vec::new();
+    for pid in process_ids().unwrap_or_default() {
+        let Some(stat) = read_stat(pid).filter(|stat| stat.state != b'Z') else { continue };
+        let tag = environment_tag(pid);
+        let started_by = tag.as_deref().and_then(|tag| tag.strip_prefix(house_tag)?.strip_prefix('.')?.parse().ok());
+        let is_stray = match started_by {
+            Some(id) => !running.contains(&id),
+            // Without a tag of ours only the keeper's own children are surely ours.
+            None => stat.parent == keeper,
+        };
+        if is_stray {
+            let member = Member {
+                pid,
+                parent: stat.parent,
+                start_ticks: stat.start_ticks,
+                command: command_of(pid, &stat.name),
+                relation: Relation::Escaped,
+                zombie: false,
+            };
+            strays.push(Stray { member, started_by });
+        }
+    }
+    strays
+}
+
 /// Signals one member, if it is still the process that was found. Says whether it was reached;
 /// `Err` when the kernel forbids it (another user's process).
 pub fn signal(member: &Member, signal: Signal) -> rustix::io::Result<bool> {

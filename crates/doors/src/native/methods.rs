@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::processes::Member;
 use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Relation;
@@ -48,10 +49,11 @@ use super::protocol::pick;
 use super::spawn;
 
 /// Every method but `initialize`.
-pub(super) const METHODS: [&str; 13] = [
+pub(super) const METHODS: [&str; 14] = [
     "process/spawn",
     "process/list",
     "process/tree",
+    "process/strays",
     "process/attach",
     "process/detach",
     "process/stdin",
@@ -130,6 +132,7 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
         "process/spawn" => spawn::spawn(processes, settings, parse(params)?).await,
         "process/list" => list(processes),
         "process/tree" => tree(processes, &parse(params)?).await,
+        "process/strays" => strays(processes).await,
         "process/kill" => kill(processes, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
@@ -176,25 +179,36 @@ fn state(process: &Process) -> State {
 async fn tree(processes: &Processes, target: &Target) -> Outcome {
     let process = find(processes, &target.id)?;
     let tree = process.tree().await;
-    let uptime = u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
-    let processes = tree
-        .members
-        .into_iter()
-        .filter(|member| !member.zombie)
-        .map(|member| TreeMember {
-            pid: member.pid,
-            ppid: member.parent,
-            age_s: uptime.saturating_sub(member.start_ticks / TICKS_PER_SECOND),
-            command: member.command,
-            relation: match member.relation {
+    let members = tree.members.into_iter().filter(|member| !member.zombie);
+    let processes = members
+        .map(|member| {
+            let relation = match member.relation {
                 Relation::Leader => "leader",
                 Relation::Group => "group",
                 Relation::Escaped => "escaped",
-            }
-            .to_owned(),
+            };
+            tree_member(member, relation, None)
         })
         .collect();
     value(&ProcessTree { processes, partial: tree.partial })
+}
+
+async fn strays(processes: &Processes) -> Outcome {
+    let strays = processes.strays().await.into_iter();
+    let processes = strays.map(|(member, started_by)| tree_member(member, "stray", started_by)).collect();
+    value(&ProcessTree { processes, partial: false })
+}
+
+fn tree_member(member: Member, relation: &str, started_by: Option<String>) -> TreeMember {
+    let uptime = u64::try_from(rustix::system::sysinfo().uptime).unwrap_or(0);
+    TreeMember {
+        pid: member.pid,
+        ppid: member.parent,
+        age_s: uptime.saturating_sub(member.start_ticks / TICKS_PER_SECOND),
+        command: member.command,
+        relation: relation.to_owned(),
+        started_by,
+    }
 }
 
 async fn kill(processes: &Processes, request: &Kill) -> Outcome {

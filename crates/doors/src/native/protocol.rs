@@ -177,6 +177,9 @@ pub struct TreeMember {
     pub command: String,
     /// `leader`, `group`, `escaped` or `stray`.
     pub relation: String,
+    /// Of a stray: the ended process that started it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_by: Option<String>,
 }
 
 /// `process/attach`.

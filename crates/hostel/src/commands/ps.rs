@@ -8,6 +8,7 @@ use hostel_doors::native::protocol::ProcessList;
 use hostel_doors::native::protocol::ProcessTree;
 use hostel_doors::native::protocol::State;
 use hostel_doors::native::protocol::Target;
+use hostel_doors::native::protocol::TreeMember;
 use serde_json::json;
 
 use super::Context;
@@ -31,6 +32,7 @@ struct Row {
 
 pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCode, CommandError> {
     let mut rows = Vec::new();
+    let mut strays = Vec::new();
     let live = context.houses.live().await?;
     let several = live.len() > 1;
     for (house, mut client) in live {
@@ -45,14 +47,22 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
             };
             rows.push(Row { house: house.label.clone(), process, tree });
         }
+        if arguments.tree {
+            let found: ProcessTree = client.call("process/strays", &json!({})).await?;
+            strays.extend(found.processes);
+        }
     }
     let ui = context.ui;
     if ui.json() {
         let processes: Result<Vec<serde_json::Value>, CommandError> = rows.iter().map(to_json).collect();
-        ui.data(&json!({"processes": processes?}))?;
+        let mut answer = json!({"processes": processes?});
+        if arguments.tree {
+            answer["strays"] = json!(strays);
+        }
+        ui.data(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if rows.is_empty() {
+    if rows.is_empty() && strays.is_empty() {
         ui.note(if arguments.all {
             "nothing has run here yet; host something with `hostel run -- COMMAND`"
         } else {
@@ -83,30 +93,40 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
             cells.insert(0, (Paint::Dim, row.house.clone()));
         }
         table.row(cells);
-        if let Some(tree) = &row.tree {
-            for member in tree.processes.iter().filter(|member| member.relation != "leader") {
-                let mut cells = vec![
-                    (Paint::Dim, format!("  └ {}", member.relation)),
-                    (Paint::Plain, String::new()),
-                    (Paint::Plain, member.pid.to_string()),
-                    (Paint::Plain, String::new()),
-                    (Paint::Plain, text::ago(now.saturating_sub(member.age_s.saturating_mul(1_000_000_000)), now)),
-                    (Paint::Plain, String::new()),
-                    (Paint::Plain, String::new()),
-                    (Paint::Plain, text::cut(&member.command, COMMAND_WIDTH).into_owned()),
-                ];
-                if several {
-                    cells.insert(0, (Paint::Plain, String::new()));
-                }
-                table.row(cells);
-            }
+        let members = row.tree.iter().flat_map(|tree| &tree.processes);
+        for member in members.filter(|member| member.relation != "leader") {
+            table.row(member_cells(member, now, several));
         }
+    }
+    for stray in &strays {
+        table.row(member_cells(stray, now, several));
     }
     ui.line(&table.render(ui))?;
     if rows.iter().any(|row| row.tree.as_ref().is_some_and(|tree| tree.partial)) {
         ui.note("partial: this system does not show every process");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn member_cells(member: &TreeMember, now: u64, several: bool) -> Vec<(Paint, String)> {
+    let relation = match &member.started_by {
+        Some(name) => format!("  └ {} of {name}", member.relation),
+        None => format!("  └ {}", member.relation),
+    };
+    let mut cells = vec![
+        (Paint::Dim, relation),
+        (Paint::Plain, String::new()),
+        (Paint::Plain, member.pid.to_string()),
+        (Paint::Plain, String::new()),
+        (Paint::Plain, text::ago(now.saturating_sub(member.age_s.saturating_mul(1_000_000_000)), now)),
+        (Paint::Plain, String::new()),
+        (Paint::Plain, String::new()),
+        (Paint::Plain, text::cut(&member.command, COMMAND_WIDTH).into_owned()),
+    ];
+    if several {
+        cells.insert(0, (Paint::Plain, String::new()));
+    }
+    cells
 }
 
 /// The tree of a process; none if it ended meanwhile.

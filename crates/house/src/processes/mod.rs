@@ -374,6 +374,16 @@ impl Processes {
         self.house.registry.read().by_id.values().filter(|process| process.status().running).count()
     }
 
+    /// What lives on after the process that started it has ended, with that process's name.
+    pub async fn strays(&self) -> Vec<(Member, Option<String>)> {
+        let running =
+            self.list().iter().filter(|process| process.status().running).map(|process| process.id()).collect();
+        let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
+        let found = tokio::task::spawn_blocking(move || tree::find_strays(&tag, keeper, &running)).await;
+        let name = |id| self.house.find(id).map(|process| process.name().to_owned());
+        found.unwrap_or_default().into_iter().map(|stray| (stray.member, stray.started_by.and_then(name))).collect()
+    }
+
     /// Resolves when a newer daemon has taken over this house. Leave at once and touch nothing.
     pub async fn superseded(&self) {
         let mut state = self.house.superseded.subscribe();
