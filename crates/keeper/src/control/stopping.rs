@@ -1,5 +1,6 @@
 //! Leaving: every child's tree is ended, every end is written, then the keeper goes.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -77,8 +78,10 @@ impl Control {
                     }
                 }
                 // Nothing else is being served now, so the scan may take its time.
-                let tag = self.identity.house_tag.clone();
-                let left = tree::kill_all(|| tree::find_house(&tag)).len() as u32;
+                let (tag, own) = (self.identity.house_tag.clone(), std::process::id());
+                let everything =
+                    || tree::find_strays(&tag, own, &HashSet::new()).into_iter().map(|stray| stray.member).collect();
+                let left = tree::kill_all(everything).len() as u32;
                 self.advance(Step::Killing, LAST_FRAMES, left);
             }
             Step::Killing if late || living == 0 => {
