@@ -9,6 +9,7 @@ mod df;
 mod doctor;
 mod down;
 mod gc;
+mod init;
 mod keeper;
 mod kill;
 mod link;

@@ -41,6 +41,9 @@ pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, Com
     if let Some(status) = running(context)? {
         return show(context.ui, &status, true);
     }
+    if arguments.foreground && super::init::is_first() {
+        return super::init::run(context, arguments);
+    }
     if arguments.foreground {
         let ui = *context.ui;
         return daemon::run_up(dir, settings, None, move |doors| announce(&ui, doors));
