@@ -132,6 +132,14 @@ pub fn link(pid: i32, name: &str) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/{name}")).ok()
 }
 
+/// What the descriptors of a process point to; nothing where the kernel hides them from this user.
+///
+/// hostel's daemon and keeper are not dumpable, so only root may look.
+pub fn descriptors(pid: i32) -> Option<Vec<PathBuf>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    Some(entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok()).collect())
+}
+
 /// Resident memory in bytes, 0 for a process that is gone.
 pub fn resident(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use crate::error::CommandError;
 use crate::paths::HouseDir;
-use crate::paths::SocketPath;
 
 /// More houses than this under one home are not asked.
 const HOUSE_LIMIT: usize = 256;
@@ -39,10 +38,11 @@ impl House {
     /// Connects to the house's daemon.
     pub(crate) async fn connect(&self) -> Result<Client, ClientError> {
         let path = self.dir.socket();
-        let dial = SocketPath::of(&path).map_err(|source| ClientError::Connect { path: path.clone(), source })?;
+        let dial = hostel_keeper::socket_path::shorten(&path)
+            .map_err(|source| ClientError::Connect { path: path.clone(), source })?;
         let deadline = Instant::now() + FULL_HOUSE;
         loop {
-            match Client::connect(dial.as_path(), &path).await {
+            match Client::connect(dial.as_ref(), &path).await {
                 // Somebody may be just leaving.
                 Err(error) if error.code() == Some(code::LIMIT) && Instant::now() < deadline => {
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -5,12 +5,9 @@
 //!
 //! It decides names only: what is written into the files is the business of the modules that own them.
 
-use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsRawFd as _;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -22,9 +19,6 @@ use sha2::Digest as _;
 use sha2::Sha256;
 
 use crate::error::CommandError;
-
-/// The longest path a unix socket address can hold, its final zero byte left out.
-pub(crate) const SOCKET_PATH_LIMIT: usize = 107;
 
 /// The directory of one house.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -174,47 +168,9 @@ pub(crate) fn private_directory(path: &Path) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A socket path in a form that fits into a socket address. Keep it until bind or connect is done.
-#[derive(Debug)]
-pub(crate) struct SocketPath {
-    path: PathBuf,
-    _directory: Option<OwnedFd>,
-}
-
-impl SocketPath {
-    /// The path as it is where it fits, else through a descriptor of its directory.
-    pub(crate) fn of(path: &Path) -> io::Result<Self> {
-        if path.as_os_str().len() <= SOCKET_PATH_LIMIT {
-            return Ok(SocketPath { path: path.to_owned(), _directory: None });
-        }
-        let parent = path.parent().unwrap_or(Path::new("/"));
-        let name = path.file_name().unwrap_or(OsStr::new(""));
-        let directory = rustix::fs::open(
-            parent,
-            rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC,
-            rustix::fs::Mode::empty(),
-        )?;
-        let short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
-        if short.as_os_str().len() > SOCKET_PATH_LIMIT {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!("the socket's file name is longer than {SOCKET_PATH_LIMIT} bytes"),
-            ));
-        }
-        Ok(SocketPath { path: short, _directory: Some(directory) })
-    }
-
-    /// What to hand to bind or connect.
-    pub(crate) fn as_path(&self) -> &Path {
-        &self.path
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixListener;
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn flag_beats_variable_beats_home() {
@@ -246,21 +202,5 @@ mod tests {
         for directory in [house.root().to_owned(), house.run(), house.journal(), house.log()] {
             assert_eq!(fs::metadata(directory).unwrap().mode() & 0o777, 0o700);
         }
-    }
-
-    #[test]
-    fn long_socket_paths_still_work() {
-        let scratch = tempfile::tempdir().unwrap();
-        let deep = scratch.path().join("d".repeat(120));
-        fs::create_dir(&deep).unwrap();
-        let path = deep.join("hostel.sock");
-        let bound = SocketPath::of(&path).unwrap();
-        let listener = UnixListener::bind(bound.as_path()).unwrap();
-        assert!(path.exists());
-        let dialled = SocketPath::of(&path).unwrap();
-        UnixStream::connect(dialled.as_path()).unwrap();
-        listener.accept().unwrap();
-        let error = SocketPath::of(&deep.join("n".repeat(120))).unwrap_err();
-        assert_eq!(error.to_string(), "the socket's file name is longer than 107 bytes");
     }
 }

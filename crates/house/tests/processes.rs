@@ -7,7 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_house::processes::{Batch, Exit, Item, Next, Process, SpawnError, SpawnSpec, StdinError};
+use hostel_house::processes::{
+    Batch, Exit, Item, KeeperOptions, Next, Process, Processes, Relation, SpawnError, SpawnSpec, StdinError,
+};
 use rustix::process::Signal;
 use support::{LIMIT, TestHouse, hear, shell, until};
 
@@ -164,27 +166,72 @@ async fn a_killed_keeper_loses_its_processes_and_says_so() {
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn descendants_that_left_the_group_are_found_and_killed() {
-    let house = TestHouse::new();
-    let processes = house.open().await;
-    let process = processes.spawn(shell("parent", "setsid sleep 1000 & echo $!; exec sleep 1000")).await.unwrap();
-    wait_for_output(&process, "\n").await;
-    let mut escaped = 0;
-    for _ in 0..200 {
-        let tree = process.tree().await;
-        escaped = tree.members.iter().filter(|member| format!("{:?}", member.relation) == "Escaped").count();
-        if escaped == 1 {
-            break;
+async fn escaped(process: &Arc<Process>) -> usize {
+    process.tree().await.members.iter().filter(|member| member.relation == Relation::Escaped && !member.zombie).count()
+}
+
+async fn until_escaped(process: &Arc<Process>, count: usize) {
+    for _ in 0..500 {
+        if escaped(process).await == count {
+            return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(escaped, 1);
+    panic!("{} descendants outside the group, not {count}", escaped(process).await);
+}
+
+async fn find_and_kill_descendants(processes: &Processes, script: &str) {
+    let process = processes.spawn(shell("parent", script)).await.unwrap();
+    wait_for_output(&process, "\n").await;
+    until_escaped(&process, 1).await;
     process.kill(Signal::TERM).await;
     let exit = process.wait_exit(LIMIT).await.unwrap();
     assert_eq!((exit.code, exit.signal), (-1, 15));
-    assert!(process.tree().await.members.iter().all(|member| member.zombie));
+    until_escaped(&process, 0).await;
+}
+
+/// Leaves the group and the session.
+const LEAVES: &str = "setsid sleep 1000 & echo $!; exec sleep 1000";
+/// Also loses its parent and clears its environment, the tag with it.
+const HIDES: &str = "(env -i setsid sleep 1000 &); echo; exec sleep 1000";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn descendants_that_left_the_group_are_found_and_killed_without_cgroups() {
+    let house = TestHouse::new();
+    let options = KeeperOptions { cgroup_root: Some("/dev/null/none".into()), ..house.options() };
+    let processes = Processes::connect(options).await.unwrap();
+    assert!(!processes.keeper_status().cgroup);
+    find_and_kill_descendants(&processes, LEAVES).await;
     processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_cgroups_even_those_that_hide_are_found_and_killed() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    if processes.keeper_status().cgroup {
+        find_and_kill_descendants(&processes, LEAVES).await;
+        find_and_kill_descendants(&processes, HIDES).await;
+    } else {
+        eprintln!("SKIPPED: no writable cgroup hierarchy of version 2 here");
+    }
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_outlives_its_process_is_listed_and_ends_with_the_keeper() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $!";
+    let process = processes.spawn(shell("gone", script)).await.unwrap();
+    let heard = hear(&process, 0).await;
+    let pid: u32 = String::from_utf8(heard.stdout).unwrap().trim().parse().unwrap();
+    let strays = processes.strays().await;
+    let names: Vec<_> = strays.iter().map(|(member, name)| (member.pid, name.as_deref())).collect();
+    assert_eq!(names, [(pid, Some("gone"))]);
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    until("the stray is gone", || rustix::process::test_kill_process(pid).is_err()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

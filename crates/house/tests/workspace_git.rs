@@ -218,6 +218,13 @@ async fn a_refused_worktree_carries_gits_own_words() {
     let added = git().worktree_create(&worktree(&path, "dashed", Path::new("--force"), None)).await;
     assert!(added.is_ok(), "{added:?}");
     assert!(path.join("--force/a1.txt").exists());
+
+    // A branch that looks like an option is no branch: `git branch -D victim` must not come of it.
+    sh(&path, &["branch", "victim"]);
+    let refused = git().worktree_create(&worktree(&path, "-D", &root.path().join("t"), Some("victim"))).await;
+    assert_eq!(refused.unwrap_err().to_string(), "git worktree add failed: fatal: '-D' is not a valid branch name");
+    assert!(texts(&git().list_branches(&path).await.unwrap().unwrap()).contains(&"victim".to_owned()));
+    assert!(!root.path().join("t").exists());
 }
 
 #[tokio::test]

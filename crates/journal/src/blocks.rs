@@ -67,7 +67,7 @@ pub(crate) fn partition_point<E>(from: u64, to: u64, mut before: impl FnMut(u64)
 /// Reads META, which stays in its place when block 0 is dropped.
 pub(crate) fn read_meta(file: impl AsFd) -> io::Result<Meta> {
     // The fixed part is shorter than the allowance for the header behind the longest label.
-    let mut bytes = [0; RECORD_HEADER_BYTES + MAX_LABEL + 128];
+    let mut bytes = vec![0; RECORD_HEADER_BYTES + MAX_LABEL + 128];
     let count = file::read_full(file, &mut bytes, META_AT)?;
     let bytes = bytes.get(..count).unwrap_or_default();
     let refused = |_: FormatError| invalid_data("journal has no META record");

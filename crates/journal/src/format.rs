@@ -16,7 +16,7 @@ pub const BLOCK_BYTES: u64 = 1 << 20;
 /// The longest payload of one record.
 pub const MAX_PAYLOAD: usize = 128 * 1024;
 /// The longest label of a [`Meta`].
-pub const MAX_LABEL: usize = 4096;
+pub const MAX_LABEL: usize = 64 * 1024;
 /// Bytes of a block header.
 pub const BLOCK_HEADER_BYTES: usize = 64;
 /// Bytes of a record header.

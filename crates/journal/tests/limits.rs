@@ -115,11 +115,11 @@ fn files_are_private_and_never_overwritten() {
 #[test]
 fn labels_have_a_limit() {
     let folder = Folder::new();
-    let long = meta(folder.id, &[b'x'; MAX_LABEL + 1]);
+    let long = meta(folder.id, &vec![b'x'; MAX_LABEL + 1]);
     let refused = Writer::create(folder.dir(), &long, 1);
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidInput);
     assert!(!folder.file().exists());
-    let fits = meta(folder.id, &[b'x'; MAX_LABEL]);
+    let fits = meta(folder.id, &vec![b'x'; MAX_LABEL]);
     let writer = Writer::create(folder.dir(), &fits, 1).unwrap();
     assert_eq!(folder.reader().meta().unwrap(), fits);
     let found = inspect(folder.dir(), folder.id).unwrap();

@@ -158,7 +158,7 @@ fn requests_in_flight_are_finished_after_a_half_close() {
 fn connections_that_come_and_go_leave_nothing_behind() {
     let house = House::start();
     let daemon = house.daemon();
-    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid)).map_or(0, Iterator::count);
+    let descriptors = || procfs::descriptors(daemon.pid).map(|open| open.len());
     assert_eq!(house.connect().ask("server.ping", "{}"), PONG);
     let before = descriptors();
     for round in 0..300 {
@@ -176,7 +176,13 @@ fn connections_that_come_and_go_leave_nothing_behind() {
         }
     }
     assert_eq!(house.connect().ask("server.ping", "{}"), PONG);
-    wait::until_true(wait::LIMIT, "the daemon to close its ends", || descriptors() <= before + 2);
+    let Some(before) = before else {
+        eprintln!("SKIPPED in part: only root may count the daemon's descriptors");
+        return;
+    };
+    wait::until_true(wait::LIMIT, "the daemon to close its ends", || {
+        descriptors().is_some_and(|now| now <= before + 2)
+    });
 }
 
 #[test]

@@ -120,7 +120,7 @@ impl Door {
 
     /// Counts and logs for a running process until it ends. `streamed` and `applied` are what an
     /// earlier daemon has counted: frames and input bytes.
-    pub(crate) fn host(self: &Arc<Self>, process: &Arc<Process>, streamed: u64, applied: u64) {
+    pub(crate) fn host(self: &Arc<Self>, process: &Arc<Process>, streamed: u64, applied: u64) -> Arc<Hosted> {
         let hosted = Arc::new(Hosted {
             process: Arc::clone(process),
             streamed: AtomicU64::new(streamed),
@@ -130,7 +130,9 @@ impl Door {
         let name = process.name().to_owned();
         self.running.lock().insert(name, Arc::clone(&hosted));
         let door = Arc::clone(self);
+        let followed = Arc::clone(&hosted);
         tokio::spawn(async move {
+            let hosted = followed;
             let exit = loop {
                 // The limit only bounds one wait; the process may run for years.
                 if let Some(exit) = hosted.process.wait_exit(Duration::from_secs(24 * 3600)).await {
@@ -150,6 +152,7 @@ impl Door {
                 running.remove(hosted.process.name());
             }
         });
+        hosted
     }
 
     /// What is remembered of a running process.

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Lines that may wait for the sink.
 const QUEUE: usize = 4096;
+/// Bytes of a message; clients may send names as long as a line, and thousands of them may wait.
+const LONGEST_MESSAGE: usize = 4096;
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,6 +161,11 @@ fn format_line(now: &jiff::Zoned, level: Level, message: fmt::Arguments<'_>) -> 
     let start = line.len();
     // Writing to a String cannot fail; a Display that fails leaves the line short.
     line.write_fmt(message).ok();
+    if line.len() - start > LONGEST_MESSAGE {
+        line.truncate(line.floor_char_boundary(start + LONGEST_MESSAGE));
+        line.push_str("...");
+        line.shrink_to_fit();
+    }
     if line[start..].contains(char::is_control) {
         let escaped: String = line[start..]
             .chars()
@@ -209,6 +216,14 @@ mod tests {
             lines[0].chars().map(|character| if character.is_ascii_digit() { '9' } else { character }).collect();
         assert_eq!(shape, "9999/99/99 99:99:99 INFO  one");
         assert!(lines[1].ends_with(" ERROR two\\n2026/01/01 forged \\u{1b}[0m"), "{text}");
+    }
+
+    #[test]
+    fn what_clients_send_cannot_make_a_line_long() {
+        let long = "\u{e4}".repeat(LONGEST_MESSAGE);
+        let line = format_line(&jiff::Zoned::now(), Level::Warn, format_args!("x{long}"));
+        assert!(line.ends_with("\u{e4}...\n"), "{line}");
+        assert!(line.len() < LONGEST_MESSAGE + 64, "{}", line.len());
     }
 
     #[test]

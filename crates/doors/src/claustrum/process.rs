@@ -36,7 +36,7 @@ pub(crate) async fn spawn(connection: Arc<Connection>, running: Running) {
         Err(error) => return connection.answer(running, &Err(error)).await,
     };
     door.metrics.spawns.add(1);
-    door.host(&process, 0, 0);
+    let hosted = door.host(&process, 0, 0);
     let subscription = Subscription::new(&process);
     let earlier = connection.subscribe(process.name(), &subscription);
     door.subscribed(&subscription, false);
@@ -51,7 +51,7 @@ pub(crate) async fn spawn(connection: Arc<Connection>, running: Running) {
         result.close();
     });
     let reply = CarriedReply { line, id: running.id, after: 0, permit: running.permit };
-    stream::start(connection, subscription, 0, reply);
+    stream::start(connection, subscription, Some(hosted), 0, reply);
 }
 
 async fn spawn_process(door: &Arc<Door>, params: &[u8]) -> Result<(Arc<Process>, bool), RpcError> {
@@ -313,7 +313,8 @@ pub(crate) async fn reattach(connection: Arc<Connection>, running: Running) {
     let mut line = Vec::new();
     push_result(&mut line, &running.id, |out| out.extend_from_slice(&result));
     let reply = CarriedReply { line, id: running.id, after: status.last_seq, permit: running.permit };
-    stream::start(Arc::clone(&connection), subscription, from, reply);
+    let hosted = door.hosted(&process);
+    stream::start(Arc::clone(&connection), subscription, hosted, from, reply);
 }
 
 fn reattach_result(found: Option<(&Process, &Status)>, want_pid: bool) -> Vec<u8> {

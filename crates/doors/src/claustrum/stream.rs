@@ -73,10 +73,16 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Starts the task that serves `subscription` from frame `from` (exclusive) on.
-pub(crate) fn start(connection: Arc<Connection>, subscription: Arc<Subscription>, from: u64, reply: CarriedReply) {
+/// Starts the task that serves `subscription` from frame `from` (exclusive) on. Bytes are counted in
+/// `hosted`, which is none for a process that has ended already.
+pub(crate) fn start(
+    connection: Arc<Connection>,
+    subscription: Arc<Subscription>,
+    hosted: Option<Arc<Hosted>>,
+    from: u64,
+    reply: CarriedReply,
+) {
     let process = &subscription.process;
-    let hosted = connection.door.hosted(process);
     let name = process.name().to_owned();
     let end = EndOnDrop(Arc::clone(&connection), Arc::clone(&subscription), name);
     let watch = process.watch(from);

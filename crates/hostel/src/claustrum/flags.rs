@@ -8,6 +8,8 @@ use std::ffi::OsStr;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 
+use hostel_house::workspace::paths::quoted;
+
 /// What the command line asked for, defaults filled in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Flags {
@@ -150,17 +152,14 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Flags, Refusal> {
                 *flag = match value {
                     None => true,
                     Some(text) => boolean(text.as_bytes()).ok_or_else(|| {
-                        Refusal::Bad(format!(
-                            "invalid boolean value {} for -{shown}: parse error",
-                            quote(text.as_bytes())
-                        ))
+                        Refusal::Bad(format!("invalid boolean value {} for -{shown}: parse error", quoted(text)))
                     })?,
                 };
             }
             Target::Number(number) => {
                 let text = argument(value, &mut words, &shown)?;
                 *number = integer(text.as_bytes()).map_err(|reason| {
-                    Refusal::Bad(format!("invalid value {} for flag -{shown}: {reason}", quote(text.as_bytes())))
+                    Refusal::Bad(format!("invalid value {} for flag -{shown}: {reason}", quoted(text)))
                 })?;
             }
             Target::Text(slot) => *slot = argument(value, &mut words, &shown)?.to_owned(),
@@ -228,35 +227,6 @@ fn underscores(body: &str, prefixed: bool) -> Option<String> {
         return None;
     }
     Some(body.replace('_', ""))
-}
-
-/// Text in double quotes with Go's escapes.
-pub(crate) fn quote(text: &[u8]) -> String {
-    let mut quoted = String::from("\"");
-    for chunk in text.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '"' => quoted.push_str("\\\""),
-                '\\' => quoted.push_str("\\\\"),
-                '\u{7}' => quoted.push_str("\\a"),
-                '\u{8}' => quoted.push_str("\\b"),
-                '\u{c}' => quoted.push_str("\\f"),
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                '\u{b}' => quoted.push_str("\\v"),
-                low if u32::from(low) < 0x20 || low == '\u{7f}' => {
-                    quoted.push_str(&format!("\\x{:02x}", u32::from(low)));
-                }
-                other => quoted.push(other),
-            }
-        }
-        for byte in chunk.invalid() {
-            quoted.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 /// Name, kind of value (empty for a switch), what it does, default worth printing.

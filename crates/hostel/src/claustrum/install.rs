@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hostel_doors::claustrum;
 use hostel_doors::claustrum::gojson::Object;
 use hostel_house::workspace::{PathError, paths};
 
@@ -200,25 +201,14 @@ fn render(server_version: &str, facts: &Facts) -> String {
     let mut object = Object::open(&mut json);
     object
         .string("serverVersion", server_version)
-        .string("os", std::env::consts::OS)
-        .string("arch", architecture())
+        .string("os", claustrum::platform(std::env::consts::OS))
+        .string("arch", claustrum::architecture(std::env::consts::ARCH))
         .string("libc", facts.libc)
         .string("cliPath", facts.cli_path.as_os_str().as_bytes())
         .boolean("cliWasPresent", facts.was_present)
         .nonempty("cliError", &facts.error);
     object.close();
     format!("{MARKER}{}", String::from_utf8_lossy(&json))
-}
-
-/// The machine's name in the contract's words.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        "loongarch64" => "loong64",
-        other => other,
-    }
 }
 
 #[cfg(test)]

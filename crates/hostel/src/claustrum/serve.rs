@@ -47,7 +47,6 @@ use crate::daemon::sockets::Bound;
 use crate::error::CommandError;
 use crate::paths;
 use crate::paths::HouseDir;
-use crate::paths::SOCKET_PATH_LIMIT;
 
 /// How long the launcher waits for the socket to accept.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -190,7 +189,7 @@ async fn open_and_serve(
 
 /// Serves the counters; a failure is logged and nothing more.
 async fn serve_metrics(address: &str, counters: Arc<Metrics>, log: &Log) {
-    match tokio::net::TcpListener::bind(address).await {
+    match listen_tcp(address).await {
         Ok(listener) => {
             log.info(format_args!("[Server] metrics: serving Prometheus counters on {address}/metrics"));
             tokio::spawn(metrics::serve(listener, counters, std::future::pending()));
@@ -199,10 +198,23 @@ async fn serve_metrics(address: &str, counters: Arc<Metrics>, log: &Log) {
     }
 }
 
+/// Listens on `HOST:PORT`; without a host, on every interface, of both families where there are two.
+async fn listen_tcp(address: &str) -> io::Result<tokio::net::TcpListener> {
+    if !address.starts_with(':') {
+        return tokio::net::TcpListener::bind(address).await;
+    }
+    match tokio::net::TcpListener::bind(format!("[::]{address}")).await {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            tokio::net::TcpListener::bind(format!("0.0.0.0{address}")).await
+        }
+        bound => bound,
+    }
+}
+
 /// What can be known about the socket's path before anything is started for it.
 fn check_endpoint(socket: &Path) -> Result<(), String> {
     let wrong = |error: &io::Error| format!("listen unix: {}", socket_error("listen", socket, "bind", error));
-    if socket.as_os_str().len() > SOCKET_PATH_LIMIT {
+    if socket.as_os_str().len() > hostel_keeper::socket_path::LIMIT {
         return Err(wrong(&rustix::io::Errno::INVAL.into()));
     }
     match socket.parent() {
@@ -318,6 +330,16 @@ mod tests {
         drop(writer);
         assert_eq!(**read_descriptor(reader.as_raw_fd().into()).unwrap(), b"secret"[..]);
         assert_eq!(read_descriptor(9_999).unwrap_err().raw_os_error(), Some(rustix::io::Errno::BADF.raw_os_error()));
+    }
+
+    #[tokio::test]
+    async fn a_port_alone_means_every_interface() {
+        let listener = listen_tcp(":0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (there, here) = tokio::join!(tokio::net::TcpStream::connect(("127.0.0.1", port)), listener.accept());
+        assert!(there.is_ok() && here.is_ok());
+        assert_eq!(listen_tcp(&format!(":{port}")).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert!(listen_tcp("127.0.0.1").await.is_err());
     }
 
     #[test]

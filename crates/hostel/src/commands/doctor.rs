@@ -22,7 +22,6 @@ use crate::daemon;
 use crate::daemon::lock::DaemonLock;
 use crate::error::CommandError;
 use crate::paths::HouseDir;
-use crate::paths::SOCKET_PATH_LIMIT;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Ui;
@@ -140,7 +139,7 @@ fn directory(dir: &HouseDir, findings: &mut Findings) {
         Ok(_) => findings.good("directory", format!("{} is private", root.display())),
     }
     let longest = dir.claustrum_socket();
-    if longest.as_os_str().len() > SOCKET_PATH_LIMIT {
+    if longest.as_os_str().len() > hostel_keeper::socket_path::LIMIT {
         findings.warn(
             "socket paths",
             format!("{} is too long for a socket address: we reach it, other programs cannot", longest.display()),

@@ -127,7 +127,7 @@ impl Default for Settings {
                 keep_bytes: 10 << 30,
             },
             limits: LimitSettings {
-                connections: 1_024,
+                connections: 4_096,
                 reconnect: Duration::from_secs(30),
                 start: Duration::from_secs(10),
                 shutdown: Duration::from_secs(10),

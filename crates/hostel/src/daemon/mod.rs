@@ -42,7 +42,6 @@ use crate::config::Settings;
 use crate::error::CommandError;
 use crate::paths;
 use crate::paths::HouseDir;
-use crate::paths::SocketPath;
 use lock::DaemonLock;
 use sockets::Bound;
 use sockets::Occupant;
@@ -208,7 +207,7 @@ impl House {
             doors: addresses,
             environment: std::env::vars_os().filter(|(name, _)| !PRIVATE.iter().any(|own| name == own)).collect(),
             started: self.started,
-            connections: self.settings.limits.connections,
+            connections: connection_limit(self.settings.limits.connections),
             retention: retention(&self.settings),
             journal_dir: journal_dir(&self.dir, &self.settings),
             program: own_program()?,
@@ -363,9 +362,11 @@ pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>
     let log = house.log.clone();
     let protected = vec![house.dir.root().to_owned(), journal_dir(&house.dir, &house.settings)];
     let counters = Arc::clone(counters);
+    let connections = connection_limit(house.settings.limits.connections);
     Box::new(move || {
         let mut settings = claustrum::Settings::new(Secret::new(token.to_vec()), version.clone(), log.clone());
         settings.shutdown_needs_auth = ours.shutdown_needs_auth;
+        settings.limits.connections = connections;
         settings.protected.clone_from(&protected);
         settings.metrics = Arc::clone(&counters);
         if let Ok(program) = own_program() {
@@ -373,6 +374,13 @@ pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>
         }
         settings
     })
+}
+
+/// How many connections a door takes: as many as were asked for, but never so many that no descriptor is left for the
+/// journals of those who are already here.
+fn connection_limit(asked: usize) -> usize {
+    let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    asked.min(usize::try_from(files / 2).unwrap_or(usize::MAX)).max(1)
 }
 
 /// Takes the lock of a house whose daemon may have died this instant; none if that daemon lives.
@@ -389,8 +397,8 @@ async fn wait_for_lock(dir: &HouseDir) -> io::Result<Option<DaemonLock>> {
 /// Binds a socket of ours, however long its path is.
 pub(crate) fn bind(path: &std::path::Path) -> Result<Bound, CommandError> {
     let problem = |error: io::Error| CommandError::failure(format!("cannot listen on `{}`: {error}", path.display()));
-    let dial = SocketPath::of(path).map_err(problem)?;
-    Bound::replace(path, dial.as_path()).map_err(problem)
+    let dial = hostel_keeper::socket_path::shorten(path).map_err(problem)?;
+    Bound::replace(path, dial.as_ref()).map_err(problem)
 }
 
 /// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.

@@ -15,8 +15,6 @@ use std::path::PathBuf;
 
 use rustix::fs::Mode;
 
-use crate::paths::SocketPath;
-
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 1024;
 
@@ -57,7 +55,7 @@ pub(crate) fn occupant(path: &Path) -> Occupant {
     if !metadata.file_type().is_socket() {
         return Occupant::Other;
     }
-    let connected = SocketPath::of(path).and_then(|dial| UnixStream::connect(dial.as_path()));
+    let connected = hostel_keeper::socket_path::shorten(path).and_then(|dial| UnixStream::connect(dial.as_ref()));
     match connected {
         Ok(_) => Occupant::Listening,
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Occupant::Stale,

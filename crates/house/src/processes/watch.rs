@@ -7,14 +7,20 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use hostel_journal::{Blocking, Cursor, Fill, ReadError, Reader, Stream};
+use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::process::{Exit, Process, Progress};
 
 /// Bytes of output read at a time.
 const BATCH_BYTES: usize = 256 * 1024;
+
+/// Pauses while the system lacks something that reading needs.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why output cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +31,18 @@ pub enum WatchError {
     /// The journal is damaged.
     #[error("the journal is damaged: {0}")]
     Damaged(#[from] ReadError),
+}
+
+impl WatchError {
+    /// Whether the same call may work a moment later.
+    fn is_passing(&self) -> bool {
+        let error = match self {
+            Self::Io(error) | Self::Damaged(ReadError::Io(error)) => error,
+            Self::Damaged(_) => return false,
+        };
+        let lack = [Errno::MFILE, Errno::NFILE, Errno::NOMEM].map(Errno::raw_os_error);
+        error.raw_os_error().is_some_and(|errno| lack.contains(&errno))
+    }
 }
 
 /// What a wait brought.
@@ -126,14 +144,25 @@ impl Watch {
     }
 
     /// Waits until there is something past the cursor and fills `batch` with it.
+    ///
+    /// A lack of descriptors or memory is waited out: it says nothing about the journal, and a reader
+    /// that gave up would miss what comes.
     pub async fn next(&mut self, batch: &mut Batch) -> Result<Next, WatchError> {
+        let mut pause = FIRST_PAUSE;
         loop {
             let progress = *self.progress.borrow_and_update();
-            if let Some(next) = self.read(&progress, batch)? {
-                return Ok(next);
-            }
-            if self.progress.changed().await.is_err() {
-                return Ok(Next::Ended);
+            match self.read(&progress, batch) {
+                Ok(Some(next)) => return Ok(next),
+                Ok(None) => {
+                    if self.progress.changed().await.is_err() {
+                        return Ok(Next::Ended);
+                    }
+                }
+                Err(error) if error.is_passing() => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+                Err(error) => return Err(error),
             }
         }
     }

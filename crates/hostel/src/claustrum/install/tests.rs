@@ -101,7 +101,7 @@ async fn the_facts_are_one_line_with_fixed_keys() {
     let place = Place::new();
     let line = install(InstallOptions { cli_dir: OsString::new(), ..place.options() }).await;
     let (os, libc) = (std::env::consts::OS, probe::libc().await);
-    let arch = architecture();
+    let arch = claustrum::architecture(std::env::consts::ARCH);
     assert_eq!(
         line,
         format!(

@@ -80,6 +80,11 @@ impl Git {
         if self.work_tree_root(base).await.map_err(AddWorktreeError::Git)?.is_none() {
             return Err(AddWorktreeError::NotARepository);
         }
+        // Git hands the name to `git branch`, which would take `-D` for an order to delete the source.
+        if wanted.branch.starts_with('-') {
+            let output = format!("fatal: '{}' is not a valid branch name", wanted.branch).into_bytes();
+            return Err(AddWorktreeError::Refused { output });
+        }
         let source = self.source_of(base, wanted.source_branch.as_deref()).await.map_err(AddWorktreeError::Git)?;
 
         let branch = OsStr::new(&wanted.branch);
