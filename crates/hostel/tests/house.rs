@@ -434,3 +434,42 @@ fn doctor_finds_what_is_wrong() {
     assert!(outcome.code == 1 && outcome.out.contains("hostel.toml:1: unknown key `x`"), "{outcome:?}");
     std::fs::remove_file(house.home().join("hostel.toml")).unwrap();
 }
+
+/// A client of the claustrum door that reads lines.
+fn claustrum_client(house: &House) -> std::io::BufReader<std::os::unix::net::UnixStream> {
+    let stream = std::os::unix::net::UnixStream::connect(house.home().join("run/claustrum.sock")).unwrap();
+    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    std::io::BufReader::new(stream)
+}
+
+#[test]
+fn a_reattach_takes_the_stream_over_where_the_settings_say_so() {
+    let house = House::new();
+    let outcome = house.hostel(["up", "--set", "doors.claustrum.reattach=transfer"]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    let token = std::fs::read_to_string(house.home().join("run/local_token")).unwrap();
+    let ask = |client: &mut std::io::BufReader<std::os::unix::net::UnixStream>,
+               method: &str,
+               params: serde_json::Value| {
+        let request = serde_json::json!({"jsonrpc":"2.0","id":7,"method":method,"params":params,"auth":token.trim()});
+        client.get_mut().write_all(format!("{request}\n").as_bytes()).unwrap();
+    };
+    let until = |client: &mut std::io::BufReader<std::os::unix::net::UnixStream>, part: &str| loop {
+        let mut line = String::new();
+        assert_ne!(client.read_line(&mut line).unwrap(), 0, "closed before {part}");
+        if line.contains(part) {
+            return line;
+        }
+        assert!(!line.contains("\"stream\":\"stdout\""), "output where {part} was due: {line}");
+    };
+    let (mut first, mut second) = (claustrum_client(&house), claustrum_client(&house));
+    ask(&mut first, "process.spawn", serde_json::json!({"id":"p","command":"cat"}));
+    until(&mut first, "success");
+    ask(&mut second, "process.reattach", serde_json::json!({"id":"p","fromSeq":0}));
+    until(&mut second, "\"found\":true");
+    ask(&mut second, "process.stdin", serde_json::json!({"id":"p","data":"aGkK"}));
+    until(&mut second, "\"data\":\"aGkK\"");
+    // The first connection is open and answers, and has heard nothing of it.
+    ask(&mut first, "server.ping", serde_json::json!({}));
+    until(&mut first, "pong");
+}

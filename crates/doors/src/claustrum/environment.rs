@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 
 /// Names the daemon keeps to itself.
-pub(crate) const PRIVATE: [&str; 3] = ["CLAUDE_RPC_TOKEN", "CLAUSTRUM_DAEMON_CHILD", "CLAUSTRUM_TOKEN_PIPE"];
+pub const PRIVATE: [&str; 3] = ["CLAUDE_RPC_TOKEN", "CLAUSTRUM_DAEMON_CHILD", "CLAUSTRUM_TOKEN_PIPE"];
 
 const CHILD_MARK: &str = "CLAUDE_SSH_DAEMON_CHILD";
 

@@ -154,7 +154,7 @@ async fn open_and_serve(
     dir.create().map_err(|error| error.to_string())?;
     let level = Level::named(&std::env::var("CLAUSTRUM_LOG_LEVEL").unwrap_or_default());
     let log = LogFile::open(&dir.daemon_log(), settings.limits.log)
-        .and_then(|file| Log::new(level, Both(file)))
+        .and_then(|file| Log::new(level, Both::new(file)?))
         .map_err(|error| format!("open log: {}", words_of(&error)))?;
     let house = House::open(dir, settings, log, Rival::Supersede).await.map_err(|error| error.to_string())?;
     let bound = Bound::replace(socket, socket)
@@ -239,8 +239,12 @@ fn read_token(flags: &Flags, pipe: &str, launcher: Option<&mut Launcher>) -> Res
         Some(token) => token.map_err(|error| format!("read token pipe: {}", words_of(&error)))?,
         None => read_token_file(Path::new(&flags.token_file))?,
     };
-    while matches!(token.last(), Some(b'\r' | b'\n')) {
+    // One line end belongs to the line; whatever else is there belongs to the token.
+    if token.ends_with(b"\n") {
         token.pop();
+        if token.ends_with(b"\r") {
+            token.pop();
+        }
     }
     if token.is_empty() {
         return Err("token is empty".to_owned());
@@ -312,7 +316,8 @@ mod tests {
         };
         assert_eq!(read("tok\n").unwrap(), "tok");
         assert_eq!(read("tok\r\n").unwrap(), "tok");
-        assert_eq!(read(" tok \n\n").unwrap(), " tok ");
+        assert_eq!(read(" tok \n\n").unwrap(), " tok \n");
+        assert_eq!(read("tok\r").unwrap(), "tok\r");
         assert_eq!(read("\n").unwrap_err(), "token is empty");
         let missing = read_token_file(&path).unwrap_err();
         assert_eq!(missing, format!("read --token-file: open {}: no such file or directory", path.display()));

@@ -42,6 +42,7 @@ pub(super) struct Claustrum {
     pub(super) listen: Option<OneOrMany>,
     pub(super) reported_version: Option<String>,
     pub(super) shutdown_needs_auth: Option<bool>,
+    pub(super) reattach: Option<Reattach>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,6 +66,26 @@ pub(super) struct Limits {
     pub(super) start: Option<Time>,
     pub(super) shutdown: Option<Time>,
     pub(super) log: Option<Size>,
+}
+
+/// What a reattach does to those who already receive the process.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Reattach {
+    /// They go on receiving.
+    Share,
+    /// Only the newest receives.
+    Transfer,
+}
+
+impl Reattach {
+    /// As it is written in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reattach::Share => "share",
+            Reattach::Transfer => "transfer",
+        }
+    }
 }
 
 /// What happens when the journals have used up their space.

@@ -19,6 +19,7 @@ use crate::paths;
 use crate::text;
 
 pub(crate) use file::OnFull;
+pub(crate) use file::Reattach;
 
 use file::Layer;
 
@@ -34,11 +35,12 @@ enum Shape {
 }
 
 /// Every setting there is, in the order `config show` prints them.
-const KEYS: [(&str, Shape); 17] = [
+const KEYS: [(&str, Shape); 18] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
     ("doors.claustrum.shutdown_needs_auth", Shape::Bare),
+    ("doors.claustrum.reattach", Shape::Text),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -75,6 +77,8 @@ pub(crate) struct ClaustrumSettings {
     pub(crate) reported_version: Option<String>,
     /// Whether `server.shutdown` needs the token.
     pub(crate) shutdown_needs_auth: bool,
+    /// What a reattach does to those who already receive the process.
+    pub(crate) reattach: Reattach,
 }
 
 /// What processes printed: where it is kept, how much and how long.
@@ -115,6 +119,7 @@ impl Default for Settings {
                 listen: paths::default_claustrum_endpoint().into_iter().collect(),
                 reported_version: None,
                 shutdown_needs_auth: true,
+                reattach: Reattach::Share,
             },
             journal: JournalSettings {
                 dir: None,
@@ -222,6 +227,7 @@ impl Settings {
         );
         take!("doors.claustrum.reported_version", claustrum.reported_version, self.claustrum.reported_version);
         take!("doors.claustrum.shutdown_needs_auth", claustrum.shutdown_needs_auth, self.claustrum.shutdown_needs_auth);
+        take!("doors.claustrum.reattach", claustrum.reattach, self.claustrum.reattach);
         let journal = layer.journal;
         take!("journal.dir", journal.dir.map(|dir| paths::expand(&dir)), self.journal.dir);
         take!("journal.quota", journal.quota.map(|size| size.0), self.journal.quota);
@@ -287,6 +293,7 @@ impl Settings {
             "doors.claustrum.listen" => paths(&self.claustrum.listen),
             "doors.claustrum.reported_version" => self.claustrum.reported_version.clone().unwrap_or_default(),
             "doors.claustrum.shutdown_needs_auth" => self.claustrum.shutdown_needs_auth.to_string(),
+            "doors.claustrum.reattach" => self.claustrum.reattach.name().to_owned(),
             "journal.dir" => self.journal.dir.as_deref().map(|dir| dir.display().to_string()).unwrap_or_default(),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

@@ -9,6 +9,8 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 /// A log file that is turned over at its limit.
 #[derive(Debug)]
@@ -57,19 +59,58 @@ impl Write for LogFile {
     }
 }
 
+/// Lines that may wait for standard error. Whoever does not read it misses what comes after them; the file has it all.
+const WAITING_LINES: usize = 256;
+
 /// The same lines in the file and on standard error.
+///
+/// Standard error may be a pipe that nobody reads, so it has a thread of its own: the file never waits for it.
 #[derive(Debug)]
-pub(crate) struct Both(pub(crate) LogFile);
+pub(crate) struct Both {
+    file: LogFile,
+    error: SyncSender<Message>,
+}
+
+/// What the thread of standard error is told.
+#[derive(Debug)]
+enum Message {
+    Line(Vec<u8>),
+    /// Say when everything before this was written.
+    Flush(SyncSender<()>),
+}
+
+/// How long a flush waits for whoever reads standard error.
+const FLUSH_LIMIT: Duration = Duration::from_millis(200);
+
+impl Both {
+    pub(crate) fn new(file: LogFile) -> io::Result<Self> {
+        let (error, lines) = std::sync::mpsc::sync_channel(WAITING_LINES);
+        std::thread::Builder::new().name("stderr".to_owned()).spawn(move || {
+            for message in lines {
+                match message {
+                    // Whoever started us may be gone with the terminal.
+                    Message::Line(line) => io::stderr().lock().write_all(&line).unwrap_or_default(),
+                    Message::Flush(done) => done.send(()).unwrap_or_default(),
+                }
+            }
+        })?;
+        Ok(Both { file, error })
+    }
+}
 
 impl Write for Both {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        // Whoever started us may be gone with the terminal.
-        io::stderr().lock().write_all(data).unwrap_or_default();
-        self.0.write(data)
+        let count = self.file.write(data)?;
+        self.error.try_send(Message::Line(data[..count].to_vec())).unwrap_or_default();
+        Ok(count)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
+        let (done, wait) = std::sync::mpsc::sync_channel(1);
+        if self.error.try_send(Message::Flush(done)).is_ok() {
+            wait.recv_timeout(FLUSH_LIMIT).unwrap_or_default();
+        }
+        self.file.flush()
     }
 }
 

@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 use zeroize::Zeroizing;
 
 use crate::config::OnFull;
+use crate::config::Reattach;
 use crate::config::Settings;
 use crate::error::CommandError;
 use crate::paths;
@@ -62,7 +63,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Variables that are the daemon's own business and no process's.
-const PRIVATE: [&str; 3] = ["CLAUDE_RPC_TOKEN", "CLAUSTRUM_DAEMON_CHILD", "CLAUSTRUM_TOKEN_PIPE"];
 
 /// The hidden sub-command that becomes another command and ends with its parent.
 pub(crate) const HELPER: &str = "helper-process";
@@ -205,7 +205,9 @@ impl House {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             home: self.dir.root().to_owned(),
             doors: addresses,
-            environment: std::env::vars_os().filter(|(name, _)| !PRIVATE.iter().any(|own| name == own)).collect(),
+            environment: std::env::vars_os()
+                .filter(|(name, _)| !claustrum::environment::PRIVATE.iter().any(|own| name == own))
+                .collect(),
             started: self.started,
             connections: connection_limit(self.settings.limits.connections),
             retention: retention(&self.settings),
@@ -367,6 +369,10 @@ pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>
         let mut settings = claustrum::Settings::new(Secret::new(token.to_vec()), version.clone(), log.clone());
         settings.shutdown_needs_auth = ours.shutdown_needs_auth;
         settings.limits.connections = connections;
+        settings.reattach = match ours.reattach {
+            Reattach::Share => claustrum::Reattach::Share,
+            Reattach::Transfer => claustrum::Reattach::Transfer,
+        };
         settings.protected.clone_from(&protected);
         settings.metrics = Arc::clone(&counters);
         if let Ok(program) = own_program() {

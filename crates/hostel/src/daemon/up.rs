@@ -82,7 +82,7 @@ async fn open(
     let log_problem = |error: std::io::Error| CommandError::failure(format!("cannot open the log: {error}"));
     let file = LogFile::open(&dir.daemon_log(), settings.limits.log).map_err(log_problem)?;
     let log = match foreground {
-        true => Log::new(Level::Info, Both(file)),
+        true => Both::new(file).and_then(|both| Log::new(Level::Info, both)),
         false => Log::new(Level::Info, file),
     }
     .map_err(log_problem)?;

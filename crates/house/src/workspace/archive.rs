@@ -187,13 +187,23 @@ pub fn extract_tar(archive: &Path, destination: &Path, protected: &[PathBuf], li
         .map_err(|fault| before(fault.into()))?;
 
     wipe(&target).map_err(ExtractError::Wipe).map_err(before)?;
-    DirBuilder::new()
-        .recursive(true)
-        .mode(DIRECTORY_MODE)
-        .create(&target)
-        .map_err(|error| before(ExtractError::MakeDestination(PathError::new("mkdir", &target, &error))))?;
+    make_directory(&target).map_err(ExtractError::MakeDestination).map_err(before)?;
     let mut unpacking = Unpacking::new(&target, limits).map_err(ExtractError::MakeDestination).map_err(before)?;
     unpacking.run(stream)
+}
+
+/// Makes a directory and what is missing above it; an error names the one that could not be made.
+fn make_directory(path: &Path) -> Result<(), PathError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_directory(parent)?;
+    }
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(error) if !path.is_dir() => Err(PathError::new("mkdir", path, &error)),
+        _ => Ok(()),
+    }
 }
 
 /// Unpacks gzip-compressed tar bytes into an existing directory: the part of [`extract_tar`] that reads strangers' bytes.

@@ -399,7 +399,7 @@ fn spare() -> Option<OwnedFd> {
         .ok()
 }
 
-/// Binds and listens. The keeper's mask keeps the socket from everybody else from the first moment.
+/// Binds and listens; the socket is its owner's alone from the first moment.
 pub(crate) fn bind(path: &std::path::Path) -> io::Result<OwnedFd> {
     let fd = rustix::net::socket_with(
         rustix::net::AddressFamily::UNIX,
@@ -408,7 +408,11 @@ pub(crate) fn bind(path: &std::path::Path) -> io::Result<OwnedFd> {
         None,
     )?;
     let short = crate::socket_path::shorten(path)?;
-    rustix::net::bind(&fd, &SocketAddrUnix::new(short.as_ref())?)?;
+    // A socket would be made executable by the keeper's own mask.
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+    let bound = SocketAddrUnix::new(short.as_ref()).and_then(|address| rustix::net::bind(&fd, &address));
+    rustix::process::umask(before);
+    bound?;
     rustix::net::listen(&fd, 64)?;
     Ok(fd)
 }
