@@ -13,7 +13,7 @@ use std::time::Instant;
 use hostel_journal::{Exit, HEADROOM, MAX_PAYLOAD, Meta, Position, ProcessId, Stream, TAILROOM, Writer};
 use rustix::event::epoll;
 
-use super::{HOT_AFTER, HOT_PIPE, Setting, now_ns, stream_key, watch};
+use super::{HOT_BYTES, HOT_PIPE, HOT_WINDOW, Setting, now_ns, stream_key, watch};
 use crate::proto::{Held, Note, NoteExit, OnFull};
 use crate::state::{NewChild, Progress, SlotKey};
 
@@ -25,7 +25,8 @@ const COLD_PIPE: usize = 64 * 1024;
 pub(crate) struct Pipe {
     fd: Option<OwnedFd>,
     attached: bool,
-    full_reads: u8,
+    /// Since when, and how much it has moved since.
+    window: Option<(Instant, usize)>,
     enlarged: bool,
 }
 
@@ -42,17 +43,21 @@ impl Pipe {
         self.fd
     }
 
-    /// Counts busy reads in a row. `true` when the pipe was enlarged just now.
-    pub(crate) fn warm_up(&mut self, busy: bool, may_enlarge: bool) -> bool {
-        self.full_reads = if busy { self.full_reads.saturating_add(1) } else { 0 };
-        if self.enlarged || self.full_reads < HOT_AFTER || !may_enlarge {
+    /// Measures the flow. `true` when the pipe was enlarged just now.
+    pub(crate) fn warm_up(&mut self, bytes: usize, now: Instant, may_enlarge: bool) -> bool {
+        match self.window {
+            Some((since, moved)) if now.duration_since(since) < HOT_WINDOW => {
+                self.window = Some((since, moved + bytes))
+            }
+            _ => self.window = Some((now, bytes)),
+        }
+        let hot = self.window.is_some_and(|(_, moved)| moved >= HOT_BYTES);
+        if self.enlarged || !hot || !may_enlarge {
             return false;
         }
+        self.window = None;
         // EPERM means that the user's budget of pipe memory is used up: stay small.
         self.enlarged = self.fd.as_ref().is_some_and(|fd| rustix::pipe::fcntl_setpipe_size(fd, HOT_PIPE).is_ok());
-        if !self.enlarged {
-            self.full_reads = 0;
-        }
         self.enlarged
     }
 }
@@ -335,7 +340,6 @@ impl PumpChild {
             if pipe.enlarged {
                 cooled += 1;
                 pipe.enlarged = false;
-                pipe.full_reads = 0;
                 if let Some(fd) = &pipe.fd {
                     // EBUSY while it holds more than that: it stays large, and is counted as small.
                     rustix::pipe::fcntl_setpipe_size(fd, COLD_PIPE).ok();

@@ -44,8 +44,14 @@ const SLOW_WRITE: Duration = Duration::from_millis(2);
 const HOT_STREAMS: usize = 16;
 /// Size of an enlarged pipe.
 const HOT_PIPE: usize = 256 * 1024;
-/// Full reads in a row that make a stream hot.
-const HOT_AFTER: u8 = 4;
+/// A stream that moves this much within [`HOT_WINDOW`] is hot.
+const HOT_BYTES: usize = 2 * 1024 * 1024;
+const HOT_WINDOW: Duration = Duration::from_millis(20);
+/// A round that moved less than this is no flow, one that moved [`ENOUGH`] needs no wait.
+const SMALLEST_FLOW: usize = 4 * 1024;
+const ENOUGH: usize = 96 * 1024;
+/// How long a flowing stream is left alone to fill its pipe.
+const LET_IT_FILL: Duration = Duration::from_micros(40);
 
 const KEY_BELL: u64 = u64::MAX;
 const KEY_NOTES: u64 = u64::MAX - 1;
@@ -145,6 +151,8 @@ impl Pump {
 
     /// Runs until it is parked.
     pub(crate) fn run(mut self) {
+        // Short waits must be short; by default the kernel adds 50 microseconds to each.
+        rustix::thread::set_current_timer_slack(std::num::NonZero::new(1)).ok();
         let mut ready: Vec<epoll::Event> = Vec::with_capacity(64);
         loop {
             let timeout = self.next_timeout();
@@ -159,13 +167,16 @@ impl Pump {
                 self.crowded = Some(Instant::now());
             }
             let mut bell = false;
+            let mut moved = 0;
             for event in &ready {
                 match event.data.u64() {
                     KEY_BELL => bell = true,
                     KEY_NOTES => self.notes.writable(&self.epoll),
                     raw => {
                         let (key, stream) = split_key(raw);
-                        self.read_stream(key, stream, streams == 1);
+                        if let Moved::Bytes(bytes) = self.read_stream(key, stream, streams == 1) {
+                            moved += bytes;
+                        }
                     }
                 }
             }
@@ -174,6 +185,11 @@ impl Pump {
             }
             self.fire_timers();
             self.notes.send(&self.epoll, &mut self.children);
+            // A stream that flows is taken in large pieces: each costs a write, a note and a wake-up
+            // of the daemon, whatever its size. A quiet one is never kept waiting.
+            if self.hot_streams > 0 && (SMALLEST_FLOW..ENOUGH).contains(&moved) {
+                std::thread::sleep(LET_IT_FILL);
+            }
         }
     }
 
@@ -309,7 +325,7 @@ impl Pump {
         self.pressure.grew(read);
         let busy = read >= SHARE / 2;
         let room = self.hot_streams < HOT_STREAMS;
-        self.hot_streams += usize::from(child.stream_mut(stream).warm_up(busy, room));
+        self.hot_streams += usize::from(child.stream_mut(stream).warm_up(read, began, room));
         if busy && took > SLOW_WRITE && neighbours {
             child.detach(self.epoll.as_fd());
             self.at((took * 4).min(LONGEST_REST), Timer::Rest, key);
