@@ -85,6 +85,11 @@ impl HouseDir {
         Ok(())
     }
 
+    /// A name for this house among all others.
+    pub(crate) fn key(&self) -> String {
+        personality_folder("house", &self.root)
+    }
+
     /// A name people can type: the folder's own, or `home` for the main house.
     pub(crate) fn label(&self, home: &Path) -> String {
         if self.root == home {

@@ -473,3 +473,18 @@ fn a_reattach_takes_the_stream_over_where_the_settings_say_so() {
     ask(&mut first, "server.ping", serde_json::json!({}));
     until(&mut first, "pong");
 }
+
+#[test]
+fn journals_kept_elsewhere_have_a_folder_for_each_house() {
+    let house = House::new();
+    let elsewhere = house.path().join("elsewhere");
+    let setting = format!("journal.dir={}", elsewhere.display());
+    let outcome = house.hostel(["up", "--set", &setting]);
+    assert_eq!(outcome.code, 0, "{outcome:?}");
+    assert_eq!(house.hostel(["run", "--", "echo", "kept"]).out, "kept\n");
+    let folders: Vec<_> = std::fs::read_dir(&elsewhere).unwrap().flatten().collect();
+    assert_eq!(folders.len(), 1);
+    assert!(folders[0].file_name().to_string_lossy().starts_with("house-"), "{folders:?}");
+    let journals = std::fs::read_dir(folders[0].path()).unwrap().flatten();
+    assert_eq!(journals.filter(|file| file.path().extension().is_some_and(|end| end == "j")).count(), 1);
+}

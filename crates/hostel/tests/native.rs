@@ -73,6 +73,7 @@ fn requests_that_are_refused() {
     assert_eq!(refused(r#"{"id":1,"method":"process/attach","params":{"id":"x"}}"#).0, -32012);
     assert_eq!(refused(r#"{"id":1,"method":"process/spawn","params":{"argv":[]}}"#).0, -32602);
     assert_eq!(refused(r#"{"id":1,"method":"process/spawn","params":{"argv":["/"],"cwd":"/"}}"#).0, -32014);
+    assert_eq!(refused(r#"[1,"process/list",{}]"#).0, -32600);
     assert_eq!(refused(r#"{"id":1,"method":"process/stdin","params":{"id":"x","data":"*"}}"#).0, -32602);
     assert_eq!(refused(r#"{"id":1,"method":"process/kill","params":{"id":"x","signal":"NOPE"}}"#).0, -32602);
 }

@@ -26,8 +26,10 @@ impl Cgroups {
             None => own_directory()?,
         };
         let root = base.join(format!("hostel-{house_tag}"));
-        fs::create_dir_all(&root).ok()?;
         let cgroups = Self { root };
+        // An earlier keeper that was killed has left its own behind.
+        cgroups.sweep();
+        fs::create_dir_all(&cgroups.root).or_else(ignore_existing).ok()?;
         // A directory that can be made but not joined (no delegation) would fail every child.
         let trial = cgroups.root.join("trial");
         let joined = fs::create_dir(&trial).or_else(ignore_existing).is_ok()
@@ -72,6 +74,14 @@ impl Cgroups {
     /// Kills all of it at once. `false` where the kernel does not know `cgroup.kill`.
     pub fn kill(&self, id: ProcessId) -> bool {
         fs::write(self.directory(id).join("cgroup.kill"), "1").is_ok()
+    }
+
+    /// Removes every cgroup that nothing lives in any more, and the directory that holds them.
+    pub(crate) fn sweep(&self) {
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            drop(fs::remove_dir(entry.path()));
+        }
+        drop(fs::remove_dir(&self.root));
     }
 
     /// Removes the cgroup of an ended process; it stays while something lives in it.

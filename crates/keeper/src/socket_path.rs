@@ -55,7 +55,7 @@ mod tests {
         let short = shorten(&path).unwrap();
         let _listener = std::os::unix::net::UnixListener::bind(&short).unwrap();
         assert!(path.exists());
-        std::os::unix::net::UnixStream::connect(&shorten(&path).unwrap()).unwrap();
+        std::os::unix::net::UnixStream::connect(shorten(&path).unwrap()).unwrap();
         assert!(shorten(&deep.join("n".repeat(120))).is_err());
     }
 }

@@ -107,7 +107,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         (
             "failed",
             raw(kind::FAILED, &|frame| {
-                frame.u32(tag::STAGE, Stage::Exec.to_wire()).i32(tag::ERRNO, 2).bytes(tag::TEXT, b"why").finish()
+                frame.u32(tag::STAGE, Stage::Exec.to_wire()).i32(tag::ERRNO, 2).bytes(tag::TEXT, b"why").finish();
             }),
         ),
         (
@@ -119,14 +119,14 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         (
             "input",
             raw(kind::INPUT, &|frame| {
-                frame.u64(tag::APPLIED, 10).u32(tag::OUTCOME, Outcome::Duplicate.to_wire()).finish()
+                frame.u64(tag::APPLIED, 10).u32(tag::OUTCOME, Outcome::Duplicate.to_wire()).finish();
             }),
         ),
         ("close_stdin", raw(kind::CLOSE_STDIN, &|frame| frame.bytes(tag::ID, &ID.0).u64(tag::OFFSET, 10).finish())),
         (
             "signal",
             raw(kind::SIGNAL, &|frame| {
-                frame.bytes(tag::ID, &ID.0).i32(tag::SIGNO, 15).u32(tag::SCOPE, Scope::Group.to_wire()).finish()
+                frame.bytes(tag::ID, &ID.0).i32(tag::SIGNO, 15).u32(tag::SCOPE, Scope::Group.to_wire()).finish();
             }),
         ),
         ("done", raw(kind::DONE, &|frame| frame.u32(tag::REACHED, 1).finish())),

@@ -49,12 +49,31 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// The sending half, shared by everybody who has something to say.
 #[derive(Clone)]
-pub(super) struct Writer(Arc<tokio::sync::Mutex<OwnedWriteHalf>>);
+pub(super) struct Writer(Arc<tokio::sync::Mutex<Sending>>);
+
+/// A stream may be aborted in the middle of a line; whoever sends next ends that line first.
+struct Sending {
+    half: OwnedWriteHalf,
+    unsent: Vec<u8>,
+    sent: usize,
+}
 
 impl Writer {
-    /// Sends whole lines.
+    fn new(half: OwnedWriteHalf) -> Self {
+        Writer(Arc::new(tokio::sync::Mutex::new(Sending { half, unsent: Vec::new(), sent: 0 })))
+    }
+
+    /// Sends whole lines, also when the one who waits for it is stopped.
     pub(super) async fn send(&self, lines: &[u8]) -> io::Result<()> {
-        self.0.lock().await.write_all(lines).await
+        let mut sending = self.0.lock().await;
+        let sending = &mut *sending;
+        sending.unsent.extend_from_slice(lines);
+        while let Some(rest) = sending.unsent.get(sending.sent..).filter(|rest| !rest.is_empty()) {
+            sending.sent += sending.half.write(rest).await?;
+        }
+        sending.unsent.clear();
+        sending.sent = 0;
+        Ok(())
     }
 
     /// Answers a request; a request without an id wants no answer.
@@ -132,7 +151,7 @@ pub(super) async fn run(
     mut phase: watch::Receiver<Phase>,
 ) {
     let (reader, writer) = stream.into_split();
-    let writer = Writer(Arc::new(tokio::sync::Mutex::new(writer)));
+    let writer = Writer::new(writer);
     if permit.is_none() {
         let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
         let told = writer.answer(Some(RawValue::NULL), Err(full));
@@ -196,8 +215,14 @@ impl Connection {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(());
         }
+        let object = line.trim_ascii_start().starts_with(b"{");
         let request: Request<'_> = match serde_json::from_slice(line) {
-            Ok(request) => request,
+            Ok(request) if object => request,
+            // An array with the right members in the right places is no request either.
+            Ok(_) => {
+                let failure = Failure::new(code::REQUEST, "not a request: not an object".to_owned());
+                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+            }
             Err(error) if error.is_data() => {
                 let failure = Failure::new(code::REQUEST, format!("not a request: {error}"));
                 return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;

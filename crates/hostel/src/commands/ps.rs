@@ -9,6 +9,7 @@ use hostel_doors::native::protocol::ProcessTree;
 use hostel_doors::native::protocol::State;
 use hostel_doors::native::protocol::Target;
 use hostel_doors::native::protocol::TreeMember;
+use hostel_doors::native::protocol::code;
 use serde_json::json;
 
 use super::Context;
@@ -48,8 +49,12 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
             rows.push(Row { house: house.label.clone(), process, tree });
         }
         if arguments.tree {
-            let found: ProcessTree = client.call("process/strays", &json!({})).await?;
-            strays.extend(found.processes);
+            match client.call::<ProcessTree>("process/strays", &json!({})).await {
+                Ok(found) => strays.extend(found.processes),
+                // A daemon older than this program does not know the question.
+                Err(error) if error.code() == Some(code::METHOD) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     let ui = context.ui;

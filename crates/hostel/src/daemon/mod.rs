@@ -62,8 +62,6 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Variables that are the daemon's own business and no process's.
-
 /// The hidden sub-command that becomes another command and ends with its parent.
 pub(crate) const HELPER: &str = "helper-process";
 
@@ -117,9 +115,13 @@ enum Reason {
     },
 }
 
-/// Where the journals of a house are.
+/// Where the journals of a house are. Below a directory that was asked for each house has one of its own: a keeper takes
+/// every journal it finds for one of its own.
 pub(crate) fn journal_dir(dir: &HouseDir, settings: &Settings) -> PathBuf {
-    settings.journal.dir.clone().unwrap_or_else(|| dir.journal())
+    match &settings.journal.dir {
+        Some(shared) => shared.join(dir.key()),
+        None => dir.journal(),
+    }
 }
 
 /// How to reach the keeper of a house.
@@ -236,6 +238,7 @@ impl House {
         let mut hangup = signal(SignalKind::hangup()).map_err(socket_error)?;
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
+        let mut keepers_lost = 0;
         let reason = loop {
             tokio::select! {
                 () = self.processes.superseded() => break Reason::Superseded,
@@ -244,6 +247,9 @@ impl House {
                 _ = interrupt.recv() => break Reason::Asked { keep: policy.keep_on_signal },
                 // The terminal we came from is none of our business.
                 _ = hangup.recv() => {}
+                lost = self.processes.keeper_died(&mut keepers_lost) => {
+                    self.log.error(format_args!("[hostel] the keeper died and {lost} processes with it; another keeper is here"));
+                }
                 _ = housekeeping.tick() => self.tidy().await,
             }
         };

@@ -51,6 +51,7 @@ impl Processes {
             naming: Mutex::new(()),
             superseded: signal::Sender::new(false),
             relinked: signal::Sender::new(0),
+            lost: signal::Sender::new((0, 0)),
             expecting_end: false.into(),
         });
         let processes = Self { house };
@@ -190,6 +191,8 @@ impl Processes {
     /// closed their journals before it answered.
     async fn declare_lost(&self, kept: &HashSet<ProcessId>) {
         let ran = self.list().into_iter().filter(|process| process.status().running && !kept.contains(&process.id()));
+        let ran: Vec<_> = ran.collect();
+        self.house.lost.send_modify(|(count, processes)| (*count, *processes) = (*count + 1, ran.len()));
         for process in ran {
             let house = Arc::clone(&self.house);
             let id = process.id();

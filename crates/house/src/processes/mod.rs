@@ -172,6 +172,8 @@ pub(crate) struct House {
     /// Serialises replacements of a name: the last spawn to succeed has it.
     naming: Mutex<()>,
     superseded: signal::Sender<bool>,
+    /// Counts the keepers that died, and the processes lost with the last of them.
+    lost: signal::Sender<(u64, usize)>,
     /// Counts the links there have been.
     relinked: signal::Sender<u64>,
     /// The keeper is being replaced, or is to end: its silence is no accident.
@@ -309,9 +311,13 @@ impl Processes {
         }
         env.push(format!("{TAG_VARIABLE}={tag}").into_bytes());
         let cwd = match spec.cwd {
-            Some(cwd) => cwd,
-            None => std::env::current_dir()
-                .map_err(|error| SpawnError::Chdir { errno: error.raw_os_error().unwrap_or(0) })?,
+            Some(cwd) if cwd.is_absolute() => cwd,
+            // The keeper stands elsewhere: what is relative here must be absolute there.
+            relative => {
+                let here = std::env::current_dir();
+                let here = here.map_err(|error| SpawnError::Chdir { errno: error.raw_os_error().unwrap_or(0) })?;
+                relative.map_or_else(|| here.clone(), |cwd| here.join(cwd))
+            }
         };
         Ok(Spawn {
             id,
@@ -388,6 +394,16 @@ impl Processes {
     pub async fn superseded(&self) {
         let mut state = self.house.superseded.subscribe();
         drop(state.wait_for(|superseded| *superseded).await);
+    }
+
+    /// Waits until more than `seen` keepers have died, counts it, and says how many processes were
+    /// lost with the last one.
+    pub async fn keeper_died(&self, seen: &mut u64) -> usize {
+        let mut lost = self.house.lost.subscribe();
+        let told = lost.wait_for(|(count, _)| *count > *seen).await;
+        let (count, processes) = told.map_or((*seen, 0), |lost| *lost);
+        *seen = count;
+        processes
     }
 
     /// The keeper.

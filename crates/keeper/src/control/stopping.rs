@@ -29,7 +29,7 @@ pub(super) struct Stopping {
     step: Step,
     deadline: Instant,
     /// Who is told.
-    asker: Option<(u64, u64)>,
+    askers: Vec<(u64, u64)>,
     left: u32,
 }
 
@@ -42,13 +42,18 @@ impl Stopping {
 impl Control {
     /// Begins to stop: `grace` for the children to end by themselves.
     pub(super) fn begin_stop(&mut self, asker: Option<(u64, u64)>, grace: Duration) {
-        if self.stopping.is_some() {
-            return;
+        if let Some(stopping) = &mut self.stopping {
+            return stopping.askers.extend(asker);
         }
         if !grace.is_zero() {
             self.signal_all(Signal::TERM);
         }
-        self.stopping = Some(Stopping { step: Step::Asking, deadline: Instant::now() + grace, asker, left: 0 });
+        self.stopping = Some(Stopping {
+            step: Step::Asking,
+            deadline: Instant::now() + grace,
+            askers: Vec::from_iter(asker),
+            left: 0,
+        });
         self.go_on_stopping();
     }
 
@@ -97,7 +102,9 @@ impl Control {
 
     fn advance(&mut self, step: Step, limit: Duration, left: u32) {
         if let Some(stopping) = &mut self.stopping {
-            *stopping = Stopping { step, deadline: Instant::now() + limit, asker: stopping.asker, left };
+            stopping.step = step;
+            stopping.deadline = Instant::now() + limit;
+            stopping.left = left;
         }
     }
 
@@ -106,9 +113,9 @@ impl Control {
         let Some(stopping) = self.stopping.take() else { return };
         drop(std::fs::remove_file(self.identity.run_dir.join(crate::SOCKET_NAME)));
         if let Some(cgroups) = &self.cgroups {
-            drop(std::fs::remove_dir(cgroups.root()));
+            cgroups.sweep();
         }
-        if let Some((conn, corr)) = stopping.asker {
+        for (conn, corr) in stopping.askers {
             self.reply(conn, |out| Builder::new(out, kind::DONE, corr).u32(tag::REACHED, stopping.left).finish());
         }
         self.leave = true;

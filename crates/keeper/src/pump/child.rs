@@ -47,7 +47,7 @@ impl Pipe {
     pub(crate) fn warm_up(&mut self, bytes: usize, now: Instant, may_enlarge: bool) -> bool {
         match self.window {
             Some((since, moved)) if now.duration_since(since) < HOT_WINDOW => {
-                self.window = Some((since, moved + bytes))
+                self.window = Some((since, moved + bytes));
             }
             _ => self.window = Some((now, bytes)),
         }
