@@ -15,8 +15,8 @@ use tokio::sync::watch;
 
 use super::process::{Exit, Process, Progress};
 
-/// Bytes of output read at a time.
-const BATCH_BYTES: usize = 256 * 1024;
+/// Bytes of output read at a time: what stays in the cache of a core between reading, encoding and sending.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// Pauses while the system lacks something that reading needs.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
