@@ -4,6 +4,7 @@
 //! for ever, and what a version 1 daemon says must go on meaning the same. The recording is never
 //! rewritten: a change of these bytes is a new version with a recording of its own. (It was made with
 //! `HOSTEL_RECORD=1`, which refuses to overwrite.)
+#![allow(clippy::unwrap_used)] // test code
 
 use std::path::Path;
 
