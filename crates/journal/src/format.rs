@@ -14,7 +14,7 @@ pub const FRAME_BYTES: usize = 32 * 1024;
 /// A file is a row of blocks of this size; a record never crosses from one into the next.
 pub const BLOCK_BYTES: u64 = 1 << 20;
 /// The longest payload of one record.
-pub const MAX_PAYLOAD: usize = 128 * 1024;
+pub const MAX_PAYLOAD: usize = 256 * 1024;
 /// The longest label of a [`Meta`].
 pub const MAX_LABEL: usize = 64 * 1024;
 /// Bytes of a block header.

@@ -136,7 +136,7 @@ fn serve(flags: &Flags, socket: &Path) -> Result<ExitCode, String> {
     check_endpoint(socket)?;
     let endpoint = paths::absolute(socket).map_err(plain)?;
     let dir = HouseDir::personality(&home, claustrum::NAME, &endpoint);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(|error| words_of(&error))?;
+    let runtime = daemon::runtime().map_err(|error| words_of(&error))?;
     let outcome = runtime.block_on(open_and_serve(flags, socket, dir, settings, &token, launcher));
     // A login shell that is still being asked must not hold us up.
     runtime.shutdown_background();

@@ -115,6 +115,13 @@ enum Reason {
     },
 }
 
+/// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
+/// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
+pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread().worker_threads((cores / 2).max(1)).enable_all().build()
+}
+
 /// Where the journals of a house are. Below a directory that was asked for each house has one of its own: a keeper takes
 /// every journal it finds for one of its own.
 pub(crate) fn journal_dir(dir: &HouseDir, settings: &Settings) -> PathBuf {

@@ -43,10 +43,8 @@ pub(crate) fn run(
     announce: impl FnOnce(&[DoorAddress]),
 ) -> Result<ExitCode, CommandError> {
     hide_memory();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| CommandError::failure(format!("cannot start the runtime: {error}")))?;
+    let runtime =
+        super::runtime().map_err(|error| CommandError::failure(format!("cannot start the runtime: {error}")))?;
     let outcome = runtime.block_on(async {
         let foreground = launcher.is_none();
         match open(dir, settings, foreground).await {

@@ -43,15 +43,15 @@ const SLOW_WRITE: Duration = Duration::from_millis(2);
 /// Streams that may have an enlarged pipe at once: pipe memory is a budget of the user.
 const HOT_STREAMS: usize = 16;
 /// Size of an enlarged pipe.
-const HOT_PIPE: usize = 256 * 1024;
+const HOT_PIPE: usize = 1024 * 1024;
 /// A stream that moves this much within [`HOT_WINDOW`] is hot.
 const HOT_BYTES: usize = 2 * 1024 * 1024;
 const HOT_WINDOW: Duration = Duration::from_millis(20);
 /// A round that moved less than this is no flow, one that moved [`ENOUGH`] needs no wait.
 const SMALLEST_FLOW: usize = 4 * 1024;
-const ENOUGH: usize = 96 * 1024;
+const ENOUGH: usize = 192 * 1024;
 /// How long a flowing stream is left alone to fill its pipe.
-const LET_IT_FILL: Duration = Duration::from_micros(40);
+const LET_IT_FILL: Duration = Duration::from_micros(80);
 
 const KEY_BELL: u64 = u64::MAX;
 const KEY_NOTES: u64 = u64::MAX - 1;
