@@ -133,8 +133,9 @@ async fn a_full_disk_loses_nothing_of_two_busy_streams() {
     // Space comes and goes, so that the disk fills up again and again.
     for size in (0..38).rev() {
         until("held or over", || process.status().held.is_some() || !process.status().running).await;
+        let before = process.status().last_seq;
         std::fs::File::options().write(true).open(&filler).unwrap().set_len(size * 100_000).unwrap();
-        tokio::time::sleep(Duration::from_millis(300)).await;
+        until("going on or over", || process.status().last_seq > before || !process.status().running).await;
     }
     let heard = hear(&process, 0).await;
     let (out, err) = (String::from_utf8(heard.stdout).unwrap(), String::from_utf8(heard.stderr).unwrap());
@@ -156,7 +157,7 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
     until("held", || process.status().held.is_some()).await;
     for _ in 0..3 {
         processes.upgrade_keeper(&house.options().program).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(400)).await;
+        until("held again", || process.status().held.is_some()).await;
     }
     std::fs::remove_file(&filler).unwrap();
     let heard = String::from_utf8(hear(&process, 0).await.stdout).unwrap();
@@ -234,10 +235,12 @@ async fn a_second_connection_for_notes_does_not_deafen_the_daemon() {
 async fn an_endless_grace_is_no_reason_to_fall_over() {
     let house = TestHouse::new();
     let processes = house.open().await;
-    let process =
-        processes.spawn(shell("cat", "trap 'echo bye; exit 6' TERM; while :; do sleep 0.1; done")).await.unwrap();
+    let process = processes
+        .spawn(shell("cat", "trap 'echo bye; exit 6' TERM; echo ready; while :; do sleep 0.1; done"))
+        .await
+        .unwrap();
     until("started", || process.pid() != 0).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    until("ready", || process.status().last_seq > 0).await;
     let answer = tokio::time::timeout(LIMIT, processes.stop_keeper(Duration::from_millis(u64::MAX))).await.unwrap();
     assert_eq!(answer, Ok(0));
     let again = house.open().await;
