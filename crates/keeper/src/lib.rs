@@ -7,7 +7,7 @@
 //!
 //! What it never does: it knows no door, no agent and no policy, runs no async runtime, and never
 //! waits for anybody. Two threads share the work. *Control* owns the socket,
-//! stdin queues, signals and reaping and never touches a disk; the *pump* moves bytes from pipes
+//! stdin queues, signals and reaping and never touches a journal; the *pump* moves bytes from pipes
 //! to journals and may be throttled by the disk without anybody else noticing.
 
 #![deny(unsafe_code)]

@@ -1,4 +1,4 @@
-//! The thread that serves the daemon: socket, input, signals, reaping. It never touches a disk.
+//! The thread that serves the daemon: socket, input, signals, reaping. It never touches a journal.
 //!
 //! Invariant: nothing here waits. A peer that does not read, a child that does not read and a disk
 //! that does not write each stop only themselves. Requests of the controller are applied in the
