@@ -60,6 +60,8 @@ fn the_six_counters_are_described_in_order() {
 fn the_counters_count() {
     let address = http::free_address();
     let house = house_with_metrics(address);
+    // Connections are accepted in order: once this one is served, those made while the daemon started are counted.
+    assert_eq!(house.connect().ask("server.ping", "{}"), r#"{"pong":true}"#);
     let before = counters(address);
     let mut client = house.connect();
     client.spawn("count", "cat", &[]);
