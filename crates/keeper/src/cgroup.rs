@@ -71,6 +71,18 @@ impl Cgroups {
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
     }
 
+    /// Limits memory (bytes) and processor time (hundredths of a core) of one process and all it starts. `false` where
+    /// the kernel does not lend us those controllers.
+    pub fn limit(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
+        // Already done, forbidden, or done now: the writes below tell.
+        fs::write(self.root.join("cgroup.subtree_control"), "+memory +cpu").ok();
+        let directory = self.directory(id);
+        let set = |file: &str, value: String| fs::write(directory.join(file), value).is_ok();
+        let memory = memory.is_none_or(|bytes| set("memory.max", bytes.to_string()));
+        let cpu = cpu_percent.is_none_or(|percent| set("cpu.max", format!("{} 100000", u64::from(percent) * 1000)));
+        memory && cpu
+    }
+
     /// Kills all of it at once. `false` where the kernel does not know `cgroup.kill`.
     pub fn kill(&self, id: ProcessId) -> bool {
         fs::write(self.directory(id).join("cgroup.kill"), "1").is_ok()

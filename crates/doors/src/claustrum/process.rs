@@ -107,6 +107,8 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>) -> Result<Arc<Process
         argv: argv.map(OsString::from).collect(),
         env: environment,
         cwd: cwd.clone(),
+        id: None,
+        socket_stdin: false,
     };
     match door.processes.spawn(spec).await {
         Ok(process) => Ok(process),

@@ -15,14 +15,14 @@ use hostel_house::processes::SpawnError;
 use hostel_house::processes::SpawnSpec;
 
 use super::Settings;
-use super::methods::Failure;
-use super::methods::Outcome;
 use super::methods::value;
 use super::program;
 use super::protocol::Spawn;
 use super::protocol::Spawned;
 use super::protocol::Text;
 use super::protocol::code;
+use crate::rpc::Failure;
+use crate::rpc::Outcome;
 
 /// The longest name of a process.
 const NAME_LIMIT: usize = 255;
@@ -91,7 +91,7 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
     let path = env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.as_os_str());
     let program = program::resolve(command, path, &cwd)
         .ok_or_else(|| Failure::new(code::SPAWN, format!("`{}` was not found in PATH", command.to_string_lossy())))?;
-    Ok((SpawnSpec { name, door: "native".to_owned(), program, argv, env, cwd: Some(cwd) }, request.replace))
+    Ok((SpawnSpec { name, door: "native".to_owned(), program, argv, env, cwd: Some(cwd), id: None, socket_stdin: false }, request.replace))
 }
 
 fn made_up_name() -> String {

@@ -61,7 +61,9 @@ pub(super) async fn usage(house: &Arc<House>) -> io::Result<Usage> {
 pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: bool) -> io::Result<Collected> {
     let files = scan(house).await?;
     let processes: Vec<Arc<Process>> = house.registry.read().by_id.values().cloned().collect();
-    let ended = processes.iter().filter(|process| !process.status().running && !process.is_read());
+    let spared = house.spared.lock().clone();
+    let free = |process: &&Arc<Process>| !process.status().running && !process.is_read();
+    let ended = processes.iter().filter(free).filter(|process| !spared.contains(&process.id()));
     // A silent process has no file; it counts like an empty one.
     let candidates: Vec<FileInfo> = ended
         .map(|process| {
@@ -87,6 +89,15 @@ pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: b
         collected.removed.push((id, process.name().to_owned()));
     }
     Ok(collected)
+}
+
+/// Forgets one process, if it has ended.
+pub(super) async fn forget_ended(house: &Arc<House>, id: ProcessId) {
+    let process = house.find(id);
+    match process.filter(|process| !process.status().running) {
+        Some(process) => forget(house, &process).await,
+        None => false,
+    };
 }
 
 /// The keeper first, then the file: a keeper that still knew it would miss it.

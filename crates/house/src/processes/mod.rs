@@ -10,9 +10,10 @@ mod label;
 mod launch;
 mod link;
 mod process;
+pub mod program;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hostel_journal::ProcessId;
 use hostel_keeper::TAG_VARIABLE;
 use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::proto::{Builder, Limits, OnFull, Spawn, Stage, StdinKind, StopMode, Welcome, kind, tag};
@@ -32,7 +32,7 @@ use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
-pub use hostel_journal::{Retention, Stream};
+pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
@@ -127,6 +127,10 @@ pub struct SpawnSpec {
     pub env: Vec<(OsString, OsString)>,
     /// Its working directory; the daemon's own if none.
     pub cwd: Option<PathBuf>,
+    /// Its identity, if it was chosen beforehand: asking again for the same one starts nothing twice.
+    pub id: Option<ProcessId>,
+    /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
+    pub socket_stdin: bool,
 }
 
 /// The keeper, for people who look after it.
@@ -178,6 +182,8 @@ pub(crate) struct House {
     relinked: signal::Sender<u64>,
     /// The keeper is being replaced, or is to end: its silence is no accident.
     expecting_end: AtomicBool,
+    /// Ended processes that somebody still needs: the rule of retention passes them over.
+    spared: Mutex<HashSet<ProcessId>>,
 }
 
 #[derive(Default)]
@@ -271,7 +277,10 @@ impl Processes {
     }
 
     async fn spawn_now(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
-        let id = ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?;
+        let id = match spec.id {
+            Some(id) => id,
+            None => ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?,
+        };
         let label = Label {
             name: spec.name.clone(),
             door: spec.door.clone(),
@@ -328,7 +337,7 @@ impl Processes {
             cwd: cwd.into_os_string().as_bytes().to_vec(),
             umask: options.child_umask,
             nofile: options.child_nofile,
-            stdin: StdinKind::Pipe,
+            stdin: if spec.socket_stdin { StdinKind::Socket } else { StdinKind::Pipe },
             quota: 0,
             on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
         })
@@ -442,6 +451,29 @@ impl Processes {
             Ok(other) => Err(format!("unexpected answer {other:?}")),
             Err(gone) => Err(gone.to_string()),
         }
+    }
+
+    /// Keeps the journals of these processes, whatever the rule of retention says.
+    pub fn spare(&self, ids: impl IntoIterator<Item = ProcessId>) {
+        self.house.spared.lock().extend(ids);
+    }
+
+    /// Forgets a process that has ended, with its journal.
+    pub async fn forget(&self, id: ProcessId) {
+        self.house.spared.lock().remove(&id);
+        garbage::forget_ended(&self.house, id).await;
+    }
+
+    /// Limits what a process and everything it starts may use, through its cgroup. `false` where it has none that can.
+    pub fn limit_cgroup(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
+        self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))
+    }
+
+    /// Whether a process of this machine belongs to what the keeper holds: one of its children, or anything they
+    /// started. Who cannot be looked at counts as inside: this guards decisions that are a person's.
+    pub async fn is_inside(&self, pid: u32) -> bool {
+        let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
+        tokio::task::spawn_blocking(move || tree::is_inside(&tag, keeper, pid)).await.unwrap_or(true)
     }
 
     /// Journals that may go by the retention rule.

@@ -307,6 +307,29 @@ impl Process {
         Ok(StdinTicket { process: Arc::clone(self), ticket: ticket.await? })
     }
 
+    /// Offers at most [`MAX_STDIN_BYTES`] of input at `offset` that are announced in the journal by `mark` before they
+    /// reach the process.
+    pub(crate) async fn stdin_marked(
+        self: &Arc<Self>,
+        offset: u64,
+        data: &[u8],
+        mark: u64,
+    ) -> Result<Applied, StdinError> {
+        if self.progress.borrow().exit.is_some() {
+            return Err(StdinError::NotRunning);
+        }
+        let house = self.house()?;
+        let ticket = house.submit(|corr, out| {
+            Builder::new(out, kind::STDIN, corr)
+                .bytes(tag::ID, &self.id.0)
+                .bytes(tag::BYTES, data)
+                .u64(tag::OFFSET, offset)
+                .u64(tag::MARK, mark)
+                .finish();
+        });
+        StdinTicket { process: Arc::clone(self), ticket: ticket.await? }.done().await
+    }
+
     /// Ends its input once all that was accepted is written.
     pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
         let ticket = self.house()?.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;

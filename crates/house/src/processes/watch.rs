@@ -110,6 +110,11 @@ impl Batch {
         recorded.chain(silent)
     }
 
+    /// Everything there is, marks included.
+    pub(crate) fn records(&self) -> (impl Iterator<Item = hostel_journal::Item<'_>>, Option<(u64, Exit)>) {
+        (self.journal.items(), self.silent_exit)
+    }
+
     fn clear(&mut self) {
         self.journal.clear();
         self.silent_exit = None;
@@ -124,13 +129,21 @@ pub struct Watch {
     position: u64,
     ended: bool,
     was_replaced: bool,
+    /// Marks are news too.
+    with_marks: bool,
 }
 
 impl Watch {
     pub(crate) fn new(process: Arc<Process>, after_seq: u64) -> Self {
         let progress = process.progress.subscribe();
         let was_replaced = process.replaced.load(Ordering::Acquire);
-        Self { process, progress, open: None, position: after_seq, ended: false, was_replaced }
+        Self { process, progress, open: None, position: after_seq, ended: false, was_replaced, with_marks: false }
+    }
+
+    /// Also returns when there is nothing but marks.
+    pub(crate) fn with_marks(mut self) -> Self {
+        self.with_marks = true;
+        self
     }
 
     /// The process.
@@ -224,7 +237,7 @@ impl Watch {
             };
             match fill {
                 // Marks alone are no news for a reader of output.
-                Fill::Items if batch.items().next().is_none() => {}
+                Fill::Items if !self.with_marks && batch.items().next().is_none() => {}
                 Fill::Items => return Ok(true),
                 Fill::Empty | Fill::WouldBlock => return Ok(false),
             }

@@ -146,6 +146,8 @@ pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
         argv: ["sh", "-c", script].map(OsString::from).to_vec(),
         env: vec![("PATH".into(), "/usr/bin:/bin".into())],
         cwd: Some(PathBuf::from("/")),
+        id: None,
+        socket_stdin: false,
     }
 }
 

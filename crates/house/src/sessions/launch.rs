@@ -1,0 +1,113 @@
+//! Starting an agent's process: which program, with what around it, within which limits.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::Arc;
+
+use hostel_agents::{Hosting, Setup};
+use rustix::process::{Pid, Resource, Rlimit};
+
+use super::session::Session;
+use super::types::AgentLimits;
+use crate::processes::program;
+use crate::processes::{Process, ProcessId, SpawnError, SpawnSpec};
+
+/// What a process for this session's next turn is to be.
+pub(crate) fn setup(session: &Session, prompt: &str) -> Setup {
+    let command = session.hub.agent(session.agent()).map(|agent| agent.command.clone()).unwrap_or_default();
+    let (mode, model, resume, usage) =
+        session.change(|state| (state.mode, state.model.clone(), state.cli_session.clone(), state.usage));
+    Setup {
+        kind: session.kind(),
+        hosting: session.hosting(),
+        mode,
+        model,
+        resume,
+        cwd: session.cwd().to_string_lossy().into_owned(),
+        command,
+        prompt: (session.hosting() == Hosting::PerMessage).then(|| prompt.to_owned()),
+        root: rustix::process::geteuid().is_root(),
+        used: Some(usage),
+    }
+}
+
+/// Whether a process that was started for `then` can serve a turn that would start `now`.
+pub(crate) fn still_fits(then: &Setup, now: &Setup) -> bool {
+    then.hosting == Hosting::Warm
+        && then.mode == now.mode
+        && then.model == now.model
+        && then.command == now.command
+        && then.cwd == now.cwd
+}
+
+/// Starts it. Asking again with the same id starts nothing twice.
+pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Result<Arc<Process>, String> {
+    let launch = hostel_agents::launch(setup);
+    let agent = session.hub.agent(session.agent());
+    let mut env = session.hub.options.environment.clone();
+    let agent_env = agent.map(|agent| agent.env.as_slice()).unwrap_or_default();
+    let as_os = |(name, value): &(String, String)| (OsString::from(name), OsString::from(value));
+    for (name, value) in launch.env.iter().chain(agent_env).map(as_os).chain(session.env.iter().cloned()) {
+        env.retain(|(known, _)| *known != name);
+        env.push((name, value));
+    }
+    let cwd = session.cwd().to_owned();
+    let name = if launch.program.is_empty() { session.kind().name() } else { &launch.program };
+    let failed = |error: io::Error, advice: String| format!("Failed to spawn {name}: {error}{advice}");
+    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
+    let found = program::resolve(OsStr::new(&launch.program), path, &cwd);
+    let missing = || {
+        let advice = format!(
+            "; `{name}` is not on the PATH of the daemon: install it, or set `command` in [agents.{}] of hostel.toml",
+            session.agent()
+        );
+        failed(io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error()), advice)
+    };
+    let program = found.ok_or_else(missing)?;
+    let argv = std::iter::once(launch.program.clone()).chain(launch.args).map(OsString::from).collect();
+    let spec = SpawnSpec {
+        name: process_name(session, id),
+        door: session.door().to_owned(),
+        program,
+        argv,
+        env,
+        cwd: Some(cwd.clone()),
+        id: Some(id),
+        socket_stdin: true,
+    };
+    session.hub.processes.spare([id]);
+    let process = session.hub.processes.spawn(spec).await.map_err(|error| match error {
+        SpawnError::Chdir { errno } => failed(
+            io::Error::from_raw_os_error(errno),
+            format!("; the directory `{}` cannot be entered", cwd.display()),
+        ),
+        SpawnError::Exec { errno } if errno == rustix::io::Errno::NOENT.raw_os_error() => missing(),
+        SpawnError::Exec { errno } => failed(io::Error::from_raw_os_error(errno), String::new()),
+        SpawnError::Limit(words) | SpawnError::Keeper(words) => format!("Failed to spawn {name}: {words}"),
+    })?;
+    if let Some(limits) = agent.map(|agent| agent.limits) {
+        limit(session, &process, limits);
+    }
+    Ok(process)
+}
+
+/// A name by which people find the process: the agent, the session, and something that makes it unique.
+fn process_name(session: &Session, id: ProcessId) -> String {
+    let short = |text: &str, len: usize| text.chars().take(len).collect::<String>();
+    format!("{}-{}-{}", session.agent(), short(session.id(), 8), short(&id.to_string(), 6))
+}
+
+/// Memory and processor time: by the process's cgroup where it has one, by resource limits otherwise (which know no
+/// share of a processor).
+fn limit(session: &Session, process: &Process, limits: AgentLimits) {
+    if limits == AgentLimits::default()
+        || session.hub.processes.limit_cgroup(process.id(), limits.memory, limits.cpu_percent)
+    {
+        return;
+    }
+    if let (Some(memory), Some(pid)) = (limits.memory, Pid::from_raw(process.pid() as i32)) {
+        let bound = Rlimit { current: Some(memory), maximum: Some(memory) };
+        // Not the address space: run times reserve far more of it than they use.
+        rustix::process::prlimit(Some(pid), Resource::Data, bound).ok();
+    }
+}

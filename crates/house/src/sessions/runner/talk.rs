@@ -1,0 +1,382 @@
+//! The process that serves a session: read it, feed it, stop it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_agents::{Decision, Setup};
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use crate::approvals::{Approval, State};
+use crate::processes::{Batch, Next, Process, ProcessId, StdinError, Watch};
+use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said};
+use crate::sessions::launch;
+use crate::sessions::types::SessionOptions;
+
+/// Before input that found no room is offered again.
+const NO_ROOM: Duration = Duration::from_millis(20);
+
+/// What an agent hears when nobody answered its question.
+const NOBODY: &str = "Nobody answered in time, so this was not allowed.";
+
+/// How far stopping has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Stop {
+    No,
+    /// The agent was asked, or will be as soon as it can be.
+    Asked(Instant),
+    /// Its process was told to end.
+    Signalled(Instant),
+    /// It was killed, with everything it started.
+    Killed(Instant),
+}
+
+/// A question that is open.
+struct Asked {
+    no: u64,
+    approval: String,
+    request: String,
+    answer: Option<Decision>,
+}
+
+/// The process and the conversation with it.
+pub(super) struct Talk {
+    process: Arc<Process>,
+    watch: Option<Watch>,
+    batch: Batch,
+    conversation: Conversation,
+    setup: Setup,
+    prompt_in_args: bool,
+    /// It has served a turn before.
+    reused: bool,
+    eof: bool,
+    ended: bool,
+    stop: Stop,
+    interrupt_waits: bool,
+    retry: Option<Instant>,
+    questions: Vec<Asked>,
+    /// Bytes of input that the keeper has accepted.
+    accepted: u64,
+}
+
+/// What became of a wish to stop a turn.
+pub(super) enum Stopping {
+    /// It is under way.
+    UnderWay,
+    /// The agent never got the prompt: there is nothing to stop.
+    NotBegun,
+}
+
+impl Talk {
+    pub(super) fn fresh(process: Arc<Process>, setup: Setup, options: &SessionOptions) -> Self {
+        let driver = hostel_agents::driver(&setup);
+        Self::at(process, setup, driver, &Checkpoint::default(), options)
+    }
+
+    /// Goes on from a checkpoint.
+    pub(super) fn at(
+        process: Arc<Process>,
+        setup: Setup,
+        driver: Box<dyn hostel_agents::Driver>,
+        from: &Checkpoint,
+        options: &SessionOptions,
+    ) -> Self {
+        let watch = process.watch(from.place.seq).ok().map(Watch::with_marks);
+        Self {
+            accepted: process.status().stdin_applied,
+            process,
+            watch,
+            batch: Batch::default(),
+            conversation: Conversation::new(driver, from, options.line_limit),
+            prompt_in_args: hostel_agents::launch(&setup).prompt_in_args,
+            setup,
+            reused: from.saved.is_some(),
+            eof: false,
+            ended: false,
+            stop: Stop::No,
+            interrupt_waits: false,
+            retry: None,
+            questions: Vec::new(),
+        }
+    }
+
+    pub(super) fn id(&self) -> ProcessId {
+        self.process.id()
+    }
+
+    pub(super) fn last_seq(&self) -> u64 {
+        self.conversation.last_seq()
+    }
+
+    pub(super) fn checkpoint(&self) -> Checkpoint {
+        self.conversation.checkpoint()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// It died before the prompt reached it, after it had served others: another process may try.
+    pub(super) fn died_unused(&self, turn: u64) -> bool {
+        self.ended && self.reused && !self.prompt_given(turn)
+    }
+
+    pub(super) fn session_id(&self) -> Option<String> {
+        self.conversation.session_id().map(str::to_owned)
+    }
+
+    /// Whether it can serve a turn that would start a process like this.
+    pub(super) fn fits(&self, setup: &Setup) -> bool {
+        !self.ended && self.stop == Stop::No && self.process.status().running && launch::still_fits(&self.setup, setup)
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        self.reused = true;
+        self.conversation.begin_turn();
+        self.questions.clear();
+    }
+
+    /// An input that may be found in the journal that is read again.
+    pub(super) fn expect(&mut self, mark: MarkId, given: Given) {
+        self.conversation.expect(mark, given);
+    }
+
+    /// The house had begun to stop it before a restart.
+    pub(super) fn expect_stop(&mut self) {
+        self.conversation.stopped = true;
+    }
+
+    /// Whether the prompt has reached the agent.
+    pub(super) fn prompt_given(&self, turn: u64) -> bool {
+        self.conversation.was_sent(MarkId::prompt(turn)) || self.prompt_in_args
+    }
+
+    /// Waits for news. `false` when there will be none.
+    pub(super) async fn read(&mut self) -> bool {
+        let Some(watch) = &mut self.watch else { return std::future::pending().await };
+        match watch.next(&mut self.batch).await {
+            Ok(Next::Items) => true,
+            // Its end was read, or its journal cannot be: either way there is no more.
+            Ok(Next::Ended | Next::Replaced) | Err(_) => {
+                self.watch = None;
+                false
+            }
+        }
+    }
+
+    /// What was read.
+    pub(super) fn parse(&mut self, parsed: &mut Vec<Parsed>) {
+        self.conversation.read(&self.batch, parsed);
+        self.ended |= matches!(parsed.last(), Some(Parsed::Ended));
+    }
+
+    /// Nothing can be read any more, though the end was not seen.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.watch.is_none() && !self.ended
+    }
+
+    /// A question of the agent that waits for a person.
+    pub(super) fn asked(&mut self, approval: &Approval) {
+        self.questions.push(Asked {
+            no: approval.no,
+            approval: approval.id.clone(),
+            request: approval.request.clone(),
+            answer: answer_of(approval),
+        });
+    }
+
+    /// The question is no more; returns its number.
+    pub(super) fn withdrawn(&mut self, request: &str) -> Option<u64> {
+        let at = self.questions.iter().position(|asked| asked.request == request)?;
+        Some(self.questions.swap_remove(at).no)
+    }
+
+    pub(super) fn has_questions(&self) -> bool {
+        self.questions.iter().any(|asked| asked.answer.is_none())
+    }
+
+    /// Questions that nobody needs to answer any more.
+    pub(super) fn drop_questions(&mut self) -> Vec<u64> {
+        self.questions.drain(..).map(|asked| asked.no).collect()
+    }
+
+    /// What people have decided since.
+    pub(super) fn decided(&mut self, approvals: &[Approval]) {
+        for asked in &mut self.questions {
+            if let Some(approval) = approvals.iter().find(|approval| approval.no == asked.no) {
+                asked.answer = answer_of(approval);
+            }
+        }
+    }
+
+    /// Gives the agent what is due, one thing after the other.
+    pub(super) async fn feed(&mut self, turn: Option<(u64, &str)>) {
+        self.retry = None;
+        while let Some(due) = self.next_due(turn) {
+            match self.process.stdin_marked(due.offset, &due.bytes, due.mark.0).await {
+                Ok(applied) => self.accepted = applied.applied,
+                Err(StdinError::NotRunning | StdinError::Gap) => return,
+                Err(StdinError::Full | StdinError::Keeper(_)) => {
+                    self.retry = Some(Instant::now() + NO_ROOM);
+                    return;
+                }
+            }
+        }
+        if !self.eof && !self.ended && self.conversation.wants_eof() {
+            // A process that has ended needs no end of input.
+            self.process.close_stdin().await.ok();
+            self.eof = true;
+        }
+    }
+
+    fn next_due(&mut self, turn: Option<(u64, &str)>) -> Option<Due> {
+        // One at a time: what was given before is read in the journal first.
+        if self.ended || self.conversation.stdin() < self.accepted.max(self.process.status().stdin_applied) {
+            return None;
+        }
+        if let Some(due) = self.conversation.own_words() {
+            return Some(due);
+        }
+        let mut at = 0;
+        while let Some(asked) = self.questions.get(at) {
+            let Some(decision) = asked.answer.clone() else {
+                at += 1;
+                continue;
+            };
+            let mark = MarkId::decision(asked.no);
+            let given = Given::Decision { approval: asked.approval.clone(), request: asked.request.clone(), decision };
+            let known = self.conversation.was_sent(mark);
+            let asked = self.questions.swap_remove(at);
+            match if known { Said::Nothing } else { self.conversation.say(mark, given) } {
+                Said::Due(due) => {
+                    // Should it find no room, it is said again.
+                    self.questions.push(asked);
+                    return Some(due);
+                }
+                Said::Later => {
+                    self.questions.push(asked);
+                    return None;
+                }
+                Said::Signal | Said::Nothing => {}
+            }
+        }
+        let (turn, prompt) = turn?;
+        if self.interrupt_waits {
+            let mark = MarkId::interrupt(turn);
+            if self.conversation.was_sent(mark) {
+                self.interrupt_waits = false;
+            } else if let Said::Due(due) = self.conversation.say(mark, Given::Interrupt) {
+                return Some(due);
+            }
+            return None;
+        }
+        if self.stop == Stop::No && !self.prompt_given(turn) && self.conversation.ready() {
+            let given = Given::Prompt { turn, text: prompt.to_owned() };
+            if let Said::Due(due) = self.conversation.say(MarkId::prompt(turn), given) {
+                return Some(due);
+            }
+        }
+        None
+    }
+
+    /// Begins to stop the running turn, if that has not begun.
+    pub(super) async fn stop_turn(&mut self, turn: u64, grace: Duration) -> Stopping {
+        if self.stop != Stop::No || self.interrupt_waits {
+            return Stopping::UnderWay;
+        }
+        match self.conversation.say(MarkId::interrupt(turn), Given::Interrupt) {
+            _ if self.ended => Stopping::UnderWay,
+            Said::Signal => {
+                self.signal(grace);
+                Stopping::UnderWay
+            }
+            Said::Nothing if !self.prompt_given(turn) => Stopping::NotBegun,
+            Said::Due(_) | Said::Later | Said::Nothing => {
+                self.interrupt_waits = true;
+                self.stop = Stop::Asked(Instant::now() + grace);
+                Stopping::UnderWay
+            }
+        }
+    }
+
+    /// The process is to end.
+    pub(super) fn signal(&mut self, grace: Duration) {
+        self.conversation.stopped = true;
+        self.stop = Stop::Signalled(Instant::now() + grace);
+        let process = Arc::clone(&self.process);
+        tokio::spawn(async move { process.kill(Signal::TERM).await });
+    }
+
+    /// When to look again, if nothing happens before.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let stop = match self.stop {
+            Stop::No => None,
+            Stop::Asked(at) | Stop::Signalled(at) | Stop::Killed(at) => Some(at),
+        };
+        [stop, self.retry].into_iter().flatten().min()
+    }
+
+    /// The next degree of stopping, if its time has come. `true` when there is nothing more that could be done.
+    pub(super) fn escalate(&mut self, grace: Duration) -> bool {
+        let now = Instant::now();
+        match self.stop {
+            Stop::Asked(at) if at <= now => self.signal(grace),
+            Stop::Signalled(at) if at <= now => {
+                self.stop = Stop::Killed(now + grace);
+                let process = Arc::clone(&self.process);
+                tokio::spawn(async move { drop(process.kill_tree().await) });
+            }
+            Stop::Killed(at) if at <= now => return true,
+            _ => {}
+        }
+        false
+    }
+
+    /// The turn is over: a process that was asked to stop may serve the next one.
+    pub(super) fn turn_over(&mut self) {
+        self.interrupt_waits = false;
+        if matches!(self.stop, Stop::Asked(_)) {
+            self.stop = Stop::No;
+        }
+    }
+
+    /// Whether the house has told the process to end.
+    pub(super) fn is_signalled(&self) -> bool {
+        matches!(self.stop, Stop::Signalled(_) | Stop::Killed(_))
+    }
+
+    /// Kills what a process that was told to end has left behind.
+    pub(super) async fn sweep(&mut self) {
+        if self.ended && self.is_signalled() {
+            self.process.kill_tree().await;
+        }
+    }
+
+    /// Ends the process. `hard`: with everything it ever started.
+    pub(super) async fn end(&mut self, grace: Duration, hard: bool) {
+        if self.process.status().running {
+            if hard {
+                self.process.kill(Signal::TERM).await;
+            } else {
+                // Its own way to leave.
+                self.process.close_stdin().await.ok();
+            }
+            if self.process.wait_exit(grace).await.is_some() && !hard {
+                return;
+            }
+            self.process.kill_tree().await;
+            self.process.wait_exit(grace).await;
+        } else if hard || self.is_signalled() {
+            self.process.kill_tree().await;
+        }
+    }
+}
+
+/// What the agent is to hear; nothing while nobody has answered.
+pub(super) fn answer_of(approval: &Approval) -> Option<Decision> {
+    match approval.state {
+        State::Pending | State::Withdrawn => None,
+        State::Expired => Some(Decision::Reject(NOBODY.to_owned())),
+        State::Approved | State::Denied => approval.decision.clone(),
+    }
+}

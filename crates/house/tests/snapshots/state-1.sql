@@ -1,0 +1,95 @@
+-- version 1
+CREATE INDEX agent_processes_by_session ON agent_processes (session);
+CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request) WHERE process IS NOT NULL;
+CREATE INDEX approvals_pending ON approvals (state) WHERE state = 'pending';
+CREATE INDEX sessions_by_standing ON sessions (standing, active_ns);
+CREATE INDEX turns_open ON turns (session, turn) WHERE state IN ('queued', 'running');
+CREATE TABLE agent_processes (
+    id         BLOB    NOT NULL PRIMARY KEY,
+    session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
+    setup      TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    -- Taken between turns: the driver's state, and how far its journal (frames up to seq, and this many bytes of the
+    -- next one) and its input had been read then.
+    saved      TEXT,
+    seq        INTEGER NOT NULL DEFAULT 0,
+    skip       INTEGER NOT NULL DEFAULT 0,
+    stdin      INTEGER NOT NULL DEFAULT 0,
+    created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE approvals (
+    no         INTEGER PRIMARY KEY,
+    id         TEXT    NOT NULL UNIQUE,
+    kind       TEXT    NOT NULL,
+    session    INTEGER REFERENCES sessions (no) ON DELETE CASCADE,
+    turn       INTEGER NOT NULL DEFAULT 0,
+    process    BLOB,
+    request    TEXT    NOT NULL,
+    tool       TEXT    NOT NULL,
+    input      TEXT    NOT NULL,
+    summary    TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    created_ns INTEGER NOT NULL,
+    expires_ns INTEGER NOT NULL,
+    decided_ns INTEGER NOT NULL DEFAULT 0,
+    decision   TEXT,
+    decider    TEXT    NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE door_state (
+    session INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
+    door    TEXT    NOT NULL,
+    state   TEXT    NOT NULL,
+    PRIMARY KEY (session, door)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE events (
+    session   INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
+    first_seq INTEGER NOT NULL,
+    last_seq  INTEGER NOT NULL,
+    body      BLOB    NOT NULL,
+    PRIMARY KEY (session, first_seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE sessions (
+    no            INTEGER PRIMARY KEY,
+    id            TEXT    NOT NULL UNIQUE,
+    name          TEXT,
+    agent         TEXT    NOT NULL,
+    kind          TEXT    NOT NULL,
+    door          TEXT    NOT NULL,
+    owner         TEXT,
+    cwd           BLOB    NOT NULL,
+    mode          TEXT    NOT NULL,
+    model         TEXT,
+    model_told    TEXT,
+    cli_session   TEXT,
+    hosting       TEXT    NOT NULL,
+    standing      TEXT    NOT NULL,
+    env           BLOB    NOT NULL,
+    approval_wait INTEGER NOT NULL,
+    created_ns    INTEGER NOT NULL,
+    active_ns     INTEGER NOT NULL,
+    closed_ns     INTEGER NOT NULL DEFAULT 0,
+    last_seq      INTEGER NOT NULL DEFAULT 0,
+    usage         TEXT    NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE TABLE turns (
+    session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
+    turn       INTEGER NOT NULL,
+    prompt     TEXT    NOT NULL,
+    door       TEXT    NOT NULL,
+    state      TEXT    NOT NULL,
+    cause      TEXT,
+    process    BLOB,
+    -- The turn's place in the journal of its process: frames after from_seq, up to to_seq.
+    from_seq   INTEGER NOT NULL DEFAULT 0,
+    to_seq     INTEGER NOT NULL DEFAULT 0,
+    -- The number of its first event.
+    first_seq  INTEGER NOT NULL DEFAULT 0,
+    -- A prompt that was cancelled while it waited is told of when nothing runs.
+    told       INTEGER NOT NULL DEFAULT 0,
+    answer     TEXT    NOT NULL DEFAULT '',
+    usage      TEXT    NOT NULL DEFAULT '{}',
+    queued_ns  INTEGER NOT NULL,
+    started_ns INTEGER NOT NULL DEFAULT 0,
+    ended_ns   INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (session, turn)
+) STRICT, WITHOUT ROWID;

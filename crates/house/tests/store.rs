@@ -1,0 +1,103 @@
+//! `state.db`: its steps, its writer, its readers.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+use std::path::Path;
+
+use hostel_house::store::{Store, StoreError};
+use rusqlite::Connection;
+
+/// Every table and index as SQLite remembers it.
+fn schema(path: &Path) -> String {
+    let connection = Connection::open(path).unwrap();
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).unwrap();
+    let mut statement =
+        connection.prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY type, name").unwrap();
+    let parts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    let parts: Vec<String> = parts.map(|part| part.unwrap()).collect();
+    format!("-- version {version}\n{};\n", parts.join(";\n"))
+}
+
+/// A released step never changes: the database it makes is compared with the one it made then. With
+/// HOSTEL_UPDATE=1 the snapshot of a new step is written.
+#[test]
+fn the_steps_make_what_they_always_made() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("state.db");
+    drop(Store::open(&path).unwrap());
+    let found = schema(&path);
+    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-1.sql");
+    if std::env::var_os("HOSTEL_UPDATE").is_some() {
+        std::fs::write(&snapshot, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(&snapshot).unwrap());
+}
+
+#[test]
+fn a_database_of_a_later_program_is_refused_and_left_alone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("state.db");
+    drop(Store::open(&path).unwrap());
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let Err(refused) = Store::open(&path) else { panic!("opened") };
+    assert!(matches!(refused, StoreError::TooNew { found: 99, .. }), "{refused}");
+    assert!(schema(&path).starts_with("-- version 99"));
+}
+
+#[test]
+fn the_file_is_private() {
+    use std::os::unix::fs::MetadataExt as _;
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("state.db");
+    let _store = Store::open(&path).unwrap();
+    for entry in std::fs::read_dir(scratch.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().mode() & 0o077, 0, "{}", entry.path().display());
+    }
+}
+
+fn insert(transaction: &rusqlite::Transaction<'_>, door: &str) -> rusqlite::Result<usize> {
+    transaction.execute(
+        "INSERT INTO sessions (id, agent, kind, door, cwd, mode, hosting, standing, env, approval_wait, created_ns,
+         active_ns) VALUES (?1, 'a', 'echo', ?1, x'', 'ask', 'warm', 'live', x'', 0, 0, 0)",
+        [door],
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_write_takes_back_only_itself() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let mut tickets = Vec::new();
+    for number in 0..100 {
+        let work = move |transaction: &rusqlite::Transaction<'_>| {
+            insert(transaction, &format!("door {number}"))?;
+            // Every third one fails after it has written something.
+            match number % 3 {
+                0 => insert(transaction, &format!("door {number}")),
+                _ => Ok(1),
+            }
+        };
+        tickets.push((number, store.submit(work).await.unwrap()));
+    }
+    for (number, ticket) in tickets {
+        assert_eq!(ticket.done().await.is_ok(), number % 3 != 0, "write {number}");
+    }
+    let count = |connection: &Connection| connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
+    let kept: i64 = store.read(count).await.unwrap();
+    assert_eq!(kept, 66);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_stands_in_line_is_written_before_the_end_and_nothing_after() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("state.db");
+    let store = Store::open(&path).unwrap();
+    let ticket = store.submit(|transaction| insert(transaction, "before")).await.unwrap();
+    let writer = store.close();
+    ticket.done().await.unwrap();
+    while writer.strong_count() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let after = store.write(|transaction| insert(transaction, "after")).await;
+    assert!(matches!(after, Err(StoreError::Closed)), "{after:?}");
+}
