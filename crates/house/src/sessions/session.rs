@@ -176,6 +176,9 @@ impl Session {
             }
             state.untold = untold.into();
         });
+        if let Some(cause) = self.change(|state| state.closing) {
+            self.stop(Scope::Everything, cause).await;
+        }
         self.ensure_runner();
         Ok(())
     }

@@ -15,6 +15,7 @@ mod talk;
 use std::sync::Arc;
 
 use hostel_agents::{Event, Outcome, Usage};
+use tokio::time::Instant;
 
 use super::session::{Queued, Running, Session};
 use super::types::Cause;
@@ -151,12 +152,18 @@ impl Runner {
 
     /// The process is kept warm until something is to be done, or for as long as it may.
     async fn idle(&mut self) -> Result<(), StoreError> {
+        let mut approvals = self.hub.approvals.changed();
         let Some(talk) = &mut self.talk else { return Ok(()) };
+        talk.feed(None).await;
         self.recorder.rest();
         self.hub.warm.rest(&self.session);
+        let asks = talk.has_questions();
+        let again = talk.deadline();
         let news = tokio::select! {
             () = self.session.wake.notified() => false,
             read = talk.read() => read,
+            _ = approvals.changed(), if asks => false,
+            () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => false,
             () = tokio::time::sleep(self.hub.options.idle) => {
                 self.session.change(|state| state.retire = true);
                 false
@@ -166,10 +173,11 @@ impl Runner {
         if news {
             self.take_read().await?;
             self.store_idle().await?;
+        } else if asks {
+            self.hear_decisions().await?;
         }
-        if self.talk.as_ref().is_some_and(Talk::has_ended)
-            || self.session.change(|state| std::mem::take(&mut state.retire))
-        {
+        let over = self.talk.as_ref().is_some_and(|talk| talk.has_ended() || talk.is_unreadable());
+        if over || self.session.change(|state| std::mem::take(&mut state.retire)) {
             self.end_process(false).await?;
         }
         Ok(())

@@ -77,6 +77,11 @@ fn add(text: &mut String, more: &str) {
     text.push_str(more.get(..more.floor_char_boundary(room)).unwrap_or_default());
 }
 
+/// Whether people are asked with this, or no longer are.
+fn is_question(event: &Event) -> bool {
+    matches!(event, Event::PermissionAsked { .. } | Event::PermissionWithdrawn { .. })
+}
+
 impl Runner {
     /// Carries the running turn to its end.
     pub(super) async fn serve(&mut self) -> Result<(), StoreError> {
@@ -144,7 +149,8 @@ impl Runner {
         }
         for item in parsed {
             match item {
-                Parsed::Event { time_ns, event } => self.hear(time_ns, event).await?,
+                Parsed::Event { time_ns, event } if is_question(&event) => self.hear_question(time_ns, event).await?,
+                Parsed::Event { time_ns, event } => self.hear(time_ns, event),
                 Parsed::Over { time_ns, over, at } => self.over(time_ns, over, at).await?,
                 Parsed::Ended => {}
             }
@@ -155,16 +161,23 @@ impl Runner {
         self.recorder.settle().await
     }
 
-    async fn hear(&mut self, time_ns: u64, mut event: Event) -> Result<(), StoreError> {
+    async fn hear_question(&mut self, time_ns: u64, mut event: Event) -> Result<(), StoreError> {
         match &mut event {
-            Event::Init { session_id, model, .. } => self.learn(session_id.clone(), model.clone(), true),
-            Event::Result { session_id, .. } => self.learn(session_id.clone(), None, false),
-            Event::PermissionAsked { .. } => self.ask(&mut event).await?,
             Event::PermissionWithdrawn { request } => {
                 if let Some(no) = self.talk.as_mut().and_then(|talk| talk.withdrawn(request)) {
                     self.hub.approvals.withdraw(no).await?;
                 }
             }
+            asked => self.ask(asked).await?,
+        }
+        self.hear(time_ns, event);
+        Ok(())
+    }
+
+    fn hear(&mut self, time_ns: u64, event: Event) {
+        match &event {
+            Event::Init { session_id, model, .. } => self.learn(session_id.clone(), model.clone(), true),
+            Event::Result { session_id, .. } => self.learn(session_id.clone(), None, false),
             _ => {}
         }
         if let Some(turn) = &mut self.turn {
@@ -174,7 +187,6 @@ impl Runner {
             }
         }
         self.recorder.push(time_ns, event);
-        Ok(())
     }
 
     /// The CLI's id of the conversation and its model, kept when they are news.
@@ -223,7 +235,7 @@ impl Runner {
         Ok(())
     }
 
-    async fn hear_decisions(&mut self) -> Result<(), StoreError> {
+    pub(super) async fn hear_decisions(&mut self) -> Result<(), StoreError> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         let approvals = self.hub.approvals.of_process(talk.id()).await?;
         talk.decided(&approvals);
@@ -285,9 +297,10 @@ impl Runner {
         if self.turn.is_none() {
             return Ok(());
         }
-        let reason = match talk.is_unreadable() {
-            true => "the output of the agent's process cannot be read any more",
-            false => "the agent's process does not end",
+        let reason = match (talk.is_unreadable(), talk.has_ended()) {
+            (true, _) => "the output of the agent's process cannot be read any more",
+            (false, true) => "the agent's process ended without an answer",
+            (false, false) => "the agent's process does not end",
         };
         let (id, outcome) = (talk.id(), Outcome::Failed);
         self.end_process(true).await?;
