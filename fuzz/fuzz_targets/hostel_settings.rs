@@ -15,10 +15,11 @@ fuzz_target!(|bytes: &[u8]| {
         Err(message) => assert!(!message.trim_end().contains('\n'), "an error of several lines: {message}"),
         Ok(rows) => {
             // A list with a comma in it and an empty text cannot be typed.
+            let lists = ["listen", "dir", "command", "env"];
             let typed: Vec<String> = rows
                 .iter()
                 .filter(|(key, value, origin)| {
-                    origin != "built in" && !key.ends_with("listen") && !key.ends_with("dir") && !value.is_empty()
+                    origin != "built in" && !lists.iter().any(|list| key.ends_with(list)) && !value.is_empty()
                 })
                 .map(|(key, value, _)| format!("{key}={value}"))
                 .collect();

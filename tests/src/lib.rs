@@ -16,6 +16,7 @@
     reason = "test support: a broken assumption must end the test at once, with the reason printed"
 )]
 
+pub mod agents;
 pub mod binary;
 pub mod chatter;
 pub mod client;
@@ -30,3 +31,4 @@ pub mod random;
 pub mod script;
 pub mod script_run;
 pub mod wait;
+pub mod zeroclaw;

@@ -15,10 +15,9 @@ use support::{exit, killed, setup, stopped};
 
 /// Every line of every transcript.
 static LINES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let root = support::fixtures("");
-    let mut files: Vec<_> = fs::read_dir(root)
-        .unwrap()
-        .flat_map(|dir| fs::read_dir(dir.unwrap().path()).unwrap())
+    let mut files: Vec<_> = ["claude", "codex", "gemini", "opencode"]
+        .into_iter()
+        .flat_map(|program| fs::read_dir(support::fixtures(program)).unwrap())
         .map(|file| file.unwrap().path())
         .filter(|path| path.extension().is_some_and(|end| end == "jsonl"))
         .collect();

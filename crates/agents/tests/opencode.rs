@@ -94,6 +94,7 @@ fn command_lines() {
         // However short, the prompt goes by standard input.
         assert!(!launch.prompt_in_args);
         assert!(launch.env.contains(&("TERM".to_owned(), "dumb".to_owned())));
+        assert!(launch.env.contains(&("PWD".to_owned(), "/home/dev/project".to_owned())));
         let rules = launch.env.iter().find(|(name, _)| name == "OPENCODE_PERMISSION").map(|(_, rules)| &**rules);
         assert_eq!(rules, permission, "{words}");
         assert!(rules.is_none_or(|rules| serde_json::from_str::<serde_json::Value>(rules).is_ok()));

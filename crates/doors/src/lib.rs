@@ -1,9 +1,13 @@
 //! One module per wire contract: decode, call the house, encode.
 //!
-//! A door holds no state but its connections', and no door knows another. Whatever two doors need
-//! lives in the house behind them.
+//! A door holds no state but its connections', and no door knows another; only our own serves the
+//! zeroclaw methods beside its own. Whatever two doors need lives in the house behind them.
 
 #![forbid(unsafe_code)]
 
 pub mod claustrum;
+pub mod codecast;
 pub mod native;
+mod rpc;
+pub mod zeroclaw;
+pub mod tls;

@@ -1,6 +1,7 @@
-//! Which program this is: the keeper, a personality, or `hostel` itself.
+//! Which program this is: the keeper, the built-in agent, a personality, or `hostel` itself.
 //!
-//! Invariant: the keeper is recognised before anything else is set up, under whatever name the program was called.
+//! Invariant: what we start ourselves (keeper, helper, agent) is recognised before anything else is set up, under
+//! whatever name the program was called.
 //!
 //! A name nobody knows is `hostel`.
 
@@ -14,6 +15,7 @@ use clap::Parser as _;
 use crate::cli::Cli;
 use crate::cli::ColorChoice;
 use crate::commands;
+use crate::config::agents;
 use crate::daemon;
 use crate::error::CommandError;
 use crate::ui::Ui;
@@ -22,15 +24,19 @@ use crate::ui::Ui;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Personality {
     Claustrum,
+    Codecast,
+    Zeroclaw,
 }
 
 impl Personality {
-    pub(crate) const ALL: [Personality; 1] = [Personality::Claustrum];
+    pub(crate) const ALL: [Personality; 3] = [Personality::Claustrum, Personality::Codecast, Personality::Zeroclaw];
 
     /// The name it is called by.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Personality::Claustrum => "claustrum",
+            Personality::Codecast => crate::codecast::NAME,
+            Personality::Zeroclaw => crate::zeroclaw::NAME,
         }
     }
 
@@ -41,6 +47,8 @@ impl Personality {
     fn run(self, called: &OsStr, words: &[OsString]) -> ExitCode {
         match self {
             Personality::Claustrum => crate::claustrum::main(called, words),
+            Personality::Codecast => crate::codecast::main(words),
+            Personality::Zeroclaw => crate::zeroclaw::main(words),
         }
     }
 }
@@ -54,6 +62,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     }
     if words.first().is_some_and(|word| word == daemon::HELPER) {
         return helper(words.get(1..).unwrap_or_default());
+    }
+    if words.first().is_some_and(|word| word == agents::ECHO) {
+        return echo_agent();
     }
     let name = Path::new(&called).file_name().unwrap_or_default();
     if let Some(personality) = Personality::named(name) {
@@ -76,6 +87,15 @@ fn helper(words: &[OsString]) -> ExitCode {
     let error = hostel_doors::claustrum::shellenv::become_command(words);
     let error = CommandError::failure(format!("cannot become the command: {error}"));
     fail(&Ui::new(false, ColorChoice::Never), &error)
+}
+
+/// The built-in agent, on our standard streams.
+fn echo_agent() -> ExitCode {
+    match hostel_agents::echo::program::run(std::io::stdin().lock(), std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever spoke with us is gone.
+        Err(_) => ExitCode::FAILURE,
+    }
 }
 
 /// Acts as the program that the first word names, with the rest as its arguments.

@@ -20,6 +20,6 @@ pub fn claustrum_flags(words: &[OsString]) -> Result<String, String> {
 ///
 /// # Errors
 /// What the command line would print.
-pub fn settings(file: &Path, flags: &[String]) -> Result<Vec<(&'static str, String, String)>, String> {
+pub fn settings(file: &Path, flags: &[String]) -> Result<Vec<(String, String, String)>, String> {
     Settings::load(file, flags).map(|settings| settings.rows()).map_err(|error| error.to_string())
 }

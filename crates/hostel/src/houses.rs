@@ -15,9 +15,16 @@ use hostel_doors::native::protocol::ProcessInfo;
 use hostel_doors::native::protocol::ProcessList;
 use hostel_doors::native::protocol::code;
 use hostel_doors::native::protocol::pick;
+use serde_json::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::conversation::start::LIST_LIMIT;
+use crate::conversation::wire::ApprovalList;
+use crate::conversation::wire::ApprovalRow;
+use crate::conversation::wire::SessionList;
+use crate::conversation::wire::SessionRow;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::paths::HouseDir;
 
@@ -26,6 +33,9 @@ const HOUSE_LIMIT: usize = 256;
 
 /// How long to wait for room in a house whose connections are all in use.
 const FULL_HOUSE: Duration = Duration::from_secs(2);
+
+/// The shortest start of an id that is looked at.
+const START: usize = 4;
 
 /// One house by its directory and the name people call it.
 #[derive(Clone, Debug)]
@@ -49,6 +59,30 @@ impl House {
                 }
                 result => return result,
             }
+        }
+    }
+}
+
+impl House {
+    /// Looks for a daemon that went away, until the limit; `go_on` is the command that goes on where this one gave up.
+    pub(crate) async fn again(&self, limit: Duration, go_on: &str) -> Result<Client, CommandError> {
+        let deadline = Instant::now() + limit;
+        let mut pause = Duration::from_millis(20);
+        loop {
+            match self.connect().await {
+                Ok(client) => return Ok(client),
+                Err(error) if !error.is_lost() => return Err(error.into()),
+                Err(_) => {}
+            }
+            if Instant::now() + pause > deadline {
+                return Err(CommandError::failure(format!(
+                    "the daemon did not come back within {}",
+                    crate::text::duration(limit)
+                ))
+                .hint(format!("start it with `hostel up`, then go on with `{go_on}`")));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
 }
@@ -151,5 +185,147 @@ impl Houses {
         found.pop().ok_or_else(|| {
             CommandError::failure(format!("no process matches `{wanted}`")).hint("list them with `hostel ps -a`")
         })
+    }
+
+    /// The one session a name, an id or the start of an id means, in whichever house.
+    pub(crate) async fn find_session(&self, wanted: &str) -> Result<(House, Client, SessionRow), CommandError> {
+        let mut found = Vec::new();
+        for (house, mut client) in self.live().await? {
+            let mut rows = sessions(&mut client, true).await?;
+            let known: Vec<(&str, &str, bool)> = rows
+                .iter()
+                .map(|(row, _)| (row.session_id.as_str(), row.name.as_deref().unwrap_or_default(), row.live()))
+                .collect();
+            match pick_session(wanted, &known) {
+                Pick::Nothing => {}
+                Pick::Several => {
+                    return Err(CommandError::failure(format!("`{wanted}` means several sessions"))
+                        .hint("give more of the id, `hostel sessions --all` shows them"));
+                }
+                Pick::One(position) => found.push((house, client, rows.swap_remove(position).0)),
+            }
+        }
+        one_of(found, wanted)?.ok_or_else(|| {
+            CommandError::failure(format!("no session matches `{wanted}`"))
+                .hint("list them with `hostel sessions --all`")
+        })
+    }
+
+    /// The one approval an id or the start of an id means, in whichever house.
+    pub(crate) async fn find_approval(
+        &self,
+        wanted: &str,
+    ) -> Result<(House, Client, ApprovalRow, Value), CommandError> {
+        let mut found = Vec::new();
+        for (house, mut client) in self.live().await? {
+            let mut rows = approvals(&mut client, true).await?;
+            match pick(wanted, rows.iter().map(|(row, _)| (row.id.as_str(), ""))) {
+                Pick::Nothing => {}
+                Pick::Several => {
+                    return Err(CommandError::failure(format!(
+                        "several approvals have ids that start with `{wanted}`"
+                    ))
+                    .hint("give more of the id, `hostel approvals list --all` shows them"));
+                }
+                Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
+            }
+        }
+        let (house, client, (row, value)) = one_of(found, wanted)?.ok_or_else(|| {
+            CommandError::failure(format!("no approval matches `{wanted}`"))
+                .hint("list them with `hostel approvals list --all`")
+        })?;
+        Ok((house, client, row, value))
+    }
+}
+
+/// The sessions of a house, as they are read here and as they came.
+pub(crate) async fn sessions(client: &mut Client, all: bool) -> Result<Vec<(SessionRow, Value)>, CommandError> {
+    let asked = json!({"all": all, "limit": LIST_LIMIT});
+    match client.call::<SessionList>("session/list", &asked).await {
+        Ok(list) => typed(list.sessions),
+        // A house of a program without sessions has none.
+        Err(error) if error.code() == Some(code::METHOD) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The approvals of a house, likewise.
+pub(crate) async fn approvals(client: &mut Client, all: bool) -> Result<Vec<(ApprovalRow, Value)>, CommandError> {
+    let asked = json!({"all": all, "limit": LIST_LIMIT});
+    match client.call::<ApprovalList>("approval/list", &asked).await {
+        Ok(list) => typed(list.approvals),
+        Err(error) if error.code() == Some(code::METHOD) => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn typed<T: serde::de::DeserializeOwned>(values: Vec<Value>) -> Result<Vec<(T, Value)>, CommandError> {
+    values
+        .into_iter()
+        .map(|value| {
+            let row = serde_json::from_value(value.clone())
+                .map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))?;
+            Ok((row, one_spelling(value)))
+        })
+        .collect()
+}
+
+/// What several houses found: one of them, or nothing; more is an error.
+fn one_of<T>(mut found: Vec<(House, Client, T)>, wanted: &str) -> Result<Option<(House, Client, T)>, CommandError> {
+    if found.len() > 1 {
+        let labels: Vec<&str> = found.iter().map(|(house, _, _)| house.label.as_str()).collect();
+        return Err(CommandError::failure(format!("`{wanted}` is in several houses: {}", labels.join(", ")))
+            .hint("choose with `--house NAME`"));
+    }
+    Ok(found.pop())
+}
+
+/// Which session people mean: an id, the name of one that is in use, the name of a closed one, the start of an id, in
+/// this order. Names need not be unique; two of one kind are one too many.
+fn pick_session(wanted: &str, known: &[(&str, &str, bool)]) -> Pick {
+    if wanted.is_empty() {
+        return Pick::Nothing;
+    }
+    let several = |found: &mut dyn Iterator<Item = usize>| match (found.next(), found.next()) {
+        (None, _) => Pick::Nothing,
+        (Some(position), None) => Pick::One(position),
+        (Some(_), Some(_)) => Pick::Several,
+    };
+    let all = || known.iter().enumerate();
+    let rules: [&dyn Fn(&(&str, &str, bool)) -> bool; 4] = [
+        &|(id, _, _)| *id == wanted,
+        &|(_, name, live)| *name == wanted && *live,
+        &|(_, name, _)| *name == wanted,
+        &|(id, _, _)| wanted.len() >= START && id.starts_with(wanted),
+    ];
+    rules
+        .iter()
+        .map(|rule| several(&mut all().filter(|(_, row)| rule(row)).map(|(position, _)| position)))
+        .find(|pick| *pick != Pick::Nothing)
+        .unwrap_or(Pick::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_found_by_id_name_and_start() {
+        let known = [
+            ("0f8fad5b-1", "web", true),
+            ("0f8fad5b-2", "web", false),
+            ("77aa-1", "old", false),
+            ("77aa-2", "old", false),
+            ("web", "", true),
+        ];
+        let found = |wanted: &str| pick_session(wanted, &known);
+        assert_eq!(found("0f8fad5b-2"), Pick::One(1));
+        assert_eq!(found("web"), Pick::One(4));
+        assert_eq!(pick_session("web", &known[..4]), Pick::One(0));
+        assert_eq!(found("old"), Pick::Several);
+        assert_eq!(found("0f8fad"), Pick::Several);
+        assert_eq!(found("77aa-1"), Pick::One(2));
+        assert_eq!(found("77a"), Pick::Nothing);
+        assert_eq!(found(""), Pick::Nothing);
     }
 }

@@ -8,8 +8,10 @@
 
 mod claustrum;
 mod cli;
+mod codecast;
 mod commands;
 mod config;
+mod conversation;
 mod daemon;
 mod dispatch;
 mod error;
@@ -18,6 +20,7 @@ mod paths;
 mod session;
 mod text;
 mod ui;
+mod zeroclaw;
 
 #[doc(hidden)]
 pub mod fuzzing;

@@ -61,6 +61,20 @@ impl HouseDir {
         self.run().join("claustrum.sock")
     }
 
+    pub(crate) fn zeroclaw_socket(&self) -> PathBuf {
+        self.run().join("zeroclaw.sock")
+    }
+
+    /// The port of the codecast door, for whoever looks for it.
+    pub(crate) fn port_file(&self) -> PathBuf {
+        self.run().join("http.port")
+    }
+
+    /// Sessions, turns, queues, approvals.
+    pub(crate) fn database(&self) -> PathBuf {
+        self.root.join("state.db")
+    }
+
     pub(crate) fn token_file(&self) -> PathBuf {
         self.run().join("local_token")
     }
@@ -134,6 +148,12 @@ pub(crate) fn absolute(path: &Path) -> Result<PathBuf, CommandError> {
 pub(crate) fn default_claustrum_endpoint() -> Option<PathBuf> {
     let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
     Some(PathBuf::from(home).join(".claude/remote/rpc.sock"))
+}
+
+/// The contract's own zeroclaw endpoint, if the user has a home directory.
+pub(crate) fn default_zeroclaw_endpoint() -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty())?;
+    Some(PathBuf::from(home).join(".zeroclaw/data/daemon.sock"))
 }
 
 /// A leading `~/` replaced by the user's home directory.

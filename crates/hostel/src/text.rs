@@ -1,6 +1,7 @@
 //! Text for people: sizes, durations, relative times, and foreign bytes made harmless.
 //!
-//! Invariant: nothing returned by `printable` can move a cursor, colour a terminal or start a new line.
+//! Invariant: nothing returned by `printable` can move a cursor, colour a terminal or start a new line; what `prose`
+//! returns can start new lines and nothing else.
 //!
 //! Parsing of sizes and durations lives here too, so that what is printed can be typed back.
 
@@ -153,6 +154,25 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// Foreign text of several lines: like `printable`, but line ends and tabs stay what they are, and so do the joiners
+/// that emoji and some scripts need.
+pub(crate) fn prose(text: &str) -> Cow<'_, str> {
+    let kept = |character: char| matches!(character, '\n' | '\t' | '\u{200c}' | '\u{200d}') || !is_hazard(character);
+    if text.chars().all(kept) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    let mut letters = text.chars().peekable();
+    while let Some(character) = letters.next() {
+        match character {
+            '\r' if letters.peek() == Some(&'\n') => {}
+            other if kept(other) => safe.push(other),
+            other => safe.push_str(&printable(other.encode_utf8(&mut [0; 4]))),
+        }
+    }
+    Cow::Owned(safe)
+}
+
 fn is_hazard(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -169,6 +189,70 @@ pub(crate) fn cut(text: &str, limit: usize) -> Cow<'_, str> {
     let mut short: String = text.chars().take(limit.saturating_sub(1)).collect();
     short.push('…');
     Cow::Owned(short)
+}
+
+/// How many columns of a terminal text takes. A close guess: East Asian letters and emoji take two.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(column).sum()
+}
+
+fn column(character: char) -> usize {
+    match u32::from(character) {
+        0x300..=0x36f | 0x200b..=0x200f | 0xfe00..=0xfe0f | 0x1f3fb..=0x1f3ff => 0,
+        0x1100..=0x115f
+        | 0x2e80..=0x303e
+        | 0x3041..=0xa4cf
+        | 0xac00..=0xd7a3
+        | 0xf900..=0xfaff
+        | 0xfe30..=0xfe6f
+        | 0xff00..=0xff60
+        | 0xffe0..=0xffe6
+        | 0x1f300..=0x1f64f
+        | 0x1f680..=0x1f6ff
+        | 0x1f900..=0x1f9ff
+        | 0x20000..=0x3fffd => 2,
+        _ => 1,
+    }
+}
+
+/// Cuts text to a number of columns, saying with an ellipsis that it did.
+pub(crate) fn fit(text: &str, limit: usize) -> Cow<'_, str> {
+    // A letter never takes more columns than bytes; most text is short and settled by this.
+    if text.len() <= limit || columns(text) <= limit {
+        return Cow::Borrowed(text);
+    }
+    let mut short = String::new();
+    let mut used = 0;
+    for character in text.chars() {
+        used += column(character);
+        if used >= limit {
+            break;
+        }
+        short.push(character);
+    }
+    short.push('…');
+    Cow::Owned(short)
+}
+
+/// A count for people: `950`, `12.3k`, `4.1M`.
+pub(crate) fn count(value: u64) -> String {
+    let scaled = |scale: u64, unit: &str| {
+        let tenths = u128::from(value) * 10 / u128::from(scale);
+        match (tenths % 10, tenths / 10) {
+            (0, whole) => format!("{whole}{unit}"),
+            (part, whole) => format!("{whole}.{part}{unit}"),
+        }
+    };
+    match value {
+        0..=999 => value.to_string(),
+        1_000..=999_999 => scaled(1_000, "k"),
+        _ => scaled(1_000_000, "M"),
+    }
+}
+
+/// US dollars for people: cents, and more digits where there are none.
+pub(crate) fn dollars(value: f64) -> String {
+    if value >= 0.1 || value == 0.0 { format!("${value:.2}") } else { format!("${value:.4}") }
 }
 
 #[cfg(test)]
@@ -227,5 +311,29 @@ mod tests {
         assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}d"), "a\\u{1b}[2Jb\\nc\\u{202e}d");
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn prose_keeps_its_lines_and_nothing_else_that_steers() {
+        assert_eq!(prose("one\n\ttwo \u{1f469}\u{200d}\u{1f4bb}"), "one\n\ttwo \u{1f469}\u{200d}\u{1f4bb}");
+        assert_eq!(prose("a\r\nb\rc\u{1b}]0;x\u{7}d\u{202e}\u{9b}1m"), "a\nb\\rc\\u{1b}]0;x\\u{7}d\\u{202e}\\u{9b}1m");
+    }
+
+    #[test]
+    fn text_fits_the_columns_it_is_given() {
+        assert_eq!(fit("abcdef", 6), "abcdef");
+        assert_eq!(fit("abcdef", 5), "abcd…");
+        assert_eq!(fit("日本語です", 6), "日本…");
+        assert_eq!(columns(&fit("日本語です", 6)), 5);
+        assert_eq!(columns("e\u{301}x"), 2);
+        assert_eq!(fit("abc", 0), "…");
+    }
+
+    #[test]
+    fn counts_and_money() {
+        for (value, text) in [(0, "0"), (999, "999"), (1_000, "1k"), (12_345, "12.3k"), (4_100_000, "4.1M")] {
+            assert_eq!(count(value), text);
+        }
+        assert_eq!((dollars(1.239), dollars(0.0213), dollars(0.0)), ("$1.24".into(), "$0.0213".into(), "$0.00".into()));
     }
 }

@@ -37,6 +37,11 @@ impl Paint {
             Paint::Red => "\x1b[31m",
         }
     }
+
+    /// Text in this paint, where the stream takes any. The paint ends with the text.
+    pub(crate) fn apply(self, text: &str, on: bool) -> String {
+        if on && self != Paint::Plain { format!("{}{text}\x1b[0m", self.code()) } else { text.to_owned() }
+    }
 }
 
 /// The printing side of a command.
@@ -45,6 +50,14 @@ pub(crate) struct Ui {
     json: bool,
     color_out: bool,
     color_err: bool,
+    /// Columns of the terminal that standard output is, if it is one.
+    columns: Option<usize>,
+}
+
+/// Columns of the terminal behind a stream, if there is one and it says.
+pub(crate) fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
 impl Ui {
@@ -61,6 +74,7 @@ impl Ui {
             json,
             color_out: decide(std::io::stdout().is_terminal()),
             color_err: decide(std::io::stderr().is_terminal()),
+            columns: columns(std::io::stdout()),
         }
     }
 
@@ -69,9 +83,19 @@ impl Ui {
         self.json
     }
 
+    /// Whether standard output and standard error take colour.
+    pub(crate) fn colours(&self) -> (bool, bool) {
+        (self.color_out, self.color_err)
+    }
+
+    /// Columns of the terminal that standard output is, if it is one.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
     /// Text painted for standard output.
     pub(crate) fn paint(&self, paint: Paint, text: &str) -> String {
-        if self.color_out && paint != Paint::Plain { format!("{}{text}\x1b[0m", paint.code()) } else { text.to_owned() }
+        paint.apply(text, self.color_out)
     }
 
     /// A line on standard output.
@@ -121,7 +145,11 @@ impl Ui {
     }
 }
 
-/// A table whose columns line up; every cell is made harmless before it is measured.
+/// The least a last column is cut to on a narrow terminal.
+const LAST_COLUMN: usize = 12;
+
+/// A table whose columns line up; every cell is made harmless before it is measured. On a terminal the last column is
+/// cut to what fits.
 pub(crate) struct Table {
     header: Vec<&'static str>,
     rows: Vec<Vec<(Paint, String)>>,
@@ -145,11 +173,15 @@ impl Table {
 
     /// The finished text, without a final newline.
     pub(crate) fn render(&self, ui: &Ui) -> String {
-        let mut widths: Vec<usize> = self.header.iter().map(|name| name.chars().count()).collect();
+        let mut widths: Vec<usize> = self.header.iter().map(|name| text::columns(name)).collect();
         for row in &self.rows {
             for (width, (_, cell)) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                *width = (*width).max(text::columns(cell));
             }
+        }
+        if let (Some(columns), Some((last, others))) = (ui.columns, widths.split_last_mut()) {
+            let taken: usize = others.iter().map(|width| width + 2).sum();
+            *last = (*last).min(columns.saturating_sub(taken).max(LAST_COLUMN));
         }
         let header: Vec<(Paint, String)> = self.header.iter().map(|name| (Paint::Bold, (*name).to_owned())).collect();
         let lines: Vec<String> =
@@ -160,7 +192,8 @@ impl Table {
     fn line(&self, ui: &Ui, row: &[(Paint, String)], widths: &[usize]) -> String {
         let mut line = String::new();
         for (column, (width, (paint, cell))) in widths.iter().zip(row).enumerate() {
-            let gap = " ".repeat(width.saturating_sub(cell.chars().count()));
+            let cell = &text::fit(cell, *width);
+            let gap = " ".repeat(width.saturating_sub(text::columns(cell)));
             let last = column + 1 == widths.len();
             if column > 0 {
                 line.push_str("  ");
@@ -185,7 +218,7 @@ mod tests {
     use super::*;
 
     fn plain() -> Ui {
-        Ui { json: false, color_out: false, color_err: false }
+        Ui { json: false, color_out: false, color_err: false, columns: None }
     }
 
     #[test]
@@ -205,6 +238,16 @@ mod tests {
             table.render(&plain()),
             "NAME             PID  COMMAND\nweb                7  sleep 1\\n\\u{1b}[31m\na-longer-name  12345"
         );
+    }
+
+    #[test]
+    fn a_narrow_terminal_cuts_the_last_column_only() {
+        let mut table = Table::new(&["NAME", "WHERE"]);
+        table.row(vec![(Paint::Plain, "web".to_owned()), (Paint::Plain, "/a/long/way/to/go".to_owned())]);
+        let narrow = Ui { columns: Some(20), ..plain() };
+        assert_eq!(table.render(&narrow), "NAME  WHERE\nweb   /a/long/way/t…");
+        let tiny = Ui { columns: Some(3), ..plain() };
+        assert_eq!(table.render(&tiny), "NAME  WHERE\nweb   /a/long/way…");
     }
 
     #[test]

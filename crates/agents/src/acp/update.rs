@@ -165,12 +165,16 @@ pub(super) fn description(update: &Update<'_>) -> Raw {
 /// What the tool would do, for people.
 pub(super) fn detail(update: &Update<'_>) -> String {
     #[derive(Deserialize)]
-    struct Command<'a> {
+    struct Input<'a> {
         #[serde(borrow)]
         command: Field<'a>,
+        #[serde(borrow)]
+        filepath: Field<'a>,
     }
-    let command = text::object::<Command<'_>>(update.raw_input).and_then(|input| text::owned(input.command));
-    command.or_else(|| text::owned(update.title)).unwrap_or_default()
+    let input = text::object::<Input<'_>>(update.raw_input);
+    // A title may be cut, or tell the directory where the file matters.
+    let exact = input.and_then(|input| text::owned(input.command).or_else(|| text::owned(input.filepath)));
+    exact.or_else(|| text::owned(update.title)).unwrap_or_default()
 }
 
 /// Which tool it is, as well as can be told.

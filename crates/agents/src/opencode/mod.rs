@@ -10,6 +10,8 @@ use lines::OpencodeLines;
 
 pub(crate) fn launch(setup: &Setup) -> Launch {
     let mut launch = command::base(setup, "opencode");
+    // It believes this variable over the directory it is started in.
+    launch.env.push(("PWD".to_owned(), setup.cwd.clone()));
     match setup.hosting {
         Hosting::Warm => command::add(&mut launch, ["acp"]),
         Hosting::PerMessage => {

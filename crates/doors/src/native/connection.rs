@@ -11,12 +11,10 @@ use std::time::Duration;
 use hostel_house::processes::Processes;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
@@ -29,8 +27,6 @@ use super::Settings;
 use super::line::Line;
 use super::line::LineReader;
 use super::methods;
-use super::methods::Failure;
-use super::methods::Outcome;
 use super::protocol::Attach;
 use super::protocol::HouseClosing;
 use super::protocol::Initialize;
@@ -40,82 +36,23 @@ use super::protocol::PROTOCOL_VERSION;
 use super::protocol::Target;
 use super::protocol::code;
 use super::stream;
+use crate::rpc::Failure;
+use crate::rpc::Outcome;
+use crate::rpc::Writer;
+use crate::rpc::hangup;
+use crate::zeroclaw;
+use crate::zeroclaw::Client;
+use crate::zeroclaw::Face;
+use crate::zeroclaw::Greeting;
+use crate::zeroclaw::Incoming;
+use crate::zeroclaw::Params;
+use crate::zeroclaw::Peer;
 
 /// Processes one connection may follow at once.
 const STREAMS: usize = 256;
 
 /// How long a goodbye may take to get through.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// The sending half, shared by everybody who has something to say.
-#[derive(Clone)]
-pub(super) struct Writer(Arc<tokio::sync::Mutex<Sending>>);
-
-/// A stream may be aborted in the middle of a line; whoever sends next ends that line first.
-struct Sending {
-    half: OwnedWriteHalf,
-    unsent: Vec<u8>,
-    sent: usize,
-}
-
-impl Writer {
-    fn new(half: OwnedWriteHalf) -> Self {
-        Writer(Arc::new(tokio::sync::Mutex::new(Sending { half, unsent: Vec::new(), sent: 0 })))
-    }
-
-    /// Sends whole lines, also when the one who waits for it is stopped.
-    pub(super) async fn send(&self, lines: &[u8]) -> io::Result<()> {
-        let mut sending = self.0.lock().await;
-        let sending = &mut *sending;
-        sending.unsent.extend_from_slice(lines);
-        while let Some(rest) = sending.unsent.get(sending.sent..).filter(|rest| !rest.is_empty()) {
-            sending.sent += sending.half.write(rest).await?;
-        }
-        sending.unsent.clear();
-        sending.sent = 0;
-        Ok(())
-    }
-
-    /// Answers a request; a request without an id wants no answer.
-    async fn answer(&self, id: Option<&RawValue>, outcome: Outcome) -> io::Result<()> {
-        let Some(id) = id else { return Ok(()) };
-        let mut line = match outcome {
-            Ok(result) => encode(&Answer { jsonrpc: "2.0", id, result: Some(&result), error: None }),
-            Err(failure) => encode(&Answer { jsonrpc: "2.0", id, result: None, error: Some(&failure) }),
-        };
-        line.push(b'\n');
-        self.send(&line).await
-    }
-
-    /// Says something nobody asked for.
-    async fn notify(&self, method: &str, params: &impl Serialize) -> io::Result<()> {
-        let mut line = encode(&Notification { jsonrpc: "2.0", method, params });
-        line.push(b'\n');
-        self.send(&line).await
-    }
-}
-
-#[derive(Serialize)]
-struct Answer<'a> {
-    jsonrpc: &'static str,
-    id: &'a RawValue,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<&'a serde_json::Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a Failure>,
-}
-
-#[derive(Serialize)]
-struct Notification<'a, P> {
-    jsonrpc: &'static str,
-    method: &'a str,
-    params: &'a P,
-}
-
-/// Our own types always encode: their maps have text keys.
-fn encode(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
 
 #[derive(Deserialize)]
 struct Request<'a> {
@@ -134,6 +71,8 @@ struct Connection {
     processes: Processes,
     settings: Arc<Settings>,
     initialized: bool,
+    /// What serves sessions, in a house that has some.
+    client: Option<Client>,
     /// Requests being worked on, and streams that come to an end by themselves.
     work: JoinSet<()>,
     /// Streams that go on until somebody leaves.
@@ -150,19 +89,25 @@ pub(super) async fn run(
     settings: Arc<Settings>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let (reader, writer) = stream.into_split();
-    let writer = Writer::new(writer);
+    let peer = Peer::of(&stream);
+    let (reader, half) = stream.into_split();
+    let writer = Writer::unix(half);
     if permit.is_none() {
         let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
-        let told = writer.answer(Some(RawValue::NULL), Err(full));
+        let told = writer.answer(Some(&RawValue::NULL), Err(full));
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
+    let client = settings.sessions.clone().map(|door| {
+        let greeting = Greeting { version: settings.version.clone(), more: &methods::METHODS, admitted: true };
+        Client::new(door, Face::Native, peer, writer.clone(), greeting)
+    });
     let mut connection = Connection {
         writer: writer.clone(),
         processes,
         settings,
         initialized: false,
+        client,
         work: JoinSet::new(),
         live: JoinSet::new(),
         streams: Streams::default(),
@@ -178,8 +123,11 @@ pub(super) async fn run(
     };
     tokio::select! {
         () = connection.serve(&mut lines) => {
-            // Who closed its side still gets the answers it asked for.
-            while connection.work.join_next().await.is_some() {}
+            // Who closed its side still gets the answers it asked for, unless it is gone altogether.
+            tokio::select! {
+                () = connection.finish() => {}
+                () = hangup::gone(lines.source().as_ref()) => {}
+            }
         }
         keep = closing => {
             if !keep {
@@ -196,6 +144,13 @@ pub(super) async fn run(
 }
 
 impl Connection {
+    async fn finish(&mut self) {
+        while self.work.join_next().await.is_some() {}
+        if let Some(client) = &mut self.client {
+            client.finish().await;
+        }
+    }
+
     async fn serve(&mut self, lines: &mut LineReader<OwnedReadHalf>) {
         loop {
             let range = match lines.next().await {
@@ -221,41 +176,57 @@ impl Connection {
             // An array with the right members in the right places is no request either.
             Ok(_) => {
                 let failure = Failure::new(code::REQUEST, "not a request: not an object".to_owned());
-                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+                return self.writer.answer(Some(&RawValue::NULL), Err(failure)).await;
             }
+            // The answer to a question of ours is not a request.
+            Err(_) if self.is_answer(line) => return Ok(()),
             Err(error) if error.is_data() => {
                 let failure = Failure::new(code::REQUEST, format!("not a request: {error}"));
-                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+                return self.writer.answer(Some(&RawValue::NULL), Err(failure)).await;
             }
             Err(_) => {
                 let failure = Failure::new(code::PARSE, "not JSON".to_owned());
-                return self.writer.answer(Some(RawValue::NULL), Err(failure)).await;
+                return self.writer.answer(Some(&RawValue::NULL), Err(failure)).await;
             }
         };
         let params = request.params.map_or("{}", RawValue::get);
+        if let Some(client) = &mut self.client
+            && zeroclaw::methods::named(&request.method, true).is_some()
+        {
+            let id = request.id.and_then(|id| serde_json::from_str(id.get()).ok());
+            let params: Value = serde_json::from_str(params).unwrap_or_default();
+            if request.method == "initialize"
+                && let Err(failure) = names_its_version(&params)
+            {
+                return self.writer.answer(request.id.as_ref(), Err(failure)).await;
+            }
+            client.call(id, &request.method, Some(params)).await?;
+            self.initialized = client.is_initialized();
+            return Ok(());
+        }
         if request.method == "initialize" {
             let outcome = self.initialize(params);
             self.initialized |= outcome.is_ok();
-            return self.writer.answer(request.id, outcome).await;
+            return self.writer.answer(request.id.as_ref(), outcome).await;
         }
         if !methods::METHODS.contains(&request.method.as_str()) {
             let failure = Failure::new(code::METHOD, format!("there is no method `{}`", request.method));
-            return self.writer.answer(request.id, Err(failure)).await;
+            return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
         if !self.initialized {
             let failure = Failure::new(code::INITIALIZE_FIRST, "initialize first".to_owned());
-            return self.writer.answer(request.id, Err(failure)).await;
+            return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
         match request.method.as_str() {
             "process/attach" => self.attach(request.id, params).await,
             "process/detach" => {
                 let outcome = self.detach(params);
-                self.writer.answer(request.id, outcome).await
+                self.writer.answer(request.id.as_ref(), outcome).await
             }
             "process/stdin" => self.stdin(request.id, params).await,
             "process/close_stdin" => {
                 let outcome = methods::close_stdin(&self.processes, params).await;
-                self.writer.answer(request.id, outcome).await
+                self.writer.answer(request.id.as_ref(), outcome).await
             }
             method => {
                 self.in_background(request.id, method.to_owned(), params.to_owned()).await;
@@ -281,6 +252,14 @@ impl Connection {
         })
     }
 
+    /// Takes a line that answers a question of ours.
+    fn is_answer(&self, line: &[u8]) -> bool {
+        let Some(client) = &self.client else { return false };
+        let Incoming::Response { id, result } = zeroclaw::read(line) else { return false };
+        client.answered(id.as_ref(), result);
+        true
+    }
+
     /// Works on a request beside the others, as soon as there is room for it.
     async fn in_background(&mut self, id: Option<&RawValue>, method: String, params: String) {
         let Ok(permit) = Arc::clone(&self.in_flight).acquire_owned().await else {
@@ -292,7 +271,7 @@ impl Connection {
             let outcome = methods::call(&method, &params, &processes, &settings).await;
             let closing = method == "house/down" && outcome.is_ok();
             // A client that is gone wants no answer, but what it asked for still counts.
-            drop(writer.answer(id.as_deref(), outcome).await);
+            drop(writer.answer(id.as_ref(), outcome).await);
             if closing {
                 methods::down(&params, &settings);
             }
@@ -306,13 +285,13 @@ impl Connection {
             return Ok(());
         };
         match methods::stdin(&self.processes, params).await {
-            Err(failure) => self.writer.answer(id, Err(failure)).await,
+            Err(failure) => self.writer.answer(id.as_ref(), Err(failure)).await,
             Ok(ticket) => {
                 let id = id.map(ToOwned::to_owned);
                 let writer = self.writer.clone();
                 self.work.spawn(async move {
                     let outcome = methods::stdin_done(ticket).await;
-                    drop(writer.answer(id.as_deref(), outcome).await);
+                    drop(writer.answer(id.as_ref(), outcome).await);
                     drop(permit);
                 });
                 Ok(())
@@ -330,9 +309,9 @@ impl Connection {
             .and_then(|attach| stream::prepare(&self.processes, &attach).map(|prepared| (attach, prepared)));
         let (attach, prepared) = match prepared {
             Ok(prepared) => prepared,
-            Err(failure) => return self.writer.answer(id, Err(failure)).await,
+            Err(failure) => return self.writer.answer(id.as_ref(), Err(failure)).await,
         };
-        self.writer.answer(id, methods::value(&prepared.attached)).await?;
+        self.writer.answer(id.as_ref(), methods::value(&prepared.attached)).await?;
         let key = prepared.attached.id.clone();
         let task = stream::run(prepared, attach.follow, self.writer.clone());
         let set = if attach.follow { &mut self.live } else { &mut self.work };
@@ -351,5 +330,13 @@ impl Connection {
             stream.abort();
         }
         Ok(serde_json::Value::Object(serde_json::Map::new()))
+    }
+}
+
+/// Our own clients always say which version they speak.
+fn names_its_version(params: &Value) -> Result<(), Failure> {
+    match Params::read(params.clone(), &["protocol_version"])?.get("protocol_version")? {
+        Some(_) => Ok(()),
+        None => Err(Failure::new(code::PARAMS, "bad params: missing field `protocol_version`")),
     }
 }

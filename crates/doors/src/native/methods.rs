@@ -47,6 +47,8 @@ use super::protocol::Usage;
 use super::protocol::code;
 use super::protocol::pick;
 use super::spawn;
+use crate::rpc::Failure;
+use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
 pub(super) const METHODS: [&str; 14] = [
@@ -74,22 +76,6 @@ const KILL_GRACE: Duration = Duration::from_secs(7);
 
 /// Clock ticks in `/proc` are hundredths of a second on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
-
-/// A refusal.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Failure {
-    pub(super) code: i64,
-    pub(super) message: String,
-}
-
-impl Failure {
-    pub(super) fn new(code: i64, message: String) -> Self {
-        Failure { code, message }
-    }
-}
-
-/// A result ready to be sent, or a refusal.
-pub(super) type Outcome = Result<Value, Failure>;
 
 /// Reads parameters.
 pub(super) fn parse<T: DeserializeOwned>(params: &str) -> Result<T, Failure> {

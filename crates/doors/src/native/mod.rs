@@ -3,11 +3,11 @@
 //! Invariant: only the user who runs the house is served; every line, queue and connection count has a bound; a
 //! stream is a cursor into the journal, so a client that does not read costs its own place and nothing else.
 //!
-//! It holds no state but its connections'. The command line is its first client and uses [`client`].
+//! It holds no state but its connections'. Processes, journals and the house itself are its own methods; sessions are
+//! served by the zeroclaw door's code. The command line is its first client and uses [`client`].
 
 pub mod client;
 pub mod code;
-pub mod line;
 pub mod pick;
 pub mod protocol;
 pub mod text;
@@ -18,21 +18,22 @@ mod program;
 mod spawn;
 mod stream;
 
+pub use crate::rpc::line;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 use std::time::Instant;
 
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
 use tokio::net::UnixListener;
-use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
+use crate::rpc::accept;
+use crate::zeroclaw;
 use protocol::DoorAddress;
 
 /// Requests of one connection that are worked on at once; more wait in the socket.
@@ -59,6 +60,8 @@ pub struct Settings {
     pub journal_dir: PathBuf,
     /// The program a keeper is upgraded to unless the request names one.
     pub program: PathBuf,
+    /// The agents in residence; none in a house that has no sessions.
+    pub sessions: Option<zeroclaw::Door>,
     /// Whom to tell that somebody asked the house to close; the value says whether processes are kept.
     pub down: mpsc::Sender<bool>,
 }
@@ -86,39 +89,13 @@ pub async fn serve(
 ) {
     let mut watched = phase.clone();
     let room = Arc::new(Semaphore::new(settings.connections));
-    let mut connections = JoinSet::new();
-    let mut pause = Duration::ZERO;
-    loop {
-        tokio::select! {
-            accepted = accept(&listener, pause) => match accepted {
-                Ok(stream) => {
-                    pause = Duration::ZERO;
-                    if !is_own(&stream) {
-                        continue;
-                    }
-                    let permit = Arc::clone(&room).try_acquire_owned();
-                    let work = connection::run(stream, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone());
-                    connections.spawn(work);
-                }
-                // Out of descriptors, most likely: those in use come back by themselves.
-                Err(_) => pause = (pause * 2).clamp(Duration::from_millis(5), Duration::from_secs(1)),
-            },
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            _ = watched.wait_for(|phase| *phase != Phase::Open) => break,
-        }
-    }
-    drop(listener);
+    let leaving = async move {
+        drop(watched.wait_for(|phase| *phase != Phase::Open).await);
+    };
+    let serve = |stream| {
+        let permit = Arc::clone(&room).try_acquire_owned();
+        connection::run(stream, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone())
+    };
+    let mut connections = accept::each(listener, leaving, serve).await;
     while connections.join_next().await.is_some() {}
-}
-
-async fn accept(listener: &UnixListener, pause: Duration) -> std::io::Result<UnixStream> {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
-    }
-    Ok(listener.accept().await?.0)
-}
-
-/// Whether the other side runs as the same user.
-fn is_own(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
 }

@@ -13,12 +13,12 @@ use hostel_house::processes::Processes;
 use hostel_house::processes::Stream;
 use hostel_house::processes::Watch;
 
-use super::connection::Writer;
 use super::methods;
-use super::methods::Failure;
 use super::protocol::Attach;
 use super::protocol::Attached;
 use super::protocol::code;
+use crate::rpc::Failure;
+use crate::rpc::Writer;
 
 /// A stream that has not begun.
 pub(super) struct Prepared {

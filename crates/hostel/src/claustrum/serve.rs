@@ -33,16 +33,22 @@ use super::Flags;
 use super::fail;
 use super::socket_error;
 use crate::config::Settings;
+use crate::config::agents::Defaults;
 use crate::daemon;
-use crate::daemon::ClaustrumDoor;
 use crate::daemon::House;
+use crate::daemon::Opening;
 use crate::daemon::Policy;
 use crate::daemon::Rival;
+use crate::daemon::doors::ClaustrumDoor;
+use crate::daemon::doors::Door;
+use crate::daemon::doors::door_settings;
 use crate::daemon::launch;
 use crate::daemon::launch::Launcher;
 use crate::daemon::launch::Outcome;
-use crate::daemon::log::Both;
-use crate::daemon::log::LogFile;
+use crate::daemon::log::Logs;
+use crate::daemon::log::Stream;
+use crate::daemon::opening;
+use crate::daemon::opening::ZeroclawFace;
 use crate::daemon::sockets::Bound;
 use crate::error::CommandError;
 use crate::paths;
@@ -153,38 +159,38 @@ async fn open_and_serve(
 ) -> Result<(), String> {
     dir.create().map_err(|error| error.to_string())?;
     let level = Level::named(&std::env::var("CLAUSTRUM_LOG_LEVEL").unwrap_or_default());
-    let log = LogFile::open(&dir.daemon_log(), settings.limits.log)
-        .and_then(|file| Log::new(level, Both::new(file)?))
+    let logs = Logs::open(&dir, settings.limits.log, level, Some(Stream::Error))
         .map_err(|error| format!("open log: {}", words_of(&error)))?;
-    let house = House::open(dir, settings, log, Rival::Supersede).await.map_err(|error| error.to_string())?;
+    let plain = |error: CommandError| error.to_string();
+    let house = House::open(dir, settings, logs, Rival::Supersede, Defaults::Found).await.map_err(plain)?;
     let bound = Bound::replace(socket, socket)
         .map_err(|error| format!("listen unix: {}", socket_error("listen", socket, "bind", &error)))?;
     let counters = Arc::new(Metrics::default());
     if !flags.metrics_addr.is_empty() {
         serve_metrics(&flags.metrics_addr.to_string_lossy(), Arc::clone(&counters), &house.log).await;
     }
-    let addresses = vec![
-        DoorAddress {
-            name: "native".to_owned(),
-            address: house.dir.socket().display().to_string(),
-            open: true,
-            note: None,
-        },
-        DoorAddress { name: claustrum::NAME.to_owned(), address: socket.display().to_string(), open: true, note: None },
-    ];
-    let door = ClaustrumDoor { bound, settings: daemon::door_settings(&house, token, &counters) };
-    let policy = Policy { keep_on_signal: flags.keep_children, doors_may_end: true, grace: Duration::ZERO };
+    let told = DoorAddress {
+        name: claustrum::NAME.to_owned(),
+        address: socket.display().to_string(),
+        open: true,
+        note: None,
+    };
+    let door = ClaustrumDoor { bound, settings: door_settings(&house, token, &counters) };
+    let opening = Opening {
+        doors: vec![Door::Claustrum(door)],
+        addresses: vec![opening::native_address(&house), told],
+        zeroclaw: opening::zeroclaw_door(&house, ZeroclawFace::of_house(&house)).map_err(plain)?,
+        policy: Policy { keep_on_signal: flags.keep_children, doors_may_end: true, grace: Duration::ZERO },
+    };
     let banner = format!("Claustrum remote server listening on {}\n", socket.display());
-    house
-        .serve(vec![door], addresses, policy, || {
-            // A closed stdout is no reason not to serve.
-            io::stdout().lock().write_all(banner.as_bytes()).unwrap_or_default();
-            if let Some(launcher) = launcher {
-                launcher.ready();
-            }
-        })
-        .await
-        .map_err(|error| error.to_string())
+    let ready = || {
+        // A closed stdout is no reason not to serve.
+        io::stdout().lock().write_all(banner.as_bytes()).unwrap_or_default();
+        if let Some(launcher) = launcher {
+            launcher.ready();
+        }
+    };
+    house.serve(opening, ready, std::future::pending()).await.map_err(plain)
 }
 
 /// Serves the counters; a failure is logged and nothing more.

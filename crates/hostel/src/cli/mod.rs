@@ -5,6 +5,7 @@
 //! It holds no behaviour. Rules about combinations are checked by the verb itself.
 
 pub(crate) mod generate;
+mod sessions;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,10 +15,19 @@ use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
 
-/// Hosts processes on this machine and never loses a byte of them.
+pub(crate) use sessions::Approvals;
+pub(crate) use sessions::ApprovalsAction;
+pub(crate) use sessions::Mode;
+pub(crate) use sessions::Send;
+pub(crate) use sessions::Sessions;
+pub(crate) use sessions::SessionsAction;
+pub(crate) use sessions::TranscriptFormat;
+pub(crate) use sessions::Watch;
+
+/// Hosts processes and AI agents on this machine and never loses a byte of them.
 ///
-/// A daemon (`hostel up`) starts your commands through a keeper process that outlives it: stop, crash or upgrade the
-/// daemon, and the commands run on; reattach, and their output is complete.
+/// A daemon (`hostel up`) starts your commands and agents through a keeper process that outlives it: stop, crash or
+/// upgrade the daemon, and they run on; come back, and what they said is complete.
 #[derive(Debug, Parser)]
 #[command(
     name = "hostel",
@@ -27,7 +37,7 @@ use clap::ValueEnum;
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = false,
-    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
+    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel run \"fix the tests\"     ask an agent and stream what it does\n  hostel sessions                the agents' sessions\n  hostel approvals               what agents ask permission for\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
 )]
 pub(crate) struct Cli {
     /// Print data as JSON instead of text for people
@@ -73,12 +83,36 @@ pub(crate) enum Verb {
     )]
     Down(Down),
 
-    /// Host a command and stream its output
+    /// Host a command, or put a prompt to an agent, and stream what comes
     #[command(
-        override_usage = "hostel run [OPTIONS] -- COMMAND [ARGUMENT]...",
-        after_help = "Examples:\n  hostel run -- make test\n  hostel run -d --name web -- python3 -m http.server\n  echo hello | hostel run -- tr a-z A-Z\n\nThe exit code is the command's own; a signal gives 128 plus its number.\nCtrl-C sends INT to the command, a second Ctrl-C leaves it running and goes away."
+        override_usage = "hostel run [OPTIONS] \"PROMPT\" | hostel run [OPTIONS] -- COMMAND [ARGUMENT]...",
+        after_help = "Examples:\n  hostel run -- make test\n  hostel run -d --name web -- python3 -m http.server\n  echo hello | hostel run -- tr a-z A-Z\n  hostel run \"fix the failing test\"\n  hostel run --agent codex --mode plan --cwd ~/project \"how would you split this module?\"\n  git diff | hostel run - > review.md    the prompt comes from standard input\n\nA command: the exit code is its own; a signal gives 128 plus its number.\nCtrl-C sends INT to the command, a second Ctrl-C leaves it running and goes away.\n\nA prompt: exactly one word, no `--`. The answer goes to standard output, everything else to\nstandard error. Exits with 0 when the turn completed, 1 when it failed, 130 after Ctrl-C.\nCtrl-C stops the turn, a second Ctrl-C leaves it running and goes away. Without --agent:\nthe first of claude, codex, gemini, opencode that is there, else the built-in echo."
     )]
     Run(Run),
+
+    /// List the agents' sessions, look at one, close, delete or export it
+    #[command(
+        after_help = "Examples:\n  hostel sessions\n  hostel sessions --all\n  hostel sessions show 3fa2\n  hostel sessions export 3fa2 --out talk.md\n  hostel sessions close 3fa2\n\nID is a name, an id, or the first four or more characters of an id. Sessions of every house and\nevery door are here."
+    )]
+    Sessions(Sessions),
+
+    /// Put a prompt to a session
+    #[command(
+        after_help = "Examples:\n  hostel send 3fa2 \"and now the documentation\"\n  hostel send --wait 3fa2 \"run the tests again\"\n  hostel send 3fa2 - < prompt.txt\n\nThe prompt is on disk when this returns, and is put to the agent once it is done with those\nbefore it. A closed session is opened again."
+    )]
+    Send(Send),
+
+    /// Show what a session has said and done, and go on as it does
+    #[command(
+        after_help = "Examples:\n  hostel watch 3fa2\n  hostel watch --no-follow 3fa2 | less -R\n  hostel watch --since 120 --json 3fa2\n\nCtrl-C goes away; the session notices nothing."
+    )]
+    Watch(Watch),
+
+    /// List what agents ask permission for, and answer
+    #[command(
+        after_help = "Examples:\n  hostel approvals\n  hostel approvals show 7c1e\n  hostel approvals approve 7c1e\n  hostel approvals deny 7c1e --reason \"not on this branch\"\n  hostel approvals watch"
+    )]
+    Approvals(Approvals),
 
     /// List processes
     #[command(after_help = "Examples:\n  hostel ps\n  hostel ps -a\n  hostel ps --tree\n  hostel ps --json")]
@@ -176,32 +210,44 @@ pub(crate) struct Down {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Call the process this; else a name is made up
+    /// Call the process or the session this; a process without gets a name that is made up
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// Return at once and leave the process to the house
+    /// Return at once and leave it to the house
     #[arg(short, long)]
     pub(crate) detach: bool,
 
-    /// Start the command in this directory
+    /// Start in this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
 
+    /// The agent to ask
+    #[arg(long, value_name = "AGENT", help_heading = "Options of a prompt")]
+    pub(crate) agent: Option<String>,
+
+    /// What the agent may do without asking
+    #[arg(long, value_name = "MODE", value_enum, help_heading = "Options of a prompt")]
+    pub(crate) mode: Option<Mode>,
+
+    /// The model the agent is to use
+    #[arg(long, value_name = "MODEL", help_heading = "Options of a prompt")]
+    pub(crate) model: Option<String>,
+
     /// Set a variable for the command; may be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = "Options of a command")]
     pub(crate) env: Vec<OsString>,
 
     /// Give the command an empty stdin instead of ours
-    #[arg(long)]
+    #[arg(long, help_heading = "Options of a command")]
     pub(crate) no_stdin: bool,
 
     /// End a running process of the same name first
-    #[arg(long)]
+    #[arg(long, help_heading = "Options of a command")]
     pub(crate) replace: bool,
 
-    /// A single word here asks for an agent; commands come after `--`
-    #[arg(value_name = "PROMPT", hide = true)]
+    /// What to ask an agent, one word; `-` reads it from standard input
+    #[arg(value_name = "PROMPT")]
     pub(crate) words: Vec<OsString>,
 
     /// The command and its arguments

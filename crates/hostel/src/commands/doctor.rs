@@ -3,6 +3,9 @@
 //! Invariant: it looks and changes nothing. A finding is bad only if something does not work; what may become
 //! trouble is a warning.
 
+mod agents;
+
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,6 +34,9 @@ const OPEN_FILES: u64 = 4096;
 
 /// Less free space than this will soon hold processes back.
 const FREE_SPACE: u64 = 2 << 30;
+
+/// How every SQLite database begins.
+const DATABASE_START: &[u8] = b"SQLite format 3\0";
 
 /// File systems on which locks and deleted files behave differently, by their magic numbers.
 const REMOTE_FILE_SYSTEMS: [(u64, &str); 5] =
@@ -89,10 +95,15 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
             Settings::default()
         }
     };
+    agents::check(&settings, &mut findings).await?;
     journals(&dir, &settings, &mut findings);
+    database(&dir, &mut findings);
     match context.houses.one()?.connect().await {
         Ok(mut client) => house(&mut client, &mut findings).await?,
-        Err(_) => absent(&dir, &mut findings),
+        Err(_) => {
+            absent(&dir, &mut findings);
+            agents::addresses(&settings, &mut findings);
+        }
     }
     report(context.ui, &findings.0)
 }
@@ -169,6 +180,26 @@ fn journals(dir: &HouseDir, settings: &Settings, findings: &mut Findings) {
             "journals",
             format!("{}: {error}", journals.display()),
             "choose another place with `journal.dir`",
+        ),
+    }
+}
+
+/// The sessions' file. It is not opened: that would change it.
+fn database(dir: &HouseDir, findings: &mut Findings) {
+    let path = dir.database();
+    let mut start = Vec::new();
+    let read = std::fs::File::open(&path)
+        .and_then(|file| file.take(DATABASE_START.len() as u64).read_to_end(&mut start).map(drop));
+    match read {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => findings.bad("sessions", format!("{}: {error}", path.display()), "see to its permissions"),
+        Ok(()) if start.is_empty() || start == DATABASE_START => {
+            findings.good("sessions", format!("{} is a database", path.display()));
+        }
+        Ok(()) => findings.bad(
+            "sessions",
+            format!("{} is not a database", path.display()),
+            "move it away; `hostel up` makes a new one, without the sessions",
         ),
     }
 }

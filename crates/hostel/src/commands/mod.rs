@@ -2,6 +2,7 @@
 //!
 //! Invariant: a verb returns an exit code or an error and prints through `Ui`; none ends the program itself.
 
+mod approvals;
 mod attach;
 mod completions;
 mod config;
@@ -17,7 +18,10 @@ mod logs;
 mod man;
 mod ps;
 mod run;
+mod send;
+mod sessions;
 mod up;
+mod watch;
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -62,6 +66,10 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Up(arguments) => up::run(&context, &arguments),
         Verb::Down(arguments) => wait(down::run(&context, &arguments)),
         Verb::Run(arguments) => wait(run::run(&context, arguments)),
+        Verb::Sessions(arguments) => wait(sessions::run(&context, arguments)),
+        Verb::Send(arguments) => wait(send::run(&context, &arguments)),
+        Verb::Watch(arguments) => wait(watch::run(&context, &arguments)),
+        Verb::Approvals(arguments) => wait(approvals::run(&context, arguments)),
         Verb::Ps(arguments) => wait(ps::run(&context, &arguments)),
         Verb::Logs(arguments) => wait(logs::run(&context, &arguments)),
         Verb::Attach(arguments) => wait(attach::run(&context, &arguments)),

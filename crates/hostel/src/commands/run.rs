@@ -1,4 +1,6 @@
-//! `hostel run -- COMMAND`: a command hosted and followed as if it ran here.
+//! `hostel run -- COMMAND`: a command hosted and followed as if it ran here. `hostel run "PROMPT"` is in `prompt`.
+
+mod prompt;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -39,7 +41,9 @@ use crate::ui::Ui;
 const INTERRUPTED: u8 = 130;
 
 pub(super) async fn run(context: &Context<'_>, arguments: Run) -> Result<ExitCode, CommandError> {
-    check(&arguments)?;
+    if let Form::Prompt(word) = form(&arguments)? {
+        return prompt::run(context, &arguments, word).await;
+    }
     let ui = context.ui;
     let settings = context.settings()?;
     let house = context.houses.one()?;
@@ -99,17 +103,41 @@ pub(super) async fn run(context: &Context<'_>, arguments: Run) -> Result<ExitCod
     }
 }
 
-/// A command after `--`, and nothing before it; one word alone is a prompt.
-fn check(arguments: &Run) -> Result<(), CommandError> {
-    let both = "host a command with `hostel run -- COMMAND`";
+/// What is to be run.
+#[derive(Debug, Eq, PartialEq)]
+enum Form<'a> {
+    Command,
+    Prompt(&'a OsString),
+}
+
+/// A command after `--`, and nothing before it; one word alone is a prompt. Each has options the other has no use for.
+fn form(arguments: &Run) -> Result<Form<'_>, CommandError> {
+    let both = "host a command with `hostel run -- COMMAND`, or start an agent with `hostel run \"PROMPT\"`";
+    let misplaced = |options: &[(&str, bool)], of: &str| match options.iter().find(|(_, given)| *given) {
+        Some((name, _)) => Err(CommandError::usage(format!("`{name}` is {of}")).hint(both)),
+        None => Ok(()),
+    };
     match (arguments.words.as_slice(), arguments.command.as_slice()) {
-        ([], []) => Err(CommandError::usage("there is no command to run").hint(both)),
-        ([], [_, ..]) => Ok(()),
-        ([_], []) => {
-            Err(CommandError::usage("agent sessions (`hostel run \"PROMPT\"`) are not in this release").hint(both))
+        ([], []) => Err(CommandError::usage("there is nothing to run").hint(both)),
+        ([], [_, ..]) => {
+            let options = [
+                ("--agent", arguments.agent.is_some()),
+                ("--mode", arguments.mode.is_some()),
+                ("--model", arguments.model.is_some()),
+            ];
+            misplaced(&options, "an option of a prompt, not of a command")?;
+            Ok(Form::Command)
         }
-        _ => Err(CommandError::usage("a command comes after `--`, and a prompt is exactly one word")
-            .hint(format!("{both}, or start an agent with `hostel run \"PROMPT\"`"))),
+        ([word], []) => {
+            let options = [
+                ("--env", !arguments.env.is_empty()),
+                ("--no-stdin", arguments.no_stdin),
+                ("--replace", arguments.replace),
+            ];
+            misplaced(&options, "an option of a command, not of a prompt")?;
+            Ok(Form::Prompt(word))
+        }
+        _ => Err(CommandError::usage("a command comes after `--`, and a prompt is exactly one word").hint(both)),
     }
 }
 

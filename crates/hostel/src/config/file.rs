@@ -1,17 +1,23 @@
-//! One layer of settings as TOML: what a key may hold, and where in the text a mistake is.
+//! One layer of settings as TOML: which keys there are, and where in the text a mistake is.
 //!
-//! Invariant: every key is optional and every unknown key is refused.
+//! Invariant: every key is optional and every unknown key is refused. The only names that are free are those of
+//! agents.
 
-use std::fmt;
-use std::time::Duration;
+use std::collections::BTreeMap;
 
+use hostel_agents::Kind;
+use hostel_agents::Mode;
 use serde::Deserialize;
-use serde::Deserializer;
-use serde::de::Error as _;
-use serde::de::SeqAccess;
-use serde::de::Visitor;
+use toml::Spanned;
 
-use crate::text;
+use super::values::Addresses;
+use super::values::Host;
+use super::values::OnFull;
+use super::values::OneOrMany;
+use super::values::Percent;
+use super::values::Reattach;
+use super::values::Size;
+use super::values::Time;
 
 /// A mistake in a layer.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(super) struct Problem {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Layer {
     pub(super) doors: Doors,
+    pub(super) sessions: Sessions,
+    pub(super) agents: BTreeMap<String, Spanned<Agent>>,
     pub(super) journal: Journal,
     pub(super) limits: Limits,
 }
@@ -33,6 +41,8 @@ pub(super) struct Layer {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Doors {
     pub(super) claustrum: Claustrum,
+    pub(super) codecast: Codecast,
+    pub(super) zeroclaw: Zeroclaw,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -43,6 +53,61 @@ pub(super) struct Claustrum {
     pub(super) reported_version: Option<String>,
     pub(super) shutdown_needs_auth: Option<bool>,
     pub(super) reattach: Option<Reattach>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Codecast {
+    pub(super) enabled: Option<bool>,
+    pub(super) listen: Option<Addresses>,
+    pub(super) reported_version: Option<String>,
+    pub(super) tls_cert: Option<String>,
+    pub(super) tls_key: Option<String>,
+    pub(super) tokens_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Zeroclaw {
+    pub(super) enabled: Option<bool>,
+    pub(super) listen: Option<OneOrMany>,
+    pub(super) reported_version: Option<String>,
+    pub(super) session_limit: Option<usize>,
+    pub(super) approval_wait: Option<Time>,
+    pub(super) wss_enabled: Option<bool>,
+    pub(super) wss_bind: Option<Host>,
+    pub(super) wss_port: Option<u16>,
+    pub(super) wss_cert: Option<String>,
+    pub(super) wss_key: Option<String>,
+    pub(super) wss_token_file: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Sessions {
+    pub(super) queue: Option<usize>,
+    pub(super) warm: Option<usize>,
+    pub(super) idle: Option<Time>,
+    pub(super) turn_limit: Option<Time>,
+    pub(super) stop_grace: Option<Time>,
+    pub(super) line_limit: Option<Size>,
+    pub(super) prompt_limit: Option<Size>,
+    pub(super) keep_archived: Option<Time>,
+    pub(super) approval_wait: Option<Time>,
+}
+
+/// An agent; its name is the key it stands under.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Agent {
+    pub(super) kind: Option<Kind>,
+    pub(super) command: Option<OneOrMany>,
+    pub(super) env: Option<BTreeMap<String, String>>,
+    pub(super) model: Option<String>,
+    pub(super) mode: Option<Mode>,
+    pub(super) cwd: Option<String>,
+    pub(super) memory: Option<Size>,
+    pub(super) cpu: Option<Percent>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -68,150 +133,36 @@ pub(super) struct Limits {
     pub(super) log: Option<Size>,
 }
 
-/// What a reattach does to those who already receive the process.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Reattach {
-    /// They go on receiving.
-    Share,
-    /// Only the newest receives.
-    Transfer,
-}
-
-impl Reattach {
-    /// As it is written in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Reattach::Share => "share",
-            Reattach::Transfer => "transfer",
-        }
-    }
-}
-
-/// What happens when the journals have used up their space.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum OnFull {
-    /// The process waits until there is room.
-    Hold,
-    /// The oldest output is given up.
-    DropOldest,
-}
-
-impl OnFull {
-    /// As it is written in the file.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            OnFull::Hold => "hold",
-            OnFull::DropOldest => "drop-oldest",
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for OnFull {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match String::deserialize(deserializer)?.as_str() {
-            "hold" => Ok(OnFull::Hold),
-            "drop-oldest" => Ok(OnFull::DropOldest),
-            other => Err(D::Error::custom(format!("`{other}` is not one of \"hold\", \"drop-oldest\""))),
-        }
-    }
-}
-
-/// A number of bytes, as text with a unit or as a plain number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Size(pub(super) u64);
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Size;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a size such as \"10 GiB\"")
-            }
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Size, E> {
-                text::parse_size(value).map(Size).map_err(E::custom)
-            }
-            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Size, E> {
-                u64::try_from(value).map(Size).map_err(|_| E::custom("a size cannot be negative"))
-            }
-            fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Size, E> {
-                Ok(Size(value))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-/// A length of time, as text with units.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Time(pub(super) Duration);
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Time;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a duration such as \"7d\"")
-            }
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Time, E> {
-                text::parse_duration(value).map(Time).map_err(E::custom)
-            }
-            fn visit_i64<E: serde::de::Error>(self, _value: i64) -> Result<Time, E> {
-                Err(E::custom("a duration is written as text, for example \"7d\" or \"1h 30m\""))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-/// One text or a list of texts.
-#[derive(Clone, Debug)]
-pub(super) struct OneOrMany(pub(super) Vec<String>);
-
-impl<'de> Deserialize<'de> for OneOrMany {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = OneOrMany;
-            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a text or a list of texts")
-            }
-            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<OneOrMany, E> {
-                Ok(OneOrMany(vec![value.to_owned()]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<OneOrMany, A::Error> {
-                let mut list = Vec::new();
-                while let Some(item) = items.next_element::<String>()? {
-                    list.push(item);
-                }
-                Ok(OneOrMany(list))
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
 impl Layer {
     /// Reads a document; the first mistake ends it.
     pub(super) fn read(text: &str) -> Result<Self, Problem> {
-        toml::from_str(text).map_err(|error| {
-            let start = error.span().map_or(0, |span| span.start).min(text.len());
-            let line = text.get(..start).unwrap_or(text).matches('\n').count() + 1;
-            Problem { line, message: reword(error.message()) }
+        toml::from_str(text).map_err(|error| Problem {
+            line: line_at(text, error.span().map_or(0, |span| span.start)),
+            message: reword(error.message()),
         })
     }
+}
+
+/// The line a position in a text is on, counted from 1.
+pub(super) fn line_at(text: &str, position: usize) -> usize {
+    let before = text.get(..position.min(text.len())).unwrap_or(text);
+    before.matches('\n').count() + 1
 }
 
 /// The reader's own words, in ours, on one line.
 fn reword(message: &str) -> String {
     let message = message.trim().replace('\n', ", ");
-    let Some(rest) = message.strip_prefix("unknown field ") else {
-        return message;
-    };
-    match rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected ")) {
-        Some((name, known)) => format!("unknown key {name}, the keys here are {known}"),
-        None => format!("unknown key {rest}"),
+    if let Some((name, known)) = refusal(&message, "unknown field ") {
+        return format!("unknown key {name}, the keys here are {known}");
     }
+    if let Some((value, known)) = refusal(&message, "unknown variant ") {
+        return format!("{value} is not one of {}", known.replace('`', "\""));
+    }
+    message
+}
+
+/// What was refused, and what would have been taken instead.
+fn refusal<'a>(message: &'a str, opening: &str) -> Option<(&'a str, &'a str)> {
+    let rest = message.strip_prefix(opening)?;
+    rest.split_once(", expected one of ").or_else(|| rest.split_once(", expected "))
 }

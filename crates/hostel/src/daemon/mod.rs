@@ -5,49 +5,62 @@
 //!
 //! What a door says is the door's business, what a process does the keeper's.
 
+pub(crate) mod doors;
 pub(crate) mod launch;
 pub(crate) mod lock;
 pub(crate) mod log;
+pub(crate) mod opening;
 pub(crate) mod sockets;
 
+mod system;
 mod up;
 
+use std::future::Future;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-use hostel_doors::claustrum;
 use hostel_doors::claustrum::Log;
-use hostel_doors::claustrum::Metrics;
-use hostel_doors::claustrum::Secret;
-use hostel_doors::claustrum::ShutdownReason;
 use hostel_doors::native;
 use hostel_doors::native::Phase;
 use hostel_doors::native::protocol::DoorAddress;
-use hostel_house::processes::KeeperOptions;
+use hostel_doors::zeroclaw;
+use hostel_doors::zeroclaw::LogRing;
+use hostel_house::approvals::Approvals;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
-use rustix::process::Resource;
+use hostel_house::sessions::Cause;
+use hostel_house::sessions::Scope;
+use hostel_house::sessions::SessionOptions;
+use hostel_house::sessions::Sessions;
+use hostel_house::store::Store;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use zeroize::Zeroizing;
 
-use crate::config::OnFull;
-use crate::config::Reattach;
 use crate::config::Settings;
+use crate::config::agents;
+use crate::config::agents::Defaults;
 use crate::error::CommandError;
 use crate::paths;
 use crate::paths::HouseDir;
+use doors::Door;
+use doors::Serving;
 use lock::DaemonLock;
+use log::Logs;
 use sockets::Bound;
 use sockets::Occupant;
 use sockets::occupant;
+use system::connection_limit;
 
+pub(crate) use system::hide_memory;
+pub(crate) use system::journal_dir;
+pub(crate) use system::keeper_options;
+pub(crate) use system::own_program;
+pub(crate) use system::runtime;
 pub(crate) use up::run as run_up;
 
 /// How long a daemon that was taken over from may take to leave.
@@ -61,6 +74,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How often busy sessions are looked at while they are being stopped.
+const STOPPING: Duration = Duration::from_millis(5);
 
 /// The hidden sub-command that becomes another command and ends with its parent.
 pub(crate) const HELPER: &str = "helper-process";
@@ -79,20 +95,27 @@ pub(crate) struct House {
     pub(crate) dir: HouseDir,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
+    /// The log's last lines.
+    pub(crate) ring: LogRing,
     pub(crate) processes: Processes,
-    started: Instant,
+    pub(crate) sessions: Sessions,
+    pub(crate) approvals: Approvals,
+    pub(crate) started: Instant,
     native: Bound,
     _lock: DaemonLock,
 }
 
-/// A claustrum door to serve.
-pub(crate) struct ClaustrumDoor {
-    pub(crate) bound: Bound,
-    pub(crate) settings: DoorSettings,
+/// What a house opens with.
+pub(crate) struct Opening {
+    /// Every door but our own.
+    pub(crate) doors: Vec<Door>,
+    /// What is told of them.
+    pub(crate) addresses: Vec<DoorAddress>,
+    /// The door whose methods our own socket has too.
+    pub(crate) zeroclaw: zeroclaw::Door,
+    /// What happens at the end.
+    pub(crate) policy: Policy,
 }
-
-/// Makes a door's settings.
-pub(crate) type DoorSettings = Box<dyn Fn() -> claustrum::Settings + Send>;
 
 /// What a daemon does when it ends.
 #[derive(Clone, Copy, Debug)]
@@ -115,66 +138,20 @@ enum Reason {
     },
 }
 
-/// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
-/// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
-pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    tokio::runtime::Builder::new_multi_thread().worker_threads((cores / 2).max(1)).enable_all().build()
-}
-
-/// Where the journals of a house are. Below a directory that was asked for each house has one of its own: a keeper takes
-/// every journal it finds for one of its own.
-pub(crate) fn journal_dir(dir: &HouseDir, settings: &Settings) -> PathBuf {
-    match &settings.journal.dir {
-        Some(shared) => shared.join(dir.key()),
-        None => dir.journal(),
-    }
-}
-
-/// How to reach the keeper of a house.
-pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<KeeperOptions, CommandError> {
-    Ok(KeeperOptions {
-        run_dir: dir.run(),
-        journal_dir: journal_dir(dir, settings),
-        program: own_program()?,
-        cgroup_root: None,
-        total_quota: settings.journal.quota,
-        process_quota: settings.journal.per_process_quota,
-        floor: settings.journal.floor.unwrap_or(0),
-        drop_oldest: settings.journal.on_full == OnFull::DropOldest,
-        child_umask: current_umask(),
-        child_nofile: rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
-    })
-}
-
-/// The file we run from; through the system's own link once the file was replaced or removed.
-pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
-    let own = std::env::current_exe()
-        .map_err(|error| CommandError::failure(format!("cannot find our own program file: {error}")))?;
-    Ok(if own.is_file() { own } else { PathBuf::from("/proc/self/exe") })
-}
-
-/// The mask children get: ours. The system tells it; where it does not, it is read by setting it for an instant.
-fn current_umask() -> u32 {
-    let told = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
-        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
-        u32::from_str_radix(line.trim(), 8).ok()
-    });
-    told.unwrap_or_else(|| {
-        let mask = rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
-        rustix::process::umask(mask);
-        mask.bits()
-    })
-}
-
 impl House {
-    /// Takes the house: lock, keeper, own socket.
-    pub(crate) async fn open(dir: HouseDir, settings: Settings, log: Log, rival: Rival) -> Result<Self, CommandError> {
+    /// Takes the house: lock, keeper, sessions, own socket. `defaults` says which agents are there unsaid.
+    pub(crate) async fn open(
+        dir: HouseDir,
+        settings: Settings,
+        logs: Logs,
+        rival: Rival,
+        defaults: Defaults,
+    ) -> Result<Self, CommandError> {
         dir.create()?;
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         let options = keeper_options(&dir, &settings)?;
-        raise_open_files();
+        system::raise_open_files();
         let lock_path = dir.daemon_lock();
         let lock_error =
             |error: io::Error| CommandError::failure(format!("cannot lock `{}`: {error}", lock_path.display()));
@@ -195,50 +172,54 @@ impl House {
             // The keeper has told the other daemon to leave.
             None => DaemonLock::take_over(&lock_path, TAKE_OVER).await.map_err(lock_error)?.ok_or_else(held)?,
         };
+        // Only now: two daemons must never go on with the same sessions.
+        let (sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
         let native = bind(&dir.socket())?;
-        Ok(House { dir, settings, log, processes, started: Instant::now(), native, _lock: lock })
+        let started = Instant::now();
+        let Logs { log, ring } = logs;
+        Ok(House { dir, settings, log, ring, processes, sessions, approvals, started, native, _lock: lock })
     }
 
     /// Serves every door until the daemon is to end, then puts everything away. `ready` is called once every door
-    /// accepts.
+    /// accepts; `over` ends the daemon as a signal would.
     pub(crate) async fn serve(
         mut self,
-        doors: Vec<ClaustrumDoor>,
-        addresses: Vec<DoorAddress>,
-        policy: Policy,
+        opening: Opening,
         ready: impl FnOnce(),
+        over: impl Future<Output = ()>,
     ) -> Result<(), CommandError> {
+        let Opening { doors, addresses, zeroclaw, policy } = opening;
         let (phase, phases) = watch::channel(Phase::Open);
         let (down, mut asked) = mpsc::channel(4);
         let native = Arc::new(native::Settings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             home: self.dir.root().to_owned(),
             doors: addresses,
-            environment: std::env::vars_os()
-                .filter(|(name, _)| !claustrum::environment::PRIVATE.iter().any(|own| name == own))
-                .collect(),
+            environment: system::child_environment(),
             started: self.started,
             connections: connection_limit(self.settings.limits.connections),
             retention: retention(&self.settings),
             journal_dir: journal_dir(&self.dir, &self.settings),
             program: own_program()?,
+            sessions: Some(zeroclaw),
             down: down.clone(),
         });
         let socket_error = |error: io::Error| CommandError::failure(format!("cannot serve a socket: {error}"));
         let listener = self.native.listener().map_err(socket_error)?;
         let own = tokio::spawn(native::serve(listener, self.processes.clone(), native, phases.clone()));
+        let serving = Serving {
+            processes: self.processes.clone(),
+            sessions: self.sessions.clone(),
+            log: self.log.clone(),
+            phases,
+            down,
+            policy,
+        };
         let mut served = JoinSet::new();
         let mut files = vec![self.native.file()];
         for door in doors {
-            files.push(door.bound.file());
-            served.spawn(serve_claustrum(
-                door,
-                self.processes.clone(),
-                self.log.clone(),
-                phases.clone(),
-                down.clone(),
-                policy,
-            ));
+            files.extend(door.file());
+            served.spawn(door.serve(serving.clone()));
         }
         let mut terminate = signal(SignalKind::terminate()).map_err(socket_error)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(socket_error)?;
@@ -246,8 +227,10 @@ impl House {
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
         let mut keepers_lost = 0;
+        tokio::pin!(over);
         let reason = loop {
             tokio::select! {
+                () = &mut over => break Reason::Asked { keep: policy.keep_on_signal },
                 () = self.processes.superseded() => break Reason::Superseded,
                 Some(keep) = asked.recv() => break Reason::Asked { keep },
                 _ = terminate.recv() => break Reason::Asked { keep: policy.keep_on_signal },
@@ -294,13 +277,33 @@ impl House {
             ));
             return;
         }
-        let limit = policy.grace + self.settings.limits.shutdown;
-        match tokio::time::timeout(limit, self.processes.stop_keeper(policy.grace)).await {
+        let deadline = Instant::now() + policy.grace;
+        self.stop_sessions(deadline).await;
+        let grace = deadline.saturating_duration_since(Instant::now());
+        let limit = grace + self.settings.limits.shutdown;
+        match tokio::time::timeout(limit, self.processes.stop_keeper(grace)).await {
             Ok(Ok(0)) => self.log.info(format_args!("[hostel] {running} processes and the keeper ended")),
             Ok(Ok(left)) => self.log.error(format_args!("[hostel] {left} processes could not be killed")),
             Ok(Err(error)) => self.log.error(format_args!("[hostel] the keeper did not end: {error}")),
             Err(_) => self.log.error(format_args!("[hostel] the keeper did not end in time")),
         }
+    }
+
+    /// Stops what sessions do and what waits in them, so that the next daemon finds them idle: a prompt that ran into
+    /// the end of its house would only fail.
+    async fn stop_sessions(&self, deadline: Instant) {
+        let busy = self.sessions.busy();
+        if busy == 0 {
+            return;
+        }
+        for session in self.sessions.list() {
+            session.interrupt(Scope::Everything, Cause::ClientRpc).await;
+        }
+        while self.sessions.busy() > 0 && Instant::now() < deadline {
+            tokio::time::sleep(STOPPING).await;
+        }
+        let left = self.sessions.busy();
+        self.log.info(format_args!("[hostel] {busy} sessions were busy and had to stop, {left} did not in time"));
     }
 
     /// Lets go of what is past its time.
@@ -314,7 +317,44 @@ impl House {
             )),
             Err(error) => self.log.warn(format_args!("[hostel] cannot look through the journals: {error}")),
         }
+        match self.sessions.tidy().await {
+            Ok(0) => {}
+            Ok(count) => self.log.info(format_args!("[hostel] forgot {count} sessions that were closed long ago")),
+            Err(error) => self.log.warn(format_args!("[hostel] cannot look through the sessions: {error}")),
+        }
     }
+}
+
+/// The sessions of a house and what their agents ask.
+async fn open_sessions(
+    dir: &HouseDir,
+    settings: &Settings,
+    processes: &Processes,
+    defaults: Defaults,
+) -> Result<(Sessions, Approvals), CommandError> {
+    let problem = |error: &dyn std::fmt::Display| {
+        CommandError::failure(format!("cannot open `{}`: {error}", dir.database().display()))
+    };
+    let path = std::env::var_os("PATH");
+    let ours = &settings.sessions;
+    let options = SessionOptions {
+        agents: agents::specs(&settings.agents, defaults, &own_program()?, path.as_deref()),
+        environment: system::child_environment(),
+        queue: ours.queue,
+        warm: ours.warm,
+        idle: ours.idle,
+        turn_limit: ours.turn_limit,
+        stop_grace: ours.stop_grace,
+        line_limit: usize::try_from(ours.line_limit).unwrap_or(usize::MAX),
+        prompt_limit: usize::try_from(ours.prompt_limit).unwrap_or(usize::MAX),
+        keep_archived: ours.keep_archived,
+    };
+    let store = Store::open(&dir.database()).map_err(|error| problem(&error))?;
+    let approvals = Approvals::open(store.clone()).await.map_err(|error| problem(&error))?;
+    let sessions = Sessions::open(store, processes.clone(), approvals.clone(), options)
+        .await
+        .map_err(|error| problem(&error))?;
+    Ok((sessions, approvals))
 }
 
 fn retention(settings: &Settings) -> Retention {
@@ -323,83 +363,6 @@ fn retention(settings: &Settings) -> Retention {
         max_age: settings.journal.keep_age,
         max_bytes: settings.journal.keep_bytes,
     }
-}
-
-/// Serves one claustrum door. A shutdown request either ends the daemon or, in a house with other doors, only what
-/// came in by this one.
-async fn serve_claustrum(
-    mut door: ClaustrumDoor,
-    processes: Processes,
-    log: Log,
-    mut phases: watch::Receiver<Phase>,
-    down: mpsc::Sender<bool>,
-    policy: Policy,
-) {
-    let closing = loop {
-        let listener = match door.bound.listener() {
-            Ok(listener) => listener,
-            Err(error) => {
-                log.error(format_args!("[hostel] cannot serve {}: {error}", door.bound.path().display()));
-                return;
-            }
-        };
-        let mut watched = phases.clone();
-        let stop = async move {
-            drop(watched.wait_for(|phase| *phase != Phase::Open).await);
-        };
-        let closing = claustrum::serve(listener, processes.clone(), (door.settings)(), stop).await;
-        if closing.reason == ShutdownReason::Stopped || policy.doors_may_end {
-            break closing;
-        }
-        log.info(format_args!("[hostel] a client asked the claustrum door to end what came in by it"));
-        for process in processes.list() {
-            if process.door() == claustrum::NAME && process.status().running {
-                process.kill_tree().await;
-            }
-        }
-        drop(closing);
-    };
-    door.bound.close();
-    if closing.reason == ShutdownReason::Asked {
-        // A full queue means that somebody else has asked already.
-        down.try_send(policy.keep_on_signal).unwrap_or_default();
-    }
-    // Its clients stay until processes are put away: one that sees its connection close may rely on that.
-    drop(phases.wait_for(|phase| matches!(phase, Phase::Closing { .. })).await);
-    drop(closing);
-}
-
-/// Makes the settings of a claustrum door of this house, as often as it is opened.
-pub(crate) fn door_settings(house: &House, token: &[u8], counters: &Arc<Metrics>) -> DoorSettings {
-    let ours = house.settings.claustrum.clone();
-    let version = ours.reported_version.unwrap_or_else(|| crate::claustrum::DEFAULT_VERSION.to_owned());
-    let token = Zeroizing::new(token.to_vec());
-    let log = house.log.clone();
-    let protected = vec![house.dir.root().to_owned(), journal_dir(&house.dir, &house.settings)];
-    let counters = Arc::clone(counters);
-    let connections = connection_limit(house.settings.limits.connections);
-    Box::new(move || {
-        let mut settings = claustrum::Settings::new(Secret::new(token.to_vec()), version.clone(), log.clone());
-        settings.shutdown_needs_auth = ours.shutdown_needs_auth;
-        settings.limits.connections = connections;
-        settings.reattach = match ours.reattach {
-            Reattach::Share => claustrum::Reattach::Share,
-            Reattach::Transfer => claustrum::Reattach::Transfer,
-        };
-        settings.protected.clone_from(&protected);
-        settings.metrics = Arc::clone(&counters);
-        if let Ok(program) = own_program() {
-            settings.login_path = claustrum::LoginPath::Ask { helper: vec![program.into_os_string(), HELPER.into()] };
-        }
-        settings
-    })
-}
-
-/// How many connections a door takes: as many as were asked for, but never so many that no descriptor is left for the
-/// journals of those who are already here.
-fn connection_limit(asked: usize) -> usize {
-    let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    asked.min(usize::try_from(files / 2).unwrap_or(usize::MAX)).max(1)
 }
 
 /// Takes the lock of a house whose daemon may have died this instant; none if that daemon lives.
@@ -418,18 +381,4 @@ pub(crate) fn bind(path: &std::path::Path) -> Result<Bound, CommandError> {
     let problem = |error: io::Error| CommandError::failure(format!("cannot listen on `{}`: {error}", path.display()));
     let dial = hostel_keeper::socket_path::shorten(path).map_err(problem)?;
     Bound::replace(path, dial.as_ref()).map_err(problem)
-}
-
-/// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.
-fn raise_open_files() {
-    let mut limit = rustix::process::getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Refused is as good as not tried: the soft limit stays.
-    rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
-}
-
-/// Nobody of the same user may look into our memory, which holds tokens.
-pub(crate) fn hide_memory() {
-    // A system without this protection is served all the same.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap_or_default();
 }

@@ -1,7 +1,7 @@
 //! The daemon of `hostel up`: the house's own directory, every door at once.
 
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,31 +9,39 @@ use std::time::Duration;
 
 use hostel_doors::claustrum;
 use hostel_doors::claustrum::Level;
-use hostel_doors::claustrum::Log;
+use hostel_doors::codecast;
 use hostel_doors::native::protocol::DoorAddress;
-use zeroize::Zeroizing;
+use hostel_doors::zeroclaw;
+use tokio::net::TcpListener;
 
-use super::ClaustrumDoor;
 use super::House;
+use super::Opening;
 use super::Policy;
 use super::Rival;
 use super::bind;
-use super::door_settings;
+use super::doors::ClaustrumDoor;
+use super::doors::Door;
+use super::doors::ZeroclawDoor;
+use super::doors::door_settings;
 use super::hide_memory;
 use super::launch::Launcher;
-use super::log::Both;
-use super::log::LogFile;
+use super::log::Logs;
+use super::log::Stream;
+use super::opening;
+use super::opening::CodecastFiles;
+use super::opening::ZeroclawFace;
 use super::sockets::Occupant;
 use super::sockets::occupant;
+use crate::codecast::PortFile;
 use crate::config::Settings;
+use crate::config::agents::Defaults;
 use crate::error::CommandError;
 use crate::paths::HouseDir;
+use crate::zeroclaw::endpoint::Endpoint;
+use crate::zeroclaw::endpoint::EndpointError;
 
 /// How long processes have to end by themselves at `hostel down`.
 const GRACE: Duration = Duration::from_secs(3);
-
-/// Bytes of chance in the local token.
-const TOKEN_BYTES: usize = 32;
 
 /// Runs the daemon here. `launcher` hears when it is up; without one, `announce` is called with the addresses.
 pub(crate) fn run(
@@ -48,15 +56,17 @@ pub(crate) fn run(
     let outcome = runtime.block_on(async {
         let foreground = launcher.is_none();
         match open(dir, settings, foreground).await {
-            Ok((house, doors, addresses)) => {
-                let shown = addresses.clone();
-                let policy = Policy { keep_on_signal: true, doors_may_end: false, grace: GRACE };
-                house
-                    .serve(doors, addresses, policy, || match launcher {
-                        Some(launcher) => launcher.ready(),
-                        None => announce(&shown),
-                    })
-                    .await
+            Ok((house, opening, port_file)) => {
+                let shown = opening.addresses.clone();
+                let ready = || match launcher {
+                    Some(launcher) => launcher.ready(),
+                    None => announce(&shown),
+                };
+                let served = house.serve(opening, ready, std::future::pending()).await;
+                if let Some(port_file) = port_file {
+                    port_file.remove();
+                }
+                served
             }
             Err(error) => {
                 if let Some(launcher) = launcher {
@@ -75,118 +85,160 @@ async fn open(
     dir: HouseDir,
     settings: Settings,
     foreground: bool,
-) -> Result<(House, Vec<ClaustrumDoor>, Vec<DoorAddress>), CommandError> {
+) -> Result<(House, Opening, Option<PortFile>), CommandError> {
     dir.create()?;
-    let log_problem = |error: std::io::Error| CommandError::failure(format!("cannot open the log: {error}"));
-    let file = LogFile::open(&dir.daemon_log(), settings.limits.log).map_err(log_problem)?;
-    let log = match foreground {
-        true => Both::new(file).and_then(|both| Log::new(Level::Info, both)),
-        false => Log::new(Level::Info, file),
-    }
-    .map_err(log_problem)?;
-    log.info(format_args!(
+    let stream = foreground.then_some(Stream::Error);
+    let logs = Logs::open(&dir, settings.limits.log, Level::Info, stream)
+        .map_err(|error| CommandError::failure(format!("cannot open the log: {error}")))?;
+    logs.log.info(format_args!(
         "[hostel] version {} starts as process {} in {}",
         env!("CARGO_PKG_VERSION"),
         std::process::id(),
         dir.root().display()
     ));
-    let house = House::open(dir, settings, log, Rival::Respect).await?;
-    let (doors, addresses) = open_doors(&house)?;
+    let house = House::open(dir, settings, logs, Rival::Respect, Defaults::Found).await?;
+    let face = ZeroclawFace { remote: house.settings.zeroclaw.enabled, ..ZeroclawFace::of_house(&house) };
+    let zeroclaw = opening::zeroclaw_door(&house, face)?;
+    let mut doors = Doors { house: &house, doors: Vec::new(), addresses: vec![opening::native_address(&house)] };
+    doors.open_claustrum()?;
+    doors.open_zeroclaw(&zeroclaw).await?;
+    let port_file = doors.open_codecast().await?;
+    let Doors { doors, addresses, .. } = doors;
     for door in &addresses {
         let state = if door.open { "open" } else { "not open" };
         let note = door.note.as_deref().unwrap_or("");
         house.log.info(format_args!("[hostel] door {} on {}: {state} {note}", door.name, door.address));
     }
-    Ok((house, doors, addresses))
+    let policy = Policy { keep_on_signal: true, doors_may_end: false, grace: GRACE };
+    Ok((house, Opening { doors, addresses, zeroclaw, policy }, port_file))
 }
 
-/// Binds every address the settings ask for, and says what became of each.
-fn open_doors(house: &House) -> Result<(Vec<ClaustrumDoor>, Vec<DoorAddress>), CommandError> {
-    let mut addresses = vec![DoorAddress {
-        name: "native".to_owned(),
-        address: house.dir.socket().display().to_string(),
-        open: true,
-        note: None,
-    }];
-    let mut doors = Vec::new();
-    let settings = &house.settings.claustrum;
-    if !settings.enabled {
-        return Ok((doors, addresses));
+/// The doors of a house as they are opened, and what became of each address the settings ask for.
+struct Doors<'a> {
+    house: &'a House,
+    doors: Vec<Door>,
+    addresses: Vec<DoorAddress>,
+}
+
+impl Doors<'_> {
+    fn say(&mut self, name: &str, address: &str, open: bool, note: Option<String>) {
+        self.addresses.push(DoorAddress { name: name.to_owned(), address: address.to_owned(), open, note });
     }
-    let token = local_token(&house.dir.token_file())?;
-    let token_note = format!("token in {}", house.dir.token_file().display());
-    let counters = Arc::default();
-    let mut open = |path: &Path| -> Result<(), CommandError> {
-        doors.push(ClaustrumDoor { bound: bind(path)?, settings: door_settings(house, &token, &counters) });
+
+    fn open_claustrum(&mut self) -> Result<(), CommandError> {
+        let settings = &self.house.settings.claustrum;
+        if !settings.enabled {
+            return Ok(());
+        }
+        let token_file = self.house.dir.token_file();
+        let token = opening::token(&token_file)?;
+        let token_note = format!("token in {}", token_file.display());
+        let counters = Arc::default();
+        let house = self.house;
+        let open = |path: &Path| -> Result<Door, CommandError> {
+            let settings = door_settings(house, &token, &counters);
+            Ok(Door::Claustrum(ClaustrumDoor { bound: bind(path)?, settings }))
+        };
+        let own = house.dir.claustrum_socket();
+        self.doors.push(open(&own)?);
+        self.say(claustrum::NAME, &own.display().to_string(), true, Some(token_note.clone()));
+        for path in &settings.listen {
+            let opened = if path.parent().is_some_and(Path::is_dir) {
+                match occupant(path) {
+                    Occupant::Listening => Err("taken: somebody listens there".to_owned()),
+                    Occupant::Other => Err("taken: not a socket of ours".to_owned()),
+                    Occupant::Nobody | Occupant::Stale => open(path).map_err(|error| error.to_string()),
+                }
+            } else {
+                Err("its directory does not exist".to_owned())
+            };
+            let note = match &opened {
+                Ok(_) => token_note.clone(),
+                Err(note) => note.clone(),
+            };
+            self.say(claustrum::NAME, &path.display().to_string(), opened.is_ok(), Some(note));
+            self.doors.extend(opened);
+        }
         Ok(())
-    };
-    let mut say = |path: &Path, open: bool, note: String| {
-        addresses.push(DoorAddress {
-            name: claustrum::NAME.to_owned(),
-            address: path.display().to_string(),
-            open,
-            note: Some(note),
-        });
-    };
-    let own = house.dir.claustrum_socket();
-    open(&own)?;
-    say(&own, true, token_note.clone());
-    for path in &settings.listen {
-        if !path.parent().is_some_and(Path::is_dir) {
-            say(path, false, "its directory does not exist".to_owned());
-            continue;
-        }
-        match occupant(path) {
-            Occupant::Listening => say(path, false, "taken: somebody listens there".to_owned()),
-            Occupant::Other => say(path, false, "taken: not a socket of ours".to_owned()),
-            Occupant::Nobody | Occupant::Stale => match open(path) {
-                Ok(()) => say(path, true, token_note.clone()),
-                Err(error) => say(path, false, error.to_string()),
-            },
-        }
     }
-    Ok((doors, addresses))
+
+    async fn open_zeroclaw(&mut self, door: &zeroclaw::Door) -> Result<(), CommandError> {
+        let settings = &self.house.settings.zeroclaw;
+        if !settings.enabled {
+            return Ok(());
+        }
+        let own = self.house.dir.zeroclaw_socket();
+        self.doors.push(Door::Zeroclaw(ZeroclawDoor { bound: bind(&own)?, door: door.clone(), endpoint: None }));
+        self.say(zeroclaw::NAME, &own.display().to_string(), true, None);
+        for path in &settings.listen {
+            let opened = match path.parent().is_some_and(Path::is_dir) {
+                true => Endpoint::take(path).map_err(|error| taken_note(&error)).and_then(|endpoint| {
+                    let bound = bind(path).map_err(|error| error.to_string())?;
+                    Ok(Door::Zeroclaw(ZeroclawDoor { bound, door: door.clone(), endpoint: Some(endpoint) }))
+                }),
+                false => Err("its directory does not exist".to_owned()),
+            };
+            self.say(zeroclaw::NAME, &path.display().to_string(), opened.is_ok(), opened.as_ref().err().cloned());
+            self.doors.extend(opened);
+        }
+        if let Some((opened, told)) = opening::open_wss(self.house, door).await {
+            self.doors.extend(opened);
+            self.addresses.push(told);
+        }
+        Ok(())
+    }
+
+    /// Opens the codecast door where it is asked for, and on a port of the system's choice if this machine could not
+    /// reach it otherwise. The port is told in a file.
+    async fn open_codecast(&mut self) -> Result<Option<PortFile>, CommandError> {
+        let settings = &self.house.settings.codecast;
+        if !settings.enabled {
+            return Ok(None);
+        }
+        let files = CodecastFiles::new(&opening::user_home().join(".codecast"), settings);
+        let mut own_port = None;
+        for address in &settings.listen {
+            let opened = match TcpListener::bind(address).await {
+                Ok(listener) => self.codecast_on(listener, &files, &mut own_port),
+                Err(error) => Err(opening::bind_note(&error)),
+            };
+            self.say(codecast::NAME, &address.to_string(), opened.is_ok(), opened.err());
+        }
+        if own_port.is_none() {
+            let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+            let failed = |error: std::io::Error| CommandError::failure(format!("cannot listen on {any}: {error}"));
+            let listener = TcpListener::bind(any).await.map_err(failed)?;
+            let address = listener.local_addr().map_err(failed)?.to_string();
+            let opened = self.codecast_on(listener, &files, &mut own_port);
+            let note = format!("port in {}", self.house.dir.port_file().display());
+            self.say(codecast::NAME, &address, opened.is_ok(), Some(opened.err().unwrap_or(note)));
+        }
+        let Some(port) = own_port else { return Ok(None) };
+        let file = self.house.dir.port_file();
+        let written = PortFile::write(&file, port);
+        written.map(Some).map_err(|error| CommandError::failure(format!("cannot write `{}`: {error}", file.display())))
+    }
+
+    fn codecast_on(
+        &mut self,
+        listener: TcpListener,
+        files: &CodecastFiles,
+        own_port: &mut Option<u16>,
+    ) -> Result<(), String> {
+        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        self.doors.push(opening::codecast_door(self.house, listener, files).map_err(|error| error.to_string())?);
+        if address.ip().is_loopback() {
+            own_port.get_or_insert(address.port());
+        }
+        Ok(())
+    }
 }
 
-/// The token of this house's own claustrum door, made once.
-fn local_token(path: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
-    let problem = |error: std::io::Error| CommandError::failure(format!("cannot make `{}`: {error}", path.display()));
-    match std::fs::read(path) {
-        Ok(mut token) => {
-            while token.last().is_some_and(u8::is_ascii_whitespace) {
-                token.pop();
-            }
-            if !token.is_empty() {
-                return Ok(Zeroizing::new(token));
-            }
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(problem(error)),
-    }
-    let mut chance = Zeroizing::new([0_u8; TOKEN_BYTES]);
-    getrandom::fill(chance.as_mut())
-        .map_err(|error| CommandError::failure(format!("the system gives no random numbers: {error}")))?;
-    let token: Zeroizing<String> = Zeroizing::new(chance.iter().map(|byte| format!("{byte:02x}")).collect());
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(problem)?;
-    file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(problem)?;
-    Ok(Zeroizing::new(token.as_bytes().to_vec()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::MetadataExt as _;
-
-    #[test]
-    fn the_token_is_made_once_and_private() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join("local_token");
-        let first = local_token(&path).unwrap();
-        assert_eq!(first.len(), 2 * TOKEN_BYTES);
-        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
-        assert_eq!(*local_token(&path).unwrap(), *first);
-        std::fs::write(&path, "\n").unwrap();
-        assert_ne!(*local_token(&path).unwrap(), *first);
+/// Why an endpoint could not be had, for people.
+fn taken_note(error: &EndpointError) -> String {
+    match error {
+        EndpointError::Held(_) | EndpointError::Listening(_) => "taken: somebody listens there".to_owned(),
+        EndpointError::NotASocket(_) => "taken: not a socket of ours".to_owned(),
+        EndpointError::Untrusted { .. } | EndpointError::System { .. } => error.to_string(),
     }
 }

@@ -27,7 +27,6 @@ use hostel_doors::native::protocol::code;
 use tokio::signal::unix::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
-use tokio::time::Instant;
 
 use crate::error::CommandError;
 use crate::houses::House;
@@ -120,28 +119,10 @@ impl Session {
 
     /// Tries to connect until the limit; none if the person left meanwhile.
     async fn find_again(&self, interrupts: &mut Interrupts) -> Result<Option<Client>, CommandError> {
-        let deadline = Instant::now() + self.reconnect;
-        let mut pause = Duration::from_millis(20);
-        loop {
-            let error = match self.house.connect().await {
-                Ok(client) => return Ok(Some(client)),
-                Err(error) => error,
-            };
-            if !error.is_lost() {
-                return Err(error.into());
-            }
-            if Instant::now() + pause > deadline {
-                return Err(CommandError::failure(format!(
-                    "the daemon did not come back within {}",
-                    crate::text::duration(self.reconnect)
-                ))
-                .hint(format!("start it with `hostel up`, then go on with `hostel attach {}`", short(&self.id))));
-            }
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = interrupts.next() => return Ok(None),
-            }
-            pause = (pause * 2).min(Duration::from_millis(500));
+        let go_on = format!("hostel attach {}", short(&self.id));
+        tokio::select! {
+            found = self.house.again(self.reconnect, &go_on) => found.map(Some),
+            () = interrupts.next() => Ok(None),
         }
     }
 

@@ -73,6 +73,31 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// What came after the last newline; all of it, once `next` said `Closed`.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
+    }
+
+    /// Where the bytes come from.
+    #[must_use]
+    pub fn source(&self) -> &R {
+        &self.source
+    }
+
+    /// Reads and throws away until the other side has closed: one that is still sending would otherwise not hear why.
+    pub async fn discard(&mut self) {
+        loop {
+            self.buffer.clear();
+            self.buffer.shrink_to(READ_SIZE);
+            self.buffer.reserve(READ_SIZE);
+            match self.source.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+
     /// The bytes of the line that `next` announced last.
     #[must_use]
     pub fn line(&self, range: &std::ops::Range<usize>) -> &[u8] {
@@ -104,5 +129,17 @@ mod tests {
         assert_eq!(all(b"abcd\n", 3).await, (Vec::new(), Line::TooLong));
         let long = [vec![b'x'; 200_000], b"\nshort\n".to_vec()].concat();
         assert_eq!(all(&long, 200_000).await.0.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn what_is_left_at_the_end_can_be_had() {
+        let mut reader = LineReader::new(&b"a\nhalf"[..], 10);
+        assert_eq!(reader.next().await.unwrap(), Line::Ready(0..1));
+        assert_eq!(reader.next().await.unwrap(), Line::Closed);
+        assert_eq!(reader.rest(), b"half");
+        let mut reader = LineReader::new(&b"a\n"[..], 10);
+        reader.next().await.unwrap();
+        assert_eq!(reader.next().await.unwrap(), Line::Closed);
+        assert_eq!(reader.rest(), b"");
     }
 }

@@ -1,0 +1,99 @@
+//! The other end of a connection.
+//!
+//! Invariant: who may decide for a person is a matter of where the connection came from, not of what is said on it. A
+//! process of the keeper's tree never may, and one that cannot be recognised any more neither.
+
+use std::net::SocketAddr;
+
+use hostel_house::processes::Processes;
+use tokio::net::UnixStream;
+
+/// Where a connection comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Peer {
+    /// A process of this machine, as the system told when it connected.
+    Local {
+        pid: Option<u32>,
+        uid: u32,
+        /// When that process was started: a number that was given away again is another process.
+        started: Option<u64>,
+    },
+    /// Somebody who showed the token.
+    Remote(SocketAddr),
+}
+
+impl Peer {
+    /// The process at the other end of a unix socket.
+    pub(crate) fn of(stream: &UnixStream) -> Self {
+        let credentials = stream.peer_cred().ok();
+        let pid = credentials.as_ref().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        let uid = credentials.map_or(u32::MAX, |peer| peer.uid());
+        Peer::Local { pid, uid, started: pid.and_then(started) }
+    }
+
+    /// As it is listed and logged.
+    pub(crate) fn label(&self) -> String {
+        match self {
+            Peer::Local { pid: Some(pid), uid, .. } => format!("unix:pid={pid},uid={uid}"),
+            Peer::Local { .. } => "unix:unknown".to_owned(),
+            Peer::Remote(address) => format!("wss:{address}"),
+        }
+    }
+
+    /// How it is connected.
+    pub(crate) fn transport(&self) -> &'static str {
+        match self {
+            Peer::Local { .. } => "unix",
+            Peer::Remote(_) => "wss",
+        }
+    }
+
+    /// Whether it shares our files.
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self, Peer::Local { .. })
+    }
+
+    /// Whether it may answer what an agent asks a person.
+    pub(crate) async fn may_decide(&self, processes: &Processes) -> bool {
+        match self {
+            Peer::Remote(_) => true,
+            Peer::Local { pid: Some(pid), started: Some(then), .. } => {
+                started(*pid) == Some(*then) && !processes.is_inside(*pid).await
+            }
+            Peer::Local { .. } => false,
+        }
+    }
+}
+
+/// When a process was started, in the system's own count.
+fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in brackets and may hold anything; the 22nd is the one.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_peer_is_named_as_the_system_knows_it() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&ours);
+        let Peer::Local { started: then, .. } = peer else { panic!("{peer:?}") };
+        assert!(then.is_some());
+        let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
+        assert_eq!(peer.label(), format!("unix:pid={pid},uid={uid}"));
+        assert!(peer.is_local() && peer.transport() == "unix");
+        assert!(started(pid).is_some() && started(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn what_is_not_known_is_said() {
+        assert_eq!(Peer::Local { pid: None, uid: 0, started: None }.label(), "unix:unknown");
+        let remote = Peer::Remote(SocketAddr::from(([127, 0, 0, 1], 9781)));
+        assert_eq!((remote.label().as_str(), remote.transport()), ("wss:127.0.0.1:9781", "wss"));
+        assert!(!remote.is_local());
+    }
+}

@@ -1,0 +1,191 @@
+//! The part of the command line that is about agents: sessions, prompts and approvals.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Subcommand;
+use clap::ValueEnum;
+
+/// What an agent may do without asking.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Everything
+    Auto,
+    /// Edits in the project; it asks for the rest where it can ask
+    Code,
+    /// Nothing that writes
+    Plan,
+    /// It asks before anything that writes
+    Ask,
+}
+
+impl Mode {
+    /// Its name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Code => "code",
+            Mode::Plan => "plan",
+            Mode::Ask => "ask",
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Sessions {
+    /// Also those that were closed
+    #[arg(short, long)]
+    pub(crate) all: bool,
+
+    #[command(subcommand)]
+    pub(crate) action: Option<SessionsAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsAction {
+    /// List sessions
+    #[command(after_help = "Examples:\n  hostel sessions list\n  hostel sessions list --all --json")]
+    List {
+        /// Also those that were closed
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Show one session: its agent, its state, its latest messages
+    #[command(after_help = "Examples:\n  hostel sessions show 3fa2\n  hostel sessions show --json 3fa2")]
+    Show {
+        /// Name or id of the session
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Stop the running turn; prompts that wait come next
+    #[command(
+        after_help = "Examples:\n  hostel sessions interrupt 3fa2\n  hostel sessions interrupt --all 3fa2    the prompts that wait, too"
+    )]
+    Interrupt {
+        /// Names or ids of the sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// Also take back every prompt that waits
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Close sessions: their agents end, their history stays, a prompt opens them again
+    #[command(after_help = "Examples:\n  hostel sessions close 3fa2\n  hostel sessions close 3fa2 review")]
+    Close {
+        /// Names or ids of the sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Delete sessions with all their history; it cannot be brought back
+    #[command(after_help = "Examples:\n  hostel sessions delete 3fa2")]
+    Delete {
+        /// Names or ids of the sessions
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+    },
+    /// Write a transcript: prompts, answers, tool calls, costs
+    #[command(
+        after_help = "Examples:\n  hostel sessions export 3fa2 --out talk.md\n  hostel sessions export --format jsonl 3fa2 > events.jsonl"
+    )]
+    Export {
+        /// Name or id of the session
+        #[arg(value_name = "ID")]
+        id: String,
+        /// `markdown` for people, `jsonl` with every numbered event
+        #[arg(long, value_name = "FORMAT", value_enum, default_value_t = TranscriptFormat::Markdown)]
+        format: TranscriptFormat,
+        /// Write to this file instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+}
+
+/// The forms of a transcript.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum TranscriptFormat {
+    Markdown,
+    Jsonl,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Send {
+    /// Name or id of the session
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    /// What to ask; `-` reads it from standard input
+    #[arg(value_name = "PROMPT")]
+    pub(crate) prompt: OsString,
+
+    /// Stream the turn and wait for its end; the exit code is as with `hostel run`
+    #[arg(short, long)]
+    pub(crate) wait: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Watch {
+    /// Name or id of the session
+    #[arg(value_name = "ID")]
+    pub(crate) id: String,
+
+    /// Only what came after this event
+    #[arg(long, value_name = "SEQ", default_value_t = 0)]
+    pub(crate) since: u64,
+
+    /// End with what is there now
+    #[arg(long)]
+    pub(crate) no_follow: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Approvals {
+    #[command(subcommand)]
+    pub(crate) action: Option<ApprovalsAction>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsAction {
+    /// List what waits for an answer
+    #[command(after_help = "Examples:\n  hostel approvals list\n  hostel approvals list --all --json")]
+    List {
+        /// Also what was settled
+        #[arg(short, long)]
+        all: bool,
+    },
+    /// Show one in full: what the tool would get
+    #[command(after_help = "Examples:\n  hostel approvals show 7c1e")]
+    Show {
+        /// Id of the approval, or the first four or more characters of it
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Allow what an agent asks for
+    #[command(
+        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e    this tool, for the rest of the session"
+    )]
+    Approve {
+        /// Ids of the approvals
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// This tool for the rest of the session
+        #[arg(long)]
+        always: bool,
+    },
+    /// Refuse what an agent asks for; it goes on without
+    #[command(
+        after_help = "Examples:\n  hostel approvals deny 7c1e\n  hostel approvals deny 7c1e --reason \"use the staging database\""
+    )]
+    Deny {
+        /// Ids of the approvals
+        #[arg(value_name = "ID", required = true)]
+        ids: Vec<String>,
+        /// Told to the agent
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Print each question as it is asked, and how it was settled
+    #[command(after_help = "Examples:\n  hostel approvals watch\n  hostel approvals watch --json\n\nCtrl-C ends it.")]
+    Watch,
+}

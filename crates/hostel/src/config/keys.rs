@@ -1,0 +1,209 @@
+//! Every setting there is: its name, how a layer changes it, how it is shown.
+//!
+//! Invariant: what is shown can be typed back. A key that stands in the table is read, applied and shown; tests hold
+//! the three together.
+
+use std::path::PathBuf;
+
+use super::Settings;
+use super::Shape;
+use super::file::Layer;
+use super::file::line_at;
+use crate::paths;
+use crate::text;
+
+/// Every setting but the agents', in the order `config show` prints them.
+pub(super) const KEYS: [(&str, Shape); 44] = [
+    ("doors.claustrum.enabled", Shape::Bare),
+    ("doors.claustrum.listen", Shape::List),
+    ("doors.claustrum.reported_version", Shape::Text),
+    ("doors.claustrum.shutdown_needs_auth", Shape::Bare),
+    ("doors.claustrum.reattach", Shape::Text),
+    ("doors.codecast.enabled", Shape::Bare),
+    ("doors.codecast.listen", Shape::List),
+    ("doors.codecast.reported_version", Shape::Text),
+    ("doors.codecast.tls_cert", Shape::Text),
+    ("doors.codecast.tls_key", Shape::Text),
+    ("doors.codecast.tokens_file", Shape::Text),
+    ("doors.zeroclaw.enabled", Shape::Bare),
+    ("doors.zeroclaw.listen", Shape::List),
+    ("doors.zeroclaw.reported_version", Shape::Text),
+    ("doors.zeroclaw.session_limit", Shape::Bare),
+    ("doors.zeroclaw.approval_wait", Shape::Text),
+    ("doors.zeroclaw.wss_enabled", Shape::Bare),
+    ("doors.zeroclaw.wss_bind", Shape::Text),
+    ("doors.zeroclaw.wss_port", Shape::Bare),
+    ("doors.zeroclaw.wss_cert", Shape::Text),
+    ("doors.zeroclaw.wss_key", Shape::Text),
+    ("doors.zeroclaw.wss_token_file", Shape::Text),
+    ("sessions.queue", Shape::Bare),
+    ("sessions.warm", Shape::Bare),
+    ("sessions.idle", Shape::Text),
+    ("sessions.turn_limit", Shape::Text),
+    ("sessions.stop_grace", Shape::Text),
+    ("sessions.line_limit", Shape::Text),
+    ("sessions.prompt_limit", Shape::Text),
+    ("sessions.keep_archived", Shape::Text),
+    ("sessions.approval_wait", Shape::Text),
+    ("journal.dir", Shape::Text),
+    ("journal.quota", Shape::Text),
+    ("journal.per_process_quota", Shape::Text),
+    ("journal.on_full", Shape::Text),
+    ("journal.floor", Shape::Text),
+    ("journal.keep_count", Shape::Bare),
+    ("journal.keep_age", Shape::Text),
+    ("journal.keep_bytes", Shape::Text),
+    ("limits.connections", Shape::Bare),
+    ("limits.reconnect", Shape::Text),
+    ("limits.start", Shape::Text),
+    ("limits.shutdown", Shape::Text),
+    ("limits.log", Shape::Text),
+];
+
+impl Settings {
+    /// Lays one layer over what is there and remembers where it came from. `text` is the layer's own, for the lines of
+    /// agents; without one they are known by the origin alone.
+    pub(super) fn apply(&mut self, layer: Layer, origin: &str, text: Option<&str>) {
+        let origins = &mut self.origins;
+        macro_rules! take {
+            ($key:literal, $from:expr, $into:expr) => {
+                if let Some(value) = $from {
+                    $into = value.into();
+                    origins.insert($key.to_owned(), origin.to_owned());
+                }
+            };
+        }
+        let path = |text: String| paths::expand(&text);
+        let all = |list: super::values::OneOrMany| list.0.into_iter().map(path).collect::<Vec<PathBuf>>();
+
+        let from = layer.doors.claustrum;
+        let into = &mut self.claustrum;
+        take!("doors.claustrum.enabled", from.enabled, into.enabled);
+        take!("doors.claustrum.listen", from.listen.map(all), into.listen);
+        take!("doors.claustrum.reported_version", from.reported_version, into.reported_version);
+        take!("doors.claustrum.shutdown_needs_auth", from.shutdown_needs_auth, into.shutdown_needs_auth);
+        take!("doors.claustrum.reattach", from.reattach, into.reattach);
+
+        let from = layer.doors.codecast;
+        let into = &mut self.codecast;
+        take!("doors.codecast.enabled", from.enabled, into.enabled);
+        take!("doors.codecast.listen", from.listen.map(|list| list.0), into.listen);
+        take!("doors.codecast.reported_version", from.reported_version, into.reported_version);
+        take!("doors.codecast.tls_cert", from.tls_cert.map(path), into.tls_cert);
+        take!("doors.codecast.tls_key", from.tls_key.map(path), into.tls_key);
+        take!("doors.codecast.tokens_file", from.tokens_file.map(path), into.tokens_file);
+
+        let from = layer.doors.zeroclaw;
+        let into = &mut self.zeroclaw;
+        take!("doors.zeroclaw.enabled", from.enabled, into.enabled);
+        take!("doors.zeroclaw.listen", from.listen.map(all), into.listen);
+        take!("doors.zeroclaw.reported_version", from.reported_version, into.reported_version);
+        take!("doors.zeroclaw.session_limit", from.session_limit, into.session_limit);
+        take!("doors.zeroclaw.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
+        take!("doors.zeroclaw.wss_enabled", from.wss_enabled, into.wss.enabled);
+        take!("doors.zeroclaw.wss_bind", from.wss_bind.map(|host| host.0), into.wss.bind);
+        take!("doors.zeroclaw.wss_port", from.wss_port, into.wss.port);
+        take!("doors.zeroclaw.wss_cert", from.wss_cert.map(path), into.wss.cert);
+        take!("doors.zeroclaw.wss_key", from.wss_key.map(path), into.wss.key);
+        take!("doors.zeroclaw.wss_token_file", from.wss_token_file.map(path), into.wss.token_file);
+
+        let from = layer.sessions;
+        let into = &mut self.sessions;
+        take!("sessions.queue", from.queue, into.queue);
+        take!("sessions.warm", from.warm, into.warm);
+        take!("sessions.idle", from.idle.map(|time| time.0), into.idle);
+        take!("sessions.turn_limit", from.turn_limit.map(|time| time.0), into.turn_limit);
+        take!("sessions.stop_grace", from.stop_grace.map(|time| time.0), into.stop_grace);
+        take!("sessions.line_limit", from.line_limit.map(|size| size.0), into.line_limit);
+        take!("sessions.prompt_limit", from.prompt_limit.map(|size| size.0), into.prompt_limit);
+        take!("sessions.keep_archived", from.keep_archived.map(|time| time.0), into.keep_archived);
+        take!("sessions.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
+
+        let from = layer.journal;
+        let into = &mut self.journal;
+        take!("journal.dir", from.dir.map(path), into.dir);
+        take!("journal.quota", from.quota.map(|size| size.0), into.quota);
+        take!("journal.per_process_quota", from.per_process_quota.map(|size| size.0), into.per_process_quota);
+        take!("journal.on_full", from.on_full, into.on_full);
+        take!("journal.floor", from.floor.map(|size| size.0), into.floor);
+        take!("journal.keep_count", from.keep_count, into.keep_count);
+        take!("journal.keep_age", from.keep_age.map(|time| time.0), into.keep_age);
+        take!("journal.keep_bytes", from.keep_bytes.map(|size| size.0), into.keep_bytes);
+
+        let from = layer.limits;
+        let into = &mut self.limits;
+        take!("limits.connections", from.connections, into.connections);
+        take!("limits.reconnect", from.reconnect.map(|time| time.0), into.reconnect);
+        take!("limits.start", from.start.map(|time| time.0), into.start);
+        take!("limits.shutdown", from.shutdown.map(|time| time.0), into.shutdown);
+        take!("limits.log", from.log.map(|size| size.0), into.log);
+
+        for (alias, entry) in layer.agents {
+            let origin = match text {
+                Some(text) => format!("{origin}:{}", line_at(text, entry.span().start)),
+                None => origin.to_owned(),
+            };
+            for key in self.agents.entry(alias.clone()).or_default().apply(entry.get_ref()) {
+                self.origins.insert(format!("agents.{alias}.{key}"), origin.clone());
+            }
+            self.origins.insert(format!("agents.{alias}"), origin);
+        }
+    }
+
+    /// A setting's value in the form that can be typed back.
+    pub(super) fn value(&self, key: &str) -> String {
+        let (claustrum, codecast, zeroclaw) = (&self.claustrum, &self.codecast, &self.zeroclaw);
+        let wss = &zeroclaw.wss;
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let all = |list: &[PathBuf]| list.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
+        match key {
+            "doors.claustrum.enabled" => claustrum.enabled.to_string(),
+            "doors.claustrum.listen" => all(&claustrum.listen),
+            "doors.claustrum.reported_version" => claustrum.reported_version.clone().unwrap_or_default(),
+            "doors.claustrum.shutdown_needs_auth" => claustrum.shutdown_needs_auth.to_string(),
+            "doors.claustrum.reattach" => claustrum.reattach.name().to_owned(),
+            "doors.codecast.enabled" => codecast.enabled.to_string(),
+            "doors.codecast.listen" => {
+                codecast.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+            }
+            "doors.codecast.reported_version" => codecast.reported_version.clone(),
+            "doors.codecast.tls_cert" => path(&codecast.tls_cert),
+            "doors.codecast.tls_key" => path(&codecast.tls_key),
+            "doors.codecast.tokens_file" => path(&codecast.tokens_file),
+            "doors.zeroclaw.enabled" => zeroclaw.enabled.to_string(),
+            "doors.zeroclaw.listen" => all(&zeroclaw.listen),
+            "doors.zeroclaw.reported_version" => zeroclaw.reported_version.clone(),
+            "doors.zeroclaw.session_limit" => zeroclaw.session_limit.to_string(),
+            "doors.zeroclaw.approval_wait" => text::duration(zeroclaw.approval_wait),
+            "doors.zeroclaw.wss_enabled" => wss.enabled.to_string(),
+            "doors.zeroclaw.wss_bind" => wss.bind.to_string(),
+            "doors.zeroclaw.wss_port" => wss.port.to_string(),
+            "doors.zeroclaw.wss_cert" => path(&wss.cert),
+            "doors.zeroclaw.wss_key" => path(&wss.key),
+            "doors.zeroclaw.wss_token_file" => path(&wss.token_file),
+            "sessions.queue" => self.sessions.queue.to_string(),
+            "sessions.warm" => self.sessions.warm.to_string(),
+            "sessions.idle" => text::duration(self.sessions.idle),
+            "sessions.turn_limit" => text::duration(self.sessions.turn_limit),
+            "sessions.stop_grace" => text::duration(self.sessions.stop_grace),
+            "sessions.line_limit" => text::size(self.sessions.line_limit),
+            "sessions.prompt_limit" => text::size(self.sessions.prompt_limit),
+            "sessions.keep_archived" => text::duration(self.sessions.keep_archived),
+            "sessions.approval_wait" => text::duration(self.sessions.approval_wait),
+            "journal.dir" => path(&self.journal.dir),
+            "journal.quota" => text::size(self.journal.quota),
+            "journal.per_process_quota" => text::size(self.journal.per_process_quota),
+            "journal.on_full" => self.journal.on_full.name().to_owned(),
+            "journal.floor" => self.journal.floor.map_or_else(|| "auto".to_owned(), text::size),
+            "journal.keep_count" => self.journal.keep_count.to_string(),
+            "journal.keep_age" => text::duration(self.journal.keep_age),
+            "journal.keep_bytes" => text::size(self.journal.keep_bytes),
+            "limits.connections" => self.limits.connections.to_string(),
+            "limits.reconnect" => text::duration(self.limits.reconnect),
+            "limits.start" => text::duration(self.limits.start),
+            "limits.shutdown" => text::duration(self.limits.shutdown),
+            "limits.log" => text::size(self.limits.log),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a daemon asks of the system it runs on: threads, limits, its own program.
+//!
+//! Invariant: what the daemon takes for itself (descriptors, a narrow mask) does not reach its children: they get what
+//! it was started with.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use hostel_doors::claustrum::environment::PRIVATE;
+use hostel_house::processes::KeeperOptions;
+use rustix::process::Resource;
+
+use crate::config::OnFull;
+use crate::config::Settings;
+use crate::error::CommandError;
+use crate::paths::HouseDir;
+
+/// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
+/// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
+pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    tokio::runtime::Builder::new_multi_thread().worker_threads((cores / 2).max(1)).enable_all().build()
+}
+
+/// Where the journals of a house are. Below a directory that was asked for each house has one of its own: a keeper takes
+/// every journal it finds for one of its own.
+pub(crate) fn journal_dir(dir: &HouseDir, settings: &Settings) -> PathBuf {
+    match &settings.journal.dir {
+        Some(shared) => shared.join(dir.key()),
+        None => dir.journal(),
+    }
+}
+
+/// How to reach the keeper of a house.
+pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<KeeperOptions, CommandError> {
+    Ok(KeeperOptions {
+        run_dir: dir.run(),
+        journal_dir: journal_dir(dir, settings),
+        program: own_program()?,
+        cgroup_root: None,
+        total_quota: settings.journal.quota,
+        process_quota: settings.journal.per_process_quota,
+        floor: settings.journal.floor.unwrap_or(0),
+        drop_oldest: settings.journal.on_full == OnFull::DropOldest,
+        child_umask: current_umask(),
+        child_nofile: rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+    })
+}
+
+/// The file we run from; through the system's own link once the file was replaced or removed.
+pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
+    let own = std::env::current_exe()
+        .map_err(|error| CommandError::failure(format!("cannot find our own program file: {error}")))?;
+    Ok(if own.is_file() { own } else { PathBuf::from("/proc/self/exe") })
+}
+
+/// The environment hosted processes start from: ours, without what is only the daemon's business.
+pub(super) fn child_environment() -> Vec<(OsString, OsString)> {
+    std::env::vars_os().filter(|(name, _)| !PRIVATE.iter().any(|own| name == own)).collect()
+}
+
+/// The mask children get: ours. The system tells it; where it does not, it is read by setting it for an instant.
+fn current_umask() -> u32 {
+    let told = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+        u32::from_str_radix(line.trim(), 8).ok()
+    });
+    told.unwrap_or_else(|| {
+        let mask = rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o077));
+        rustix::process::umask(mask);
+        mask.bits()
+    })
+}
+
+/// How many connections a door takes: as many as were asked for, but never so many that no descriptor is left for the
+/// journals of those who are already here.
+pub(super) fn connection_limit(asked: usize) -> usize {
+    let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    asked.min(usize::try_from(files / 2).unwrap_or(usize::MAX)).max(1)
+}
+
+/// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.
+pub(super) fn raise_open_files() {
+    let mut limit = rustix::process::getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Refused is as good as not tried: the soft limit stays.
+    rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
+}
+
+/// Nobody of the same user may look into our memory, which holds tokens.
+pub(crate) fn hide_memory() {
+    // A system without this protection is served all the same.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap_or_default();
+}

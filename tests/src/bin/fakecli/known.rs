@@ -1,0 +1,188 @@
+//! The options each CLI takes today, as far as a host may use them; all others are refused.
+
+use crate::options::Known;
+
+pub(crate) const CLAUDE: Known = Known {
+    flags: &[
+        "--print|-p",
+        "--verbose",
+        "--include-partial-messages",
+        "--dangerously-skip-permissions",
+        "--allow-dangerously-skip-permissions",
+        "--continue|-c",
+        "--fork-session",
+        "--replay-user-messages",
+        "--no-session-persistence",
+        "--bare",
+        "--strict-mcp-config",
+        "--include-hook-events",
+        "--forward-subagent-text",
+        "--version|-v",
+    ],
+    values: &[
+        "--output-format",
+        "--input-format",
+        "--permission-mode",
+        "--permission-prompt-tool",
+        "--permission-prompts",
+        "--model",
+        "--fallback-model",
+        "--session-id",
+        "--append-system-prompt",
+        "--system-prompt",
+        "--settings",
+        "--setting-sources",
+        "--max-turns",
+        "--max-budget-usd",
+        "--max-thinking-tokens",
+        "--effort",
+        "--agent",
+        "--agents",
+        "--name|-n",
+    ],
+    lists: &[
+        "--allowedTools|--allowed-tools",
+        "--disallowedTools|--disallowed-tools",
+        "--mcp-config",
+        "--add-dir",
+        "--tools",
+    ],
+    maybe: &["--resume|-r", "--debug|-d"],
+};
+
+pub(crate) const CODEX_EXEC: Known = Known {
+    flags: &[
+        "--json",
+        "--skip-git-repo-check",
+        "--ephemeral",
+        "--ignore-user-config",
+        "--ignore-rules",
+        "--oss",
+        "--strict-config",
+        "--approve-for-me",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ],
+    values: &[
+        "--config|-c",
+        "--enable",
+        "--disable",
+        "--model|-m",
+        "--profile|-p",
+        "--sandbox|-s",
+        "--cd|-C",
+        "--add-dir",
+        "--output-schema",
+        "--output-last-message|-o",
+        "--color",
+        "--image|-i",
+    ],
+    lists: &[],
+    maybe: &[],
+};
+
+/// After the word `resume` less is taken than before it.
+pub(crate) const CODEX_RESUME: Known = Known {
+    flags: &[
+        "--json",
+        "--skip-git-repo-check",
+        "--ephemeral",
+        "--ignore-user-config",
+        "--ignore-rules",
+        "--strict-config",
+        "--last",
+        "--all",
+        "--dangerously-bypass-approvals-and-sandbox",
+    ],
+    values: &[
+        "--config|-c",
+        "--enable",
+        "--disable",
+        "--model|-m",
+        "--output-schema",
+        "--output-last-message|-o",
+        "--image|-i",
+    ],
+    lists: &[],
+    maybe: &[],
+};
+
+pub(crate) const CODEX_APP_SERVER: Known = Known {
+    flags: &["--strict-config"],
+    values: &["--config|-c", "--enable", "--disable", "--listen"],
+    lists: &[],
+    maybe: &[],
+};
+
+pub(crate) const GEMINI: Known = Known {
+    flags: &[
+        "--debug|-d",
+        "--skip-trust",
+        "--sandbox|-s",
+        "--yolo|-y",
+        "--acp|--experimental-acp",
+        "--list-sessions",
+        "--list-extensions|-l",
+        "--screen-reader",
+        "--raw-output",
+        "--accept-raw-output-risk",
+        "--version|-v",
+    ],
+    values: &[
+        "--model|-m",
+        "--prompt|-p",
+        "--prompt-interactive|-i",
+        "--approval-mode",
+        "--resume|-r",
+        "--session-id",
+        "--session-file",
+        "--delete-session",
+        "--output-format|-o",
+        "--worktree|-w",
+        "--policy",
+        "--admin-policy",
+        "--include-directories",
+        "--extensions|-e",
+        "--allowed-tools",
+        "--allowed-mcp-server-names",
+    ],
+    lists: &[],
+    maybe: &[],
+};
+
+pub(crate) const OPENCODE_RUN: Known = Known {
+    flags: &[
+        "--continue|-c",
+        "--fork",
+        "--share",
+        "--thinking",
+        "--interactive|-i",
+        "--auto|--yolo",
+        "--print-logs",
+        "--pure",
+    ],
+    values: &[
+        "--session|-s",
+        "--model|-m",
+        "--agent",
+        "--format",
+        "--command",
+        "--title",
+        "--attach",
+        "--dir",
+        "--port",
+        "--variant",
+        "--log-level",
+        "--password|-p",
+        "--username|-u",
+        "--file|-f",
+    ],
+    lists: &[],
+    maybe: &[],
+};
+
+pub(crate) const OPENCODE_ACP: Known = Known {
+    flags: &["--print-logs", "--pure", "--mdns"],
+    values: &["--log-level", "--port", "--hostname", "--mdns-domain", "--cors", "--cwd"],
+    lists: &[],
+    maybe: &[],
+};
