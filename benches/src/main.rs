@@ -11,6 +11,7 @@
 
 mod bare;
 mod client;
+mod codecast;
 mod drain;
 mod lines;
 mod machine;
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
         Command::BareStream { socket } => bare::stream(&socket).map(|()| true),
         Command::BarePing { socket } => bare::ping(&socket).map(|()| true),
         Command::Drain(request) => drain::run(&request).map(|()| true),
+        Command::BareLoop => codecast::bare_loop::run().map(|()| true),
+        Command::BareHttp => codecast::bare_http::run().map(|()| true),
+        Command::Agent(arguments) => codecast::agent::run(&arguments).map(|()| true),
         Command::Lines { interval, count } => lines::print(interval, count).map(|()| true),
     };
     match outcome {

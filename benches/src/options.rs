@@ -1,4 +1,4 @@
-//! The command line: one suite for people, and the parts the suite runs as processes of its own.
+//! The command line: the suites for people, and the parts the suite runs as processes of its own.
 //!
 //! Everything is decided here, before anything is started; a wrong flag costs no run.
 
@@ -11,21 +11,54 @@ use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
 
-/// The scenarios in the order they run and are printed.
-pub(crate) const SCENARIOS: [&str; 8] = ["stream", "latency", "ping", "spawn", "ready", "memory", "scale", "stalled"];
+use crate::scenarios;
+use crate::scenarios::Scenario;
 
-/// The subjects a suite can compare.
-pub(crate) const SUBJECTS: [&str; 3] = ["bare", "hostel", "claustrum"];
+/// What is measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suite {
+    /// The claustrum door.
+    Claustrum,
+    /// Agent sessions, through the codecast door.
+    Sessions,
+}
+
+impl Suite {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Suite::Claustrum => "claustrum",
+            Suite::Sessions => "sessions",
+        }
+    }
+
+    /// Its scenarios in the order they run and are printed.
+    pub(crate) fn scenarios(self) -> &'static [(&'static str, Scenario)] {
+        match self {
+            Suite::Claustrum => &scenarios::CLAUSTRUM,
+            Suite::Sessions => &scenarios::sessions::ALL,
+        }
+    }
+
+    /// The subjects it can compare.
+    fn subjects(self) -> &'static [&'static str] {
+        match self {
+            Suite::Claustrum => &["bare", "hostel", "claustrum"],
+            Suite::Sessions => &["bare", "hostel"],
+        }
+    }
+}
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Usage: hostel-benches claustrum [OPTIONS]
+Usage: hostel-benches claustrum|sessions [OPTIONS]
 
-Compares hostel's claustrum door with the bare limit of this machine and with the real claustrum.
+claustrum compares hostel's claustrum door with the bare limit of this machine and with the real claustrum;
+sessions compares agent sessions through hostel's codecast door with the bare limit of this machine.
 
 Options:
   --runs N            interleaved runs per comparison (default 5; 2 with --quick)
-  --only A,B          only these of: stream, latency, ping, spawn, ready, memory, scale, stalled
+  --only A,B          only these scenarios; of claustrum: stream, latency, ping, spawn, ready, memory, scale,
+                      stalled; of sessions: events, latency, health, create, stalled, memory, turns
   --subjects A,B      only these of: bare, hostel, claustrum (default: all that can be had)
   --quick             small sizes: a smoke test, whose figures are not written to --results
   --json FILE         write every sample as JSON
@@ -37,11 +70,13 @@ Environment:
   HOSTEL_BIN          the hostel program (default target/release/hostel)
   CLAUSTRUM_140       the real claustrum 1.4.0, which the bars refer to
   CLAUSTRUM_180       the real claustrum 1.8.0, measured beside it when given
+  HOSTEL_AGENT_CLIS   a folder with the real claude, codex, gemini and opencode, whose turns are then measured
 
 Exit code: 0 when every run finished (bars met or not), 1 when a run failed, 2 for a usage error.
 
 Parts, each a process of its own, not meant for people:
-  bare-stream SOCKET | bare-ping SOCKET | drain [--gated] SOCKET ID COMMAND ARGS… | lines MICROS COUNT
+  bare-stream SOCKET | bare-ping SOCKET | drain [--gated] SOCKET ID COMMAND ARGS… | lines MICROS COUNT |
+  bare-loop DIR | bare-http DIR | agent --print PROMPT
 ";
 
 /// What to do.
@@ -50,12 +85,16 @@ pub(crate) enum Command {
     Suite(Options),
     BareStream { socket: PathBuf },
     BarePing { socket: PathBuf },
+    BareLoop,
+    BareHttp,
+    Agent(Vec<String>),
     Drain(DrainRequest),
     Lines { interval: Duration, count: u64 },
 }
 
 /// How a suite runs.
 pub(crate) struct Options {
+    pub(crate) suite: Suite,
     pub(crate) runs: usize,
     pub(crate) only: Vec<String>,
     pub(crate) subjects: Vec<String>,
@@ -81,13 +120,18 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command> {
         .map(|argument| argument.to_str().context("arguments must be valid UTF-8").map(str::to_owned))
         .collect::<Result<Vec<String>>>()?;
     let Some((first, rest)) = arguments.split_first() else {
-        bail!("a suite is required: `claustrum`");
+        bail!("a suite is required: `claustrum` or `sessions`");
     };
     match first.as_str() {
         "--help" | "-h" | "help" => Ok(Command::Help),
-        "claustrum" => suite(rest),
+        "claustrum" => suite(Suite::Claustrum, rest),
+        "sessions" => suite(Suite::Sessions, rest),
         "bare-stream" => Ok(Command::BareStream { socket: only_path(rest)? }),
         "bare-ping" => Ok(Command::BarePing { socket: only_path(rest)? }),
+        // The directory only shows to whom the process belongs.
+        "bare-loop" => only_path(rest).map(|_| Command::BareLoop),
+        "bare-http" => only_path(rest).map(|_| Command::BareHttp),
+        "agent" => Ok(Command::Agent(rest.to_vec())),
         "drain" => drain(rest),
         "lines" => {
             let [micros, count] = rest else {
@@ -119,12 +163,14 @@ fn drain(rest: &[String]) -> Result<Command> {
     Ok(Command::Drain(DrainRequest { socket: PathBuf::from(socket), id: id.clone(), command: command.to_vec(), gated }))
 }
 
-fn suite(rest: &[String]) -> Result<Command> {
+fn suite(suite: Suite, rest: &[String]) -> Result<Command> {
+    let known: Vec<&str> = suite.scenarios().iter().map(|(name, _)| *name).collect();
     let mut runs = None;
     let mut options = Options {
+        suite,
         runs: 0,
-        only: names(&SCENARIOS),
-        subjects: names(&SUBJECTS),
+        only: names(&known),
+        subjects: names(suite.subjects()),
         quick: false,
         json: None,
         results: None,
@@ -137,8 +183,8 @@ fn suite(rest: &[String]) -> Result<Command> {
             "--help" | "-h" => return Ok(Command::Help),
             "--quick" => options.quick = true,
             "--runs" => runs = Some(value()?.parse().context("--runs")?),
-            "--only" => options.only = chosen(value()?, &SCENARIOS, "scenario")?,
-            "--subjects" => options.subjects = chosen(value()?, &SUBJECTS, "subject")?,
+            "--only" => options.only = chosen(value()?, &known, "scenario")?,
+            "--subjects" => options.subjects = chosen(value()?, suite.subjects(), "subject")?,
             "--json" => options.json = Some(PathBuf::from(value()?)),
             "--results" => options.results = Some(PathBuf::from(value()?)),
             "--dir" => options.dir = PathBuf::from(value()?),
@@ -194,6 +240,9 @@ mod tests {
             ("claustrum --runs 0", "--runs"),
             ("sudo", "sudo"),
             ("claustrum --json", "--json"),
+            ("claustrum --only events", "events"),
+            ("sessions --only ping", "ping"),
+            ("sessions --subjects claustrum", "claustrum"),
         ] {
             let Err(problem) = parse(&arguments(line)) else {
                 panic!("{line} was taken");

@@ -7,10 +7,14 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::machine::Machine;
+use crate::options::Suite;
 use crate::stats;
 use crate::stats::Ratio;
 use crate::subject::PEER;
 use crate::subject::Subject;
+
+/// What stands over figures that were not taken in this run.
+const QUOTED: &str = "codecast-daemon 0.2.21 (quoted, other machine run)";
 
 /// Samples of one quantity.
 pub(crate) struct Metric {
@@ -18,6 +22,8 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     pub(crate) unit: &'static str,
     pub(crate) decimals: usize,
+    /// What the real codecast daemon was seen to do, elsewhere.
+    pub(crate) quoted: Option<&'static str>,
     pub(crate) samples: Vec<(&'static str, Vec<f64>)>,
 }
 
@@ -31,6 +37,11 @@ impl Metric {
     /// The median of a subject.
     pub(crate) fn median_of(&self, label: &str) -> Option<f64> {
         self.of(label).map(stats::median)
+    }
+
+    /// The same with a figure from elsewhere beside it.
+    pub(crate) fn quoted(self, figure: &'static str) -> Metric {
+        Metric { quoted: Some(figure), ..self }
     }
 
     /// One subject over another.
@@ -138,10 +149,16 @@ fn ratio_cell(metric: &Metric, below: &str, expected: bool) -> String {
 }
 
 /// The whole report as Markdown, for the terminal and for the results file alike.
-pub(crate) fn markdown(report: &Report, machine: &Machine, subjects: &[Subject], headline: &str) -> String {
+pub(crate) fn markdown(
+    suite: Suite,
+    report: &Report,
+    machine: &Machine,
+    subjects: &[Subject],
+    headline: &str,
+) -> String {
     let mut text = String::new();
     let mut labels: Vec<&str> = subjects.iter().map(|subject| subject.label).collect();
-    if !labels.contains(&PEER) {
+    if suite == Suite::Claustrum && !labels.contains(&PEER) {
         labels.push(PEER);
     }
     let mut line = |content: String| {
@@ -153,7 +170,10 @@ pub(crate) fn markdown(report: &Report, machine: &Machine, subjects: &[Subject],
     let header: Vec<&str> = ["scenario", "measure", "unit"]
         .into_iter()
         .chain(labels.iter().copied())
-        .chain(["hostel / bare", "hostel / claustrum 1.4.0"])
+        .chain(match suite {
+            Suite::Claustrum => ["hostel / bare", "hostel / claustrum 1.4.0"],
+            Suite::Sessions => ["hostel / bare", QUOTED],
+        })
         .collect();
     line(format!("| {} |", header.join(" | ")));
     line(format!("|{}", "---|".repeat(header.len())));
@@ -166,8 +186,11 @@ pub(crate) fn markdown(report: &Report, machine: &Machine, subjects: &[Subject],
         cells.extend(labels.iter().map(|label| cell(metric, label)));
         let listed = |label: &str| metric.samples.iter().any(|(subject, _)| *subject == label);
         cells.push(ratio_cell(metric, "bare", listed("bare")));
-        // A metric that lists the peer without samples was to be compared with it.
-        cells.push(ratio_cell(metric, PEER, listed(PEER)));
+        cells.push(match suite {
+            // A metric that lists the peer without samples was to be compared with it.
+            Suite::Claustrum => ratio_cell(metric, PEER, listed(PEER)),
+            Suite::Sessions => metric.quoted.unwrap_or("–").to_owned(),
+        });
         line(format!("| {} |", cells.join(" | ")));
     }
     line(String::new());
@@ -198,7 +221,7 @@ pub(crate) fn to_json(report: &Report, machine: &Machine, headline: &str) -> Val
                 metric.samples.iter().map(|(label, values)| ((*label).to_owned(), json!(values))).collect();
             json!({
                 "scenario": metric.scenario, "name": metric.name,
-                "unit": metric.unit, "samples": samples,
+                "unit": metric.unit, "quoted": metric.quoted, "samples": samples,
             })
         })
         .collect();
@@ -267,7 +290,7 @@ mod tests {
     use super::*;
 
     fn metric(samples: Vec<(&'static str, Vec<f64>)>) -> Metric {
-        Metric { scenario: "ping", name: "1 connection".to_owned(), unit: "1/s", decimals: 0, samples }
+        Metric { scenario: "ping", name: "1 connection".to_owned(), unit: "1/s", decimals: 0, quoted: None, samples }
     }
 
     #[test]
@@ -286,10 +309,13 @@ mod tests {
             load: 0.0,
             date: "2000-01-01".to_owned(),
         };
-        let text = markdown(&report, &machine, &[], "claustrum");
+        let text = markdown(Suite::Claustrum, &report, &machine, &[], "claustrum");
         assert!(text.contains("| 0.88 [0.86–0.90] | not measured: real claustrum unavailable |"));
         assert!(text.contains("- ping: half: met: 0.88"));
         assert!(text.contains("- ping: all: MISSED: 0.88, short by 0.12"));
         assert!(text.contains("- ping: peer: not measured: real claustrum unavailable"));
+        report.metrics = report.metrics.into_iter().map(|metric| metric.quoted("50–60")).collect();
+        let text = markdown(Suite::Sessions, &report, &machine, &[], "sessions");
+        assert!(text.contains("| 0.88 [0.86–0.90] | 50–60 |") && text.contains(QUOTED), "{text}");
     }
 }

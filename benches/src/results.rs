@@ -11,7 +11,6 @@ use crate::machine::Machine;
 use crate::options::Options;
 use crate::report;
 use crate::report::Report;
-use crate::scenarios;
 use crate::scenarios::Bench;
 use crate::subject;
 
@@ -29,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
     let (subjects, missing) = subject::find(options)?;
     let machine = Machine::describe(&options.dir)?;
     let size = if options.quick { ", quick (small sizes)" } else { "" };
-    let headline = format!("claustrum suite, interleaved runs: {}{size}", options.runs);
+    let headline = format!("{} suite, interleaved runs: {}{size}", options.suite.name(), options.runs);
     println!("{headline}: {}", machine.line());
     for line in &missing {
         println!("*** NOT MEASURED: {line} ***");
@@ -43,8 +42,8 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         own_program: std::env::current_exe().context("finding this program")?,
     };
     let mut report = Report { notes: missing, ..Report::default() };
-    for (name, scenario) in scenarios::ALL {
-        if options.only.iter().any(|chosen| chosen == name) {
+    for (name, scenario) in options.suite.scenarios() {
+        if options.only.iter().any(|chosen| chosen == *name) {
             eprintln!("{name} …");
             if let Err(problem) = scenario(&bench, &mut report) {
                 report.failures.push(format!("{name}: {problem:#}"));
@@ -52,7 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<bool> {
         }
     }
 
-    let markdown = report::markdown(&report, &machine, &bench.subjects, &headline);
+    let markdown = report::markdown(options.suite, &report, &machine, &bench.subjects, &headline);
     print!("\n{}", report::aligned(&markdown));
     if let Some(path) = &options.json {
         let json = report::to_json(&report, &machine, &headline);

@@ -212,11 +212,11 @@ impl Server {
 }
 
 /// Ends whatever a server left, when it goes out of scope.
-struct Guard {
-    launcher: Child,
-    dir: PathBuf,
-    program: PathBuf,
-    daemon: Option<u32>,
+pub(crate) struct Guard {
+    pub(crate) launcher: Child,
+    pub(crate) dir: PathBuf,
+    pub(crate) program: PathBuf,
+    pub(crate) daemon: Option<u32>,
 }
 
 impl Drop for Guard {

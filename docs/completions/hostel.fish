@@ -34,7 +34,11 @@ complete -c hostel -n "__fish_hostel_needs_command" -s h -l help -d 'Print help 
 complete -c hostel -n "__fish_hostel_needs_command" -s V -l version -d 'Print version'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "up" -d 'Start the house: keeper, daemon and every door'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "down" -d 'End the house: daemon, keeper and every process'
-complete -c hostel -n "__fish_hostel_needs_command" -f -a "run" -d 'Host a command and stream its output'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "run" -d 'Host a command, or put a prompt to an agent, and stream what comes'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "sessions" -d 'List the agents\' sessions, look at one, close, delete or export it'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "send" -d 'Put a prompt to a session'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "watch" -d 'Show what a session has said and done, and go on as it does'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "approvals" -d 'List what agents ask permission for, and answer'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "ps" -d 'List processes'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "logs" -d 'Print what a process has printed'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect this terminal to a process: what it printed, what it prints, and its stdin'
@@ -66,19 +70,153 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand down" -l keep -d 'End only the daemon; keeper and processes run on'
 complete -c hostel -n "__fish_hostel_using_subcommand down" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand down" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand run" -l name -d 'Call the process this; else a name is made up' -r
-complete -c hostel -n "__fish_hostel_using_subcommand run" -l cwd -d 'Start the command in this directory' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l name -d 'Call the process or the session this' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l cwd -d 'Start in this directory' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l agent -d 'The agent to ask' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l mode -d 'What the agent may do: everything (auto), edits (code), nothing that writes (plan), or nothing without asking (ask)' -r -f -a "auto\t''
+code\t''
+plan\t''
+ask\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l model -d 'The model the agent is to use' -r
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l env -d 'Set a variable for the command; may be repeated' -r
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand run" -s d -l detach -d 'Return at once and leave the process to the house'
+complete -c hostel -n "__fish_hostel_using_subcommand run" -s d -l detach -d 'Return at once and leave it to the house'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l no-stdin -d 'Give the command an empty stdin instead of ours'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l replace -d 'End a running process of the same name first'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -s a -l all -d 'Also those that were closed'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "list" -d 'List sessions'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "show" -d 'Show one session: its agent, its state, its latest messages'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "interrupt" -d 'Stop the running turn; prompts that wait come next'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "close" -d 'Close sessions: their agents end, their history stays, a prompt opens them again'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "delete" -d 'Delete sessions with all their history; it cannot be brought back'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "export" -d 'Write a transcript: prompts, answers, tool calls, costs'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -s a -l all -d 'Also those that were closed'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from show" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from show" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from show" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -s a -l all -d 'Also take back every prompt that waits'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from interrupt" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from close" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from close" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from close" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from close" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from close" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l format -d '`markdown` for people, `jsonl` with every numbered event' -r -f -a "markdown\t''
+jsonl\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -s o -l out -d 'Write to this file instead of standard output' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand send" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand send" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand send" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand send" -s w -l wait -d 'Stream the turn and wait for its end; the exit code is as with `hostel run`'
+complete -c hostel -n "__fish_hostel_using_subcommand send" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand send" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l since -d 'Only what came after this event' -r
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l no-follow -d 'End with what is there now'
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand watch" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "list" -d 'List what waits for an answer'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "show" -d 'Show one in full: what the tool would get'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "approve" -d 'Allow what an agent asks for'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "deny" -d 'Refuse what an agent asks for; it goes on without'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "watch" -d 'Print each question as it is asked, and how it was settled'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -s a -l all -d 'Also what was settled'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l always -d 'This tool for the rest of the session'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l reason -d 'Told to the agent' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

@@ -7,4 +7,5 @@ mod descriptors;
 mod disk;
 mod keeper;
 mod kills;
+mod sessions;
 mod storm;

@@ -20,6 +20,7 @@ pub mod agents;
 pub mod binary;
 pub mod chatter;
 pub mod client;
+pub mod codecast;
 pub mod differences;
 pub mod frames;
 pub mod house;

@@ -124,7 +124,7 @@ fn after(bench: &Bench, subject: &Subject, size: u64) -> Result<Memory> {
 }
 
 /// The memory once it no longer changes, or after two seconds.
-fn settled(processes: &[u32]) -> Result<Memory> {
+pub(super) fn settled(processes: &[u32]) -> Result<Memory> {
     let mut last = procfs::memory_of(processes)?;
     for _ in 0..8 {
         std::thread::sleep(Duration::from_millis(250));

@@ -8,6 +8,7 @@ mod memory;
 mod ping;
 mod ready;
 mod scale;
+pub(crate) mod sessions;
 mod spawn;
 mod stalled;
 mod stream;
@@ -32,10 +33,11 @@ use crate::subject::Kind;
 use crate::subject::PEER;
 use crate::subject::Subject;
 
-type Scenario = fn(&Bench, &mut Report) -> Result<()>;
+/// Measures something and adds what it found.
+pub(crate) type Scenario = fn(&Bench, &mut Report) -> Result<()>;
 
-/// Every scenario by its name, in order.
-pub(crate) const ALL: [(&str, Scenario); 8] = [
+/// Every scenario of the claustrum suite by its name, in order.
+pub(crate) const CLAUSTRUM: [(&str, Scenario); 8] = [
     ("stream", stream::run),
     ("latency", latency::run),
     ("ping", ping::run),
@@ -47,6 +49,7 @@ pub(crate) const ALL: [(&str, Scenario); 8] = [
 ];
 
 /// What every scenario is given.
+#[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) runs: usize,
     pub(crate) quick: bool,
@@ -73,6 +76,7 @@ impl<T> Collected<T> {
             name: name.into(),
             unit,
             decimals,
+            quoted: None,
             samples: self.0.iter().map(|(label, outcomes)| (*label, outcomes.iter().map(&value).collect())).collect(),
         }
     }
@@ -128,16 +132,17 @@ impl Bench {
         Collected(collected)
     }
 
-    /// Starts a part of this program and waits until it listens, if it is one that does.
-    fn helper(&self, arguments: &[&str], listens_at: Option<&Path>) -> Result<Helper> {
+    /// Starts a part of this program. A path is its last argument; if it does not exist yet, it is a socket, and this
+    /// waits until it does.
+    fn helper(&self, arguments: &[&str], path: Option<&Path>) -> Result<Helper> {
         let mut command = Command::new(&self.own_program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
-        if let Some(socket) = listens_at {
-            command.arg(socket);
+        if let Some(path) = path {
+            command.arg(path);
         }
         let helper = Helper(command.spawn().context("starting a helper process")?);
-        if let Some(socket) = listens_at {
-            ensure!(procfs::wait_until(Duration::from_secs(10), || socket.exists()), "a helper process did not listen");
+        if let Some(path) = path {
+            ensure!(procfs::wait_until(Duration::from_secs(10), || path.exists()), "a helper process did not listen");
         }
         Ok(helper)
     }

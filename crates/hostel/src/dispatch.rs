@@ -152,6 +152,8 @@ fn usage_error(error: &clap::Error) -> CommandError {
                 .take_while(|word| word.chars().all(|letter| letter.is_ascii_lowercase()))
                 .collect();
             help = format!("{} --help", verbs.join(" "));
+        } else if line.starts_with("hostel ") {
+            // Another line of the usage.
         } else if !line.starts_with("For more information") {
             message.push(' ');
             message.push_str(line);

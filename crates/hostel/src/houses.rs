@@ -191,24 +191,18 @@ impl Houses {
     pub(crate) async fn find_session(&self, wanted: &str) -> Result<(House, Client, SessionRow), CommandError> {
         let mut found = Vec::new();
         for (house, mut client) in self.live().await? {
-            let mut rows = sessions(&mut client, true).await?;
-            let known: Vec<(&str, &str, bool)> = rows
-                .iter()
-                .map(|(row, _)| (row.session_id.as_str(), row.name.as_deref().unwrap_or_default(), row.live()))
-                .collect();
-            match pick_session(wanted, &known) {
+            let mut rows: Vec<SessionRow> =
+                sessions(&mut client, true).await?.into_iter().map(|(row, _)| row).collect();
+            match pick_session(wanted, &rows) {
                 Pick::Nothing => {}
                 Pick::Several => {
                     return Err(CommandError::failure(format!("`{wanted}` means several sessions"))
                         .hint("give more of the id, `hostel sessions --all` shows them"));
                 }
-                Pick::One(position) => found.push((house, client, rows.swap_remove(position).0)),
+                Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
             }
         }
-        one_of(found, wanted)?.ok_or_else(|| {
-            CommandError::failure(format!("no session matches `{wanted}`"))
-                .hint("list them with `hostel sessions --all`")
-        })
+        one_of(found, wanted)?.ok_or_else(|| nothing("session", wanted, "hostel sessions --all"))
     }
 
     /// The one approval an id or the start of an id means, in whichever house.
@@ -230,10 +224,9 @@ impl Houses {
                 Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
             }
         }
-        let (house, client, (row, value)) = one_of(found, wanted)?.ok_or_else(|| {
-            CommandError::failure(format!("no approval matches `{wanted}`"))
-                .hint("list them with `hostel approvals list --all`")
-        })?;
+        let found = one_of(found, wanted)?;
+        let (house, client, (row, value)) =
+            found.ok_or_else(|| nothing("approval", wanted, "hostel approvals list --all"))?;
         Ok((house, client, row, value))
     }
 }
@@ -270,6 +263,13 @@ fn typed<T: serde::de::DeserializeOwned>(values: Vec<Value>) -> Result<Vec<(T, V
         .collect()
 }
 
+fn nothing(what: &str, wanted: &str, list: &str) -> CommandError {
+    let error = CommandError::failure(format!("no {what} matches `{wanted}`"));
+    let error =
+        if wanted.len() < START { error.hint("the start of an id takes four characters or more") } else { error };
+    error.hint(format!("list them with `{list}`"))
+}
+
 /// What several houses found: one of them, or nothing; more is an error.
 fn one_of<T>(mut found: Vec<(House, Client, T)>, wanted: &str) -> Result<Option<(House, Client, T)>, CommandError> {
     if found.len() > 1 {
@@ -282,27 +282,21 @@ fn one_of<T>(mut found: Vec<(House, Client, T)>, wanted: &str) -> Result<Option<
 
 /// Which session people mean: an id, the name of one that is in use, the name of a closed one, the start of an id, in
 /// this order. Names need not be unique; two of one kind are one too many.
-fn pick_session(wanted: &str, known: &[(&str, &str, bool)]) -> Pick {
-    if wanted.is_empty() {
-        return Pick::Nothing;
+fn pick_session(wanted: &str, known: &[SessionRow]) -> Pick {
+    let named = |row: &SessionRow| row.name.as_deref() == Some(wanted) && !wanted.is_empty();
+    let rules: [&dyn Fn(&SessionRow) -> bool; 4] =
+        [&|row| row.session_id == wanted, &|row| named(row) && row.live(), &|row| named(row), &|row| {
+            wanted.len() >= START && row.session_id.starts_with(wanted)
+        }];
+    for rule in rules {
+        let mut found = known.iter().enumerate().filter(|(_, row)| rule(row)).map(|(position, _)| position);
+        match (found.next(), found.next()) {
+            (None, _) => {}
+            (Some(position), None) => return Pick::One(position),
+            (Some(_), Some(_)) => return Pick::Several,
+        }
     }
-    let several = |found: &mut dyn Iterator<Item = usize>| match (found.next(), found.next()) {
-        (None, _) => Pick::Nothing,
-        (Some(position), None) => Pick::One(position),
-        (Some(_), Some(_)) => Pick::Several,
-    };
-    let all = || known.iter().enumerate();
-    let rules: [&dyn Fn(&(&str, &str, bool)) -> bool; 4] = [
-        &|(id, _, _)| *id == wanted,
-        &|(_, name, live)| *name == wanted && *live,
-        &|(_, name, _)| *name == wanted,
-        &|(id, _, _)| wanted.len() >= START && id.starts_with(wanted),
-    ];
-    rules
-        .iter()
-        .map(|rule| several(&mut all().filter(|(_, row)| rule(row)).map(|(position, _)| position)))
-        .find(|pick| *pick != Pick::Nothing)
-        .unwrap_or(Pick::Nothing)
+    Pick::Nothing
 }
 
 #[cfg(test)]
@@ -312,12 +306,18 @@ mod tests {
     #[test]
     fn sessions_are_found_by_id_name_and_start() {
         let known = [
-            ("0f8fad5b-1", "web", true),
-            ("0f8fad5b-2", "web", false),
-            ("77aa-1", "old", false),
-            ("77aa-2", "old", false),
-            ("web", "", true),
-        ];
+            ("0f8fad5b-1", "web", "live"),
+            ("0f8fad5b-2", "web", "archived"),
+            ("77aa-1", "old", "archived"),
+            ("77aa-2", "old", "archived"),
+            ("web", "", "live"),
+        ]
+        .map(|(id, name, standing)| SessionRow {
+            session_id: id.into(),
+            name: Some(name.into()),
+            standing: standing.into(),
+            ..SessionRow::default()
+        });
         let found = |wanted: &str| pick_session(wanted, &known);
         assert_eq!(found("0f8fad5b-2"), Pick::One(1));
         assert_eq!(found("web"), Pick::One(4));

@@ -148,20 +148,23 @@ impl Ui {
 /// The least a last column is cut to on a narrow terminal.
 const LAST_COLUMN: usize = 12;
 
-/// A table whose columns line up; every cell is made harmless before it is measured. On a terminal the last column is
-/// cut to what fits.
+/// A table whose columns line up; every cell is made harmless before it is measured. On a narrow terminal columns that
+/// can be missed are left out, the last of them first, and the last column is cut to what fits.
 pub(crate) struct Table {
     header: Vec<&'static str>,
     rows: Vec<Vec<(Paint, String)>>,
     right: Vec<bool>,
+    missable: Vec<bool>,
 }
 
 impl Table {
-    /// A table with these column names; a name that starts with `>` is aligned to the right.
+    /// A table with these column names; before a name, `>` aligns to the right and `?` says that it can be missed.
     pub(crate) fn new(columns: &[&'static str]) -> Self {
+        let marks = |name: &&'static str| name.trim_end_matches(|letter| !matches!(letter, '>' | '?'));
         Table {
-            header: columns.iter().map(|name| name.trim_start_matches('>')).collect(),
-            right: columns.iter().map(|name| name.starts_with('>')).collect(),
+            header: columns.iter().map(|name| name.trim_start_matches(['>', '?'])).collect(),
+            right: columns.iter().map(|name| marks(name).contains('>')).collect(),
+            missable: columns.iter().map(|name| marks(name).contains('?')).collect(),
             rows: Vec::new(),
         }
     }
@@ -173,15 +176,30 @@ impl Table {
 
     /// The finished text, without a final newline.
     pub(crate) fn render(&self, ui: &Ui) -> String {
-        let mut widths: Vec<usize> = self.header.iter().map(|name| text::columns(name)).collect();
+        // None for a column that is left out.
+        let mut widths: Vec<Option<usize>> = self.header.iter().map(|name| Some(text::columns(name))).collect();
         for row in &self.rows {
             for (width, (_, cell)) in widths.iter_mut().zip(row) {
-                *width = (*width).max(text::columns(cell));
+                *width = (*width).max(Some(text::columns(cell)));
             }
         }
-        if let (Some(columns), Some((last, others))) = (ui.columns, widths.split_last_mut()) {
-            let taken: usize = others.iter().map(|width| width + 2).sum();
-            *last = (*last).min(columns.saturating_sub(taken).max(LAST_COLUMN));
+        if let Some(columns) = ui.columns {
+            let needed = |widths: &[Option<usize>]| -> usize {
+                let others = widths.len().saturating_sub(1);
+                widths.iter().take(others).flatten().map(|width| width + 2).sum()
+            };
+            let missable = self.missable.iter().enumerate().rev().filter(|(_, missable)| **missable);
+            for (position, _) in missable {
+                if needed(&widths) + LAST_COLUMN > columns
+                    && let Some(width) = widths.get_mut(position)
+                {
+                    *width = None;
+                }
+            }
+            let taken = needed(&widths);
+            if let Some(last) = widths.last_mut() {
+                *last = last.map(|last| last.min(columns.saturating_sub(taken).max(LAST_COLUMN)));
+            }
         }
         let header: Vec<(Paint, String)> = self.header.iter().map(|name| (Paint::Bold, (*name).to_owned())).collect();
         let lines: Vec<String> =
@@ -189,10 +207,11 @@ impl Table {
         lines.join("\n")
     }
 
-    fn line(&self, ui: &Ui, row: &[(Paint, String)], widths: &[usize]) -> String {
+    fn line(&self, ui: &Ui, row: &[(Paint, String)], widths: &[Option<usize>]) -> String {
         let mut line = String::new();
         for (column, (width, (paint, cell))) in widths.iter().zip(row).enumerate() {
-            let cell = &text::fit(cell, *width);
+            let Some(width) = *width else { continue };
+            let cell = &text::fit(cell, width);
             let gap = " ".repeat(width.saturating_sub(text::columns(cell)));
             let last = column + 1 == widths.len();
             if column > 0 {
@@ -248,6 +267,12 @@ mod tests {
         assert_eq!(table.render(&narrow), "NAME  WHERE\nweb   /a/long/way/t…");
         let tiny = Ui { columns: Some(3), ..plain() };
         assert_eq!(table.render(&tiny), "NAME  WHERE\nweb   /a/long/way…");
+        let mut table = Table::new(&["NAME", ">?AGE", "?DOOR", "WHERE"]);
+        let cells = ["web", "7", "native", "/a/long/way/to/go"];
+        table.row(cells.iter().map(|cell| (Paint::Plain, (*cell).to_owned())).collect());
+        assert_eq!(table.render(&plain()), "NAME  AGE  DOOR    WHERE\nweb     7  native  /a/long/way/to/go");
+        let narrow = Ui { columns: Some(25), ..plain() };
+        assert_eq!(table.render(&narrow), "NAME  AGE  WHERE\nweb     7  /a/long/way/t…");
     }
 
     #[test]

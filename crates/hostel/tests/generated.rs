@@ -81,11 +81,26 @@ fn the_reference_is_up_to_date() {
         "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test generated` \
          compares it.\n",
     );
-    let verbs: [&[&str]; 22] = [
+    let verbs: [&[&str]; 37] = [
         &[],
         &["up"],
         &["down"],
         &["run"],
+        &["sessions"],
+        &["sessions", "list"],
+        &["sessions", "show"],
+        &["sessions", "interrupt"],
+        &["sessions", "close"],
+        &["sessions", "delete"],
+        &["sessions", "export"],
+        &["send"],
+        &["watch"],
+        &["approvals"],
+        &["approvals", "list"],
+        &["approvals", "show"],
+        &["approvals", "approve"],
+        &["approvals", "deny"],
+        &["approvals", "watch"],
         &["ps"],
         &["logs"],
         &["attach"],

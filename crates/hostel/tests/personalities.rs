@@ -52,21 +52,22 @@ struct Codecast {
 
 impl Codecast {
     /// Starts one and reads until it says its port.
-    fn start(house: &House, command: &mut Command) -> Self {
+    fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        loop {
-            let mut line = String::new();
-            let count = stdout.read_line(&mut line).unwrap();
-            assert_ne!(count, 0, "it ended: {:?} in {:?}", finish(child), house.path());
-            if let Some(port) = line.trim_end().strip_prefix("DAEMON_PORT=") {
-                return Codecast { child, stdout, port: port.parse().unwrap() };
+        let mut said = String::new();
+        while stdout.read_line(&mut said).unwrap() > 0 {
+            let last = said.lines().last().unwrap_or_default();
+            if let Some(port) = last.strip_prefix("DAEMON_PORT=") {
+                let port = port.parse().unwrap();
+                return Codecast { child, stdout, port };
             }
         }
+        panic!("it ended: {:?} after {said}", finish(child));
     }
 
     fn on(house: &House, port: u16) -> Self {
-        Codecast::start(house, called(house, "codecast-daemon").env("DAEMON_PORT", port.to_string()))
+        Codecast::start(called(house, "codecast-daemon").env("DAEMON_PORT", port.to_string()))
     }
 
     fn ask(&self, method: &str, params: &Value) -> Value {
@@ -103,13 +104,13 @@ fn open_stream(host: &str, port: u16, method: &str, params: &Value) -> TcpStream
     let body = json!({"method": method, "params": params}).to_string();
     let mut stream = TcpStream::connect((host, port)).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(
-        stream,
+    let request = format!(
         "POST /rpc HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",
         body.len()
-    )
-    .unwrap();
+    );
+    // In one piece: who does not understand the first byte may close before the second.
+    stream.write_all(request.as_bytes()).unwrap();
     stream
 }
 
@@ -146,7 +147,7 @@ fn a_codecast_daemon_is_found_by_name_line_and_file() {
     let file = user(&house).join(".codecast/daemon.port");
     let mut command = called(&house, "codecast-daemon");
     command.env("DAEMON_PORT", base.to_string()).args(["--config", "/nowhere/x.yaml"]);
-    let first = Codecast::start(&house, &mut command);
+    let first = Codecast::start(&mut command);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), first.port.to_string());
     let shown = std::fs::read(format!("/proc/{}/cmdline", first.child.id())).unwrap();
     assert!(shown.starts_with(b"codecast-daemon\0"), "{shown:?}");
@@ -171,13 +172,42 @@ fn a_codecast_daemon_is_found_by_name_line_and_file() {
 }
 
 #[test]
+fn only_the_daemon_itself_has_the_name_by_which_it_is_ended() {
+    let house = House::new();
+    // As the real head installs it: one file of that name.
+    let program = house.path().join("codecast-daemon");
+    let built = Path::new(env!("CARGO_BIN_EXE_hostel"));
+    if std::fs::hard_link(built, &program).is_err() {
+        std::fs::copy(built, &program).unwrap();
+    }
+    let command = called(&house, "codecast-daemon");
+    let mut installed = Command::new(&program);
+    installed.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    installed.env("DAEMON_PORT", "0").stdout(std::process::Stdio::piped());
+    let daemon = Codecast::start(&mut installed);
+    let (mut named, mut keepers) = (Vec::new(), 0);
+    for process in std::fs::read_dir("/proc").unwrap().flatten() {
+        let shown =
+            String::from_utf8_lossy(&std::fs::read(process.path().join("cmdline")).unwrap_or_default()).into_owned();
+        if shown.contains(&house.path().display().to_string()) {
+            keepers += usize::from(shown.contains("keeper-process"));
+            if shown.contains("codecast-daemon") {
+                named.push(process.file_name().to_string_lossy().into_owned());
+            }
+        }
+    }
+    assert_eq!((named, keepers), (vec![daemon.child.id().to_string()], 1));
+    assert_eq!(daemon.stop("TERM"), 0);
+}
+
+#[test]
 fn codecast_options_come_from_its_file_and_variables() {
     let house = House::new();
     let folder = user(&house).join(".codecast");
     std::fs::create_dir_all(&folder).unwrap();
     let port = free_port();
     std::fs::write(folder.join("daemon.yaml"), format!("port: {port}\nbind: localhost\n")).unwrap();
-    let daemon = Codecast::start(&house, &mut called(&house, "codecast-daemon"));
+    let daemon = Codecast::start(&mut called(&house, "codecast-daemon"));
     assert!((port..=port + 100).contains(&daemon.port));
     assert_eq!(daemon.ask("health.check", &Value::Null)["result"]["ok"], true);
     assert_eq!(daemon.stop("TERM"), 0);
@@ -187,12 +217,12 @@ fn codecast_options_come_from_its_file_and_variables() {
     let mut command = called(&house, "codecast-daemon");
     command.env("DAEMON_PORT", "0").env("DAEMON_BIND", "::1");
     let Ok(_) = TcpListener::bind("[::1]:0") else { return };
-    let daemon = Codecast::start(&house, &mut command);
+    let daemon = Codecast::start(&mut command);
     assert_ne!(daemon.port, 0, "a port by chance is told as what it is");
     assert_eq!(ask("::1", daemon.port, "health.check", &Value::Null)["result"]["ok"], true);
     assert_eq!(daemon.stop("TERM"), 0);
     let mut command = called(&house, "codecast-daemon");
-    let daemon = Codecast::start(&house, command.env("DAEMON_PORT", "0").env("DAEMON_BIND", "[::1]"));
+    let daemon = Codecast::start(command.env("DAEMON_PORT", "0").env("DAEMON_BIND", "[::1]"));
     assert_eq!(ask("::1", daemon.port, "health.check", &Value::Null)["result"]["ok"], true);
     let said = daemon.stop("TERM");
     assert_eq!(said, 0);
@@ -206,7 +236,7 @@ fn codecast_options_come_from_its_file_and_variables() {
 fn a_codecast_daemon_others_can_reach_speaks_tls_only() {
     let house = House::new();
     let mut command = called(&house, "codecast-daemon");
-    let daemon = Codecast::start(&house, command.env("DAEMON_PORT", "0").env("DAEMON_BIND", "0.0.0.0"));
+    let daemon = Codecast::start(command.env("DAEMON_PORT", "0").env("DAEMON_BIND", "0.0.0.0"));
     let folder = user(&house).join(".codecast");
     assert_eq!(folder.join("tls-key.pem").metadata().unwrap().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(folder.join("tls-cert.pem")).unwrap().contains("BEGIN CERTIFICATE"));

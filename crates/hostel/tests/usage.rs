@@ -9,10 +9,10 @@ use common::House;
 #[test]
 fn mistakes_in_the_command_line() {
     let house = House::new();
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (
             &[],
-            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
+            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
         ),
         (&["frob"], "unrecognized subcommand 'frob'; see `hostel --help`"),
         (&["log", "x"], "unrecognized subcommand 'log'; a similar subcommand exists: 'logs'; see `hostel --help`"),
@@ -25,11 +25,11 @@ fn mistakes_in_the_command_line() {
             &["logs", "--since-seq", "x", "y"],
             "invalid value 'x' for '--since-seq <SEQ>': invalid digit found in string; see `hostel --help`",
         ),
-        (&["run"], "there is no command to run; host a command with `hostel run -- COMMAND`"),
         (
-            &["run", "write a poem"],
-            "agent sessions (`hostel run \"PROMPT\"`) are not in this release; host a command with `hostel run -- COMMAND`",
+            &["run"],
+            "there is nothing to run; host a command with `hostel run -- COMMAND`, or start an agent with `hostel run \"PROMPT\"`",
         ),
+        (&["sessions", "frob"], "unrecognized subcommand 'frob'; see `hostel sessions --help`"),
         (
             &["run", "ls", "here"],
             "a command comes after `--`, and a prompt is exactly one word; host a command with `hostel run -- COMMAND`, or start an agent with `hostel run \"PROMPT\"`",
@@ -41,10 +41,17 @@ fn mistakes_in_the_command_line() {
         (&["run", "--env", "A", "--", "true"], "`--env A` is not KEY=VALUE; write for example `--env LANG=C`"),
         (&["run", "--name", "", "--", "true"], "a process cannot have an empty name"),
         (&["kill", "--wait", "soon", "x"], "`soon` is not a duration, write for example \"7d\" or \"1h 30m\""),
-        (&["as", "nobody"], "`nobody` is not a program this one can act as; there is: claustrum"),
+        (
+            &["as", "nobody"],
+            "`nobody` is not a program this one can act as; there is: claustrum, codecast-daemon, zeroclaw",
+        ),
         (
             &["up", "--set", "journal.quotta=1"],
             "there is no setting `journal.quotta`; see every setting with `hostel config show`",
+        ),
+        (
+            &["up", "--set", "agents.claude.mode=yolo"],
+            "--set agents.claude.mode: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"",
         ),
         (&["ps", "--house", "nowhere"], "there is no house `nowhere`; there are: home"),
     ];
@@ -61,9 +68,20 @@ fn failures_when_nothing_is_up() {
     let socket = house.home().join("run/hostel.sock");
     let expected =
         format!("hostel: no house is up, nobody answers on `{}`; start it with `hostel up`\n", socket.display());
-    for words in
-        [&["ps"][..], &["logs", "x"], &["attach", "x"], &["kill", "x"], &["run", "--", "true"], &["df"], &["gc"]]
-    {
+    for words in [
+        &["ps"][..],
+        &["logs", "x"],
+        &["attach", "x"],
+        &["kill", "x"],
+        &["run", "--", "true"],
+        &["run", "hello"],
+        &["sessions"],
+        &["send", "x", "hello"],
+        &["watch", "x"],
+        &["approvals"],
+        &["df"],
+        &["gc"],
+    ] {
         let outcome = house.hostel(words);
         assert_eq!((outcome.code, outcome.err.as_str(), outcome.out.as_str()), (1, expected.as_str(), ""), "{words:?}");
     }
@@ -89,8 +107,25 @@ fn a_broken_configuration_is_named_by_its_line() {
             file.display()
         )
     );
+    let agents = house.path().join("agents.toml");
+    std::fs::write(&agents, "[sessions]\nqueue = 4\n\n[agents.helper]\ncommand = [\"helper\"]\n").unwrap();
+    let outcome = house.hostel(["config".as_ref(), "check".as_ref(), agents.as_os_str()]);
+    assert_eq!(outcome.code, 2);
+    assert_eq!(
+        outcome.err,
+        format!(
+            "hostel: {}:4: `agents.helper` has no `kind`; it is one of \"claude\", \"codex\", \"gemini\", \"opencode\", \
+             \"acp\", \"echo\"\n",
+            agents.display()
+        )
+    );
     std::fs::create_dir(house.home()).unwrap();
     std::fs::copy(&file, house.home().join("hostel.toml")).unwrap();
+    for daemon in ["codecast-daemon", "zeroclaw"] {
+        let outcome = house.hostel(["as", daemon, "daemon"]);
+        assert_eq!(outcome.code, 1, "{outcome:?}");
+        assert!(outcome.err.contains("hostel.toml:5: unknown key"), "{outcome:?}");
+    }
     let outcome = house.hostel(["up"]);
     assert_eq!(outcome.code, 2, "{outcome:?}");
     assert!(outcome.err.contains("hostel.toml:5: unknown key"), "{outcome:?}");
@@ -124,7 +159,9 @@ fn links_are_made_once_and_only_replaced_by_force() {
     for _ in 0..2 {
         let outcome = house.hostel(["link".as_ref(), house.path().as_os_str()]);
         assert_eq!(outcome.code, 0, "{outcome:?}");
-        assert_eq!(std::fs::read_link(&link).unwrap(), target);
+        for name in ["claustrum", "codecast-daemon", "zeroclaw"] {
+            assert_eq!(std::fs::read_link(house.path().join(name)).unwrap(), target);
+        }
     }
     std::fs::remove_file(&link).unwrap();
     std::fs::write(&link, "somebody's").unwrap();

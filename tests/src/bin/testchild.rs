@@ -43,6 +43,7 @@ fn main() {
         }
         ["sink", record] => sink(record),
         ["hold"] => hold(),
+        ["dial", socket] => dial(socket),
         ["close-stdout"] => close_stdout(),
         ["grandchild", mode] => grandchild(mode),
         ["daemonize", pid_file] => daemonize(pid_file, 0),
@@ -55,6 +56,17 @@ fn main() {
 fn print_all(bytes: &[u8]) {
     let mut out = io::stdout().lock();
     out.write_all(bytes).and_then(|()| out.flush()).expect("stdout takes it");
+}
+
+/// Passes bytes between standard input and output and a unix socket, until the socket closes.
+fn dial(socket: &str) {
+    let mut sending = std::os::unix::net::UnixStream::connect(socket).expect("somebody listens");
+    let mut hearing = sending.try_clone().expect("a socket can be duplicated");
+    thread::spawn(move || io::copy(&mut io::stdin().lock(), &mut sending));
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = hearing.read(&mut piece) {
+        print_all(&piece[..length]);
+    }
 }
 
 /// Prints eight-byte numbers, 0, 1, 2, …, and says in a file how many bytes were accepted so far.

@@ -80,7 +80,10 @@ mod tests {
 
     #[test]
     fn one_spelling_alone_is_found() {
-        assert_eq!(fold(&json!({"a_b": 1, "aB": 1, "c": [{"d_e": 2, "dE": 2}]})), Ok(json!({"a_b": 1, "c": [{"d_e": 2}]})));
+        assert_eq!(
+            fold(&json!({"a_b": 1, "aB": 1, "c": [{"d_e": 2, "dE": 2}]})),
+            Ok(json!({"a_b": 1, "c": [{"d_e": 2}]}))
+        );
         for wrong in [json!({"a_b": 1}), json!({"aB": 1}), json!({"a_b": 1, "aB": 2}), json!([{"x": {"a_b": 1}}])] {
             assert!(fold(&wrong).is_err(), "{wrong}");
         }

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
+use crate::command;
 use crate::driver::{Driver, Encoded, Exit, Heard, Input};
 use crate::ending;
 use crate::jsonrpc::{self, Message};
@@ -33,13 +34,7 @@ const OUTBOX_LIMIT: usize = 1024;
 const STDERR_LIMIT: usize = 4096;
 
 pub(crate) fn launch(setup: &Setup) -> Launch {
-    let mut words = setup.command.iter().cloned();
-    Launch {
-        program: words.next().unwrap_or_default(),
-        args: words.collect(),
-        env: vec![("TERM".to_owned(), "dumb".to_owned())],
-        prompt_in_args: false,
-    }
+    command::base(setup, "")
 }
 
 pub(crate) fn driver(setup: &Setup) -> Box<dyn Driver> {
@@ -48,7 +43,7 @@ pub(crate) fn driver(setup: &Setup) -> Box<dyn Driver> {
 
 pub(crate) fn restore(setup: &Setup, saved: &str) -> Result<Box<dyn Driver>, String> {
     let state = serde_json::from_str(saved).map_err(|error| format!("no saved state of an ACP agent: {error}"))?;
-    Ok(Box::new(Acp { setup: setup.clone(), state }))
+    Ok(Box::new(Acp { setup: Setup { prompt: None, ..setup.clone() }, state }))
 }
 
 /// The conversation.
@@ -78,7 +73,7 @@ struct State {
 
 impl Acp {
     fn new(setup: &Setup) -> Self {
-        let mut acp = Acp { setup: setup.clone(), state: State::default() };
+        let mut acp = Acp { setup: Setup { prompt: None, ..setup.clone() }, state: State::default() };
         acp.open();
         acp
     }

@@ -41,13 +41,13 @@ enum Ask {
     /// Something about the session, in words for people.
     Set(String),
     /// Its answer means that all the history has been told.
-    Echo,
+    EndOfHistory,
 }
 
 impl Opening {
     /// Whether prompts can be put.
     pub(super) fn is_open(&self) -> bool {
-        let settled = self.awaited.iter().all(|(_, ask)| *ask == Ask::Echo);
+        let settled = self.awaited.iter().all(|(_, ask)| *ask == Ask::EndOfHistory);
         self.failure.is_none() && self.session.is_some() && settled && !self.history
     }
 
@@ -101,7 +101,7 @@ impl Acp {
                 self.begun(line, session, result, heard);
             }
             (Ask::Load, Err(failure)) => self.not_loaded(&failure, heard),
-            (Ask::Set(_), Ok(_)) | (Ask::Echo, _) => self.state.opening.history_is_over(),
+            (Ask::Set(_), Ok(_)) | (Ask::EndOfHistory, _) => self.state.opening.history_is_over(),
             (Ask::Set(what), Err(failure)) => self.fail(&format!("{what} could not be set"), &failure, heard),
         }
     }
@@ -196,7 +196,7 @@ impl Acp {
         match found {
             Some(mode) if mode != current => self.set(Ask::Set(format!("the mode {mode}")), setting.as_deref(), mode),
             // Nothing to change; but the answer comes after the history, which gemini tells after `session/load`.
-            _ if history && !current.is_empty() => self.set(Ask::Echo, setting.as_deref(), &current),
+            _ if history && !current.is_empty() => self.set(Ask::EndOfHistory, setting.as_deref(), &current),
             _ if history => self.state.opening.history_is_over(),
             Some(_) => {}
             None if wanted.is_empty() => {}

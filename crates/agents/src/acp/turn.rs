@@ -18,7 +18,10 @@ use crate::raw::Raw;
 use crate::text::{self, Field, Gathered};
 
 /// Calls of a turn that are remembered; the oldest are forgotten.
-const CALLS_LIMIT: usize = 256;
+const CALLS_LIMIT: usize = 128;
+
+/// The largest input and the most output of a call that are kept for later.
+const KEPT_LIMIT: usize = 256 * 1024;
 
 /// Steps of a plan that are told.
 const PLAN_LIMIT: usize = 256;
@@ -122,11 +125,9 @@ impl Turn {
     ) -> (String, Option<Raw>) {
         self.flush(heard);
         let call = self.call(kind, id, tool);
-        if call.input.is_none() {
-            call.input = update::input(tool);
-        }
-        call.tell(tool, heard);
-        (call.tool.clone(), call.input.clone())
+        let known = call.input.clone();
+        call.tell(tool, known.clone().or_else(|| update::input(tool)), heard);
+        (call.tool.clone(), known)
     }
 
     fn tool(&mut self, kind: Kind, update: &Update<'_>, begins: bool, heard: &mut Heard) {
@@ -141,33 +142,39 @@ impl Turn {
         }
         let input = update::input(update);
         let has_input = input.is_some();
-        call.input = input.or(call.input.take());
+        if let Some(kept) = input.as_ref().filter(|input| input.get().len() <= KEPT_LIMIT) {
+            call.input = Some(kept.clone());
+        }
+        let input = input.or_else(|| call.input.clone());
         if let Some(piece) = update::terminal(update) {
-            call.output.push(&piece);
+            call.output.push(text::head(&piece, KEPT_LIMIT.saturating_sub(call.output.as_str().len())));
         }
         let status = text::string(update.status).unwrap_or_default();
         match &*status {
-            "completed" | "failed" => call.end(update, status == "failed", heard),
-            "in_progress" => call.tell(update, heard),
+            "completed" | "failed" => {
+                call.tell(update, input, heard);
+                call.end(update, status == "failed", heard);
+            }
+            "in_progress" => call.tell(update, input, heard),
             // What is pending may still be dictated by the model: its input is not complete.
             _ if begins && !call.told => heard.events.push(Event::ToolBegan { name: call.tool.clone() }),
-            _ if has_input && !begins => call.tell(update, heard),
+            _ if has_input && !begins => call.tell(update, input, heard),
             _ => {}
         }
     }
 }
 
 impl Call {
-    fn tell(&mut self, update: &Update<'_>, heard: &mut Heard) {
+    fn tell(&mut self, update: &Update<'_>, input: Option<Raw>, heard: &mut Heard) {
         if !std::mem::replace(&mut self.told, true) {
-            let input = self.input.clone().unwrap_or_else(|| update::description(update));
+            let input = input.unwrap_or_else(|| update::description(update));
             heard.events.push(Event::ToolCall { id: self.id.clone(), name: self.tool.clone(), input });
         }
     }
 
     fn end(&mut self, update: &Update<'_>, failed: bool, heard: &mut Heard) {
-        self.tell(update, heard);
         self.over = true;
+        self.input = None;
         let output = update::output(update, self.output.take());
         heard.events.push(Event::ToolResult { id: self.id.clone(), name: self.tool.clone(), output, failed });
     }

@@ -224,8 +224,8 @@ impl Driver for Claude {
 
     fn wants_eof(&self) -> bool {
         match self.talk {
-            Talk::Argument => false,
-            Talk::Stdin => self.state.prompted,
+            // With an argument too: as long as its input is open it waits for more of the prompt.
+            Talk::Argument | Talk::Stdin => self.state.prompted,
             Talk::Stream => self.one_message() && self.state.closing.is_some(),
         }
     }

@@ -1,9 +1,12 @@
 //! Agents that speak ACP: recorded conversations, and what a driver says and understands.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)] // test code
 
-mod behaviour;
 mod opening;
+mod questions;
 mod replay;
+mod strange;
 #[path = "../support/mod.rs"]
 mod support;
+mod talk;
 mod transcripts;
+mod turns;

@@ -31,7 +31,7 @@ impl Recording {
     /// The session that is loaded in it.
     pub(crate) fn resumed(&self) -> Option<String> {
         let load = self.told.iter().find(|(_, line)| line["method"] == "session/load")?;
-        Some(load.1["params"]["sessionId"].as_str().unwrap().to_owned())
+        Some(load.1["params"]["sessionId"].as_str().unwrap().trim().to_owned())
     }
 
     /// All that is said and heard, one line each. `swap` may put another driver in the place of the one it gets.

@@ -23,7 +23,7 @@ fn all() -> Vec<(&'static str, String, Recording, Setup)> {
             all.push((program, name, recording, setup));
         }
     }
-    assert_eq!(all.len(), 28);
+    assert_eq!(all.len(), 29);
     all
 }
 

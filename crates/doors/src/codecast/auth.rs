@@ -135,7 +135,8 @@ mod tests {
     fn the_header_is_read_to_the_letter() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("tokens.yaml");
-        fs::write(&path, "tokens:\n- token: ccast_1\n  label: phone\n  created: '2026-01-01'\n- token: ccast_2\n").unwrap();
+        fs::write(&path, "tokens:\n- token: ccast_1\n  label: phone\n  created: '2026-01-01'\n- token: ccast_2\n")
+            .unwrap();
         let tokens = tokens(&path);
         assert_eq!(tokens.check(Some(b"Bearer ccast_1")), Ok(()));
         assert_eq!(tokens.check(Some(b"Bearer ccast_2")), Ok(()));

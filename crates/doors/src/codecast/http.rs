@@ -193,10 +193,31 @@ mod tests {
 
     #[test]
     fn hosts_of_this_machine_and_others() {
-        for host in ["localhost", "LOCALHOST:9100", "127.0.0.1", "127.0.0.1:1", "127.9.9.9:80", "[::1]:9100", "[::1]", "::1", "localhost."] {
+        for host in [
+            "localhost",
+            "LOCALHOST:9100",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "127.9.9.9:80",
+            "[::1]:9100",
+            "[::1]",
+            "::1",
+            "localhost.",
+        ] {
             assert!(is_loopback(host), "{host}");
         }
-        for host in ["", "evil.example", "evil.example:9100", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1:80", "[::2]:1", "[::1", "0.0.0.0", "?"] {
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:9100",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "10.0.0.1:80",
+            "[::2]:1",
+            "[::1",
+            "0.0.0.0",
+            "?",
+        ] {
             assert!(!is_loopback(host), "{host}");
         }
     }
@@ -208,7 +229,9 @@ mod tests {
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(kind).unwrap());
             is_json(&headers)
         };
-        for kind in ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"] {
+        for kind in
+            ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"]
+        {
             assert!(with(kind), "{kind}");
         }
         for kind in ["text/plain", "text/json", "application/jsonp", "application/+json", "json", ""] {

@@ -85,13 +85,7 @@ fn waiting(session: &Session) -> usize {
 
 impl Link {
     fn load(session: &Arc<Session>) -> Arc<Self> {
-        let state = State {
-            ledger: kept(session),
-            live: None,
-            sending: 0,
-            provisional: false,
-            streams: 0,
-        };
+        let state = State { ledger: kept(session), live: None, sending: 0, provisional: false, streams: 0 };
         Arc::new(Self {
             session: Arc::clone(session),
             state: Mutex::new(state),
@@ -134,8 +128,7 @@ impl Link {
         }
         state.streams += 1;
         let ticket = Ticket { stream: state.streams, until: Arc::new(AtomicU64::new(u64::MAX)) };
-        state.live =
-            Some(Live { stream: ticket.stream, until: Arc::clone(&ticket.until), line: Arc::clone(line) });
+        state.live = Some(Live { stream: ticket.stream, until: Arc::clone(&ticket.until), line: Arc::clone(line) });
         state.ledger.begun = sent.after_seq;
         self.keep(&state, Some(sent.after_seq));
         Some(ticket)

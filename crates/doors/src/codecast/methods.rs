@@ -66,9 +66,7 @@ pub(super) async fn answer(door: &Arc<Door>, connection: &Arc<Connection>, call:
         "session.set_model" => set_model(door, id, Params::of(params)).await,
         "session.interrupt" => interrupt(door, id, Params::of(params)).await,
         "session.queue_stats" => queue_stats(door, id, Params::of(params)),
-        method => {
-            Err(Failure { code: METHOD_NOT_FOUND, message: format!("Method not found: {method}").into() })
-        }
+        method => Err(Failure { code: METHOD_NOT_FOUND, message: format!("Method not found: {method}").into() }),
     };
     plain(outcome.unwrap_or_else(|failure| rpc::error(id, &failure)))
 }
@@ -238,8 +236,7 @@ async fn set_model(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Param
 
 async fn interrupt(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Params, Failure>) -> Outcome {
     let session = find(door, &params?.session()?)?;
-    let interrupted =
-        unhurried(async move { session.interrupt(Scope::Everything, Cause::ClientRpc).await }).await?;
+    let interrupted = unhurried(async move { session.interrupt(Scope::Everything, Cause::ClientRpc).await }).await?;
     Ok(rpc::result(id, "", &json!({"interrupted": interrupted, "ok": true})))
 }
 
@@ -254,7 +251,7 @@ struct Sessions {
 }
 
 fn list(door: &Door) -> Sessions {
-    Sessions { sessions: door.sessions.list().iter().map(|session| Listed::of(session)).collect() }
+    Sessions { sessions: door.sessions.list().iter().map(Listed::of).collect() }
 }
 
 #[derive(Serialize)]
@@ -334,7 +331,7 @@ async fn reconnect(
     let _fetching = link.fetching.lock().await;
     // Whoever calls this has lost a stream; it may not have been noticed here yet.
     tokio::time::timeout(NOTICE, link.vanished_stream_is_gone()).await.ok();
-    if params.from_start() {
+    if params.wants_all_again() {
         link.owe_from_start();
     }
     let (events, ranges) = match owed_events(door, &session, link.owed()).await {
@@ -368,7 +365,9 @@ async fn owed_events(
             match events.next().await? {
                 NextEvents::Entries(entries) => {
                     for entry in entries {
-                        if entry.seq > to || out.count() >= limits.reconnect_events || out.len() >= limits.reconnect_bytes
+                        if entry.seq > to
+                            || out.count() >= limits.reconnect_events
+                            || out.len() >= limits.reconnect_bytes
                         {
                             break 'range;
                         }

@@ -54,18 +54,19 @@ impl Params {
     }
 
     /// Whether everything of the last stream is wanted again.
-    pub(super) fn from_start(&self) -> bool {
+    pub(super) fn wants_all_again(&self) -> bool {
         self.0.get("fromStart") == Some(&Value::Bool(true))
     }
 
     pub(super) fn create(mut self) -> Result<Create, Failure> {
         let path = self.text("path").ok_or_else(|| Failure::params("Missing required param: path"))?;
-        let mode = match self.text("mode") {
-            None => None,
-            Some(name) => Some(Mode::named(&name).ok_or_else(|| {
-                Failure::params(format!("Unknown mode: {name} (there are: auto, code, plan, ask)"))
-            })?),
-        };
+        let mode =
+            match self.text("mode") {
+                None => None,
+                Some(name) => Some(Mode::named(&name).ok_or_else(|| {
+                    Failure::params(format!("Unknown mode: {name} (there are: auto, code, plan, ask)"))
+                })?),
+            };
         let model = self.text("model").filter(|model| !model.is_empty());
         let agent = self.text("cli_type").unwrap_or_else(|| "claude".to_owned());
         Ok(Create { path, mode, model, agent })
@@ -80,8 +81,7 @@ impl Params {
     }
 
     pub(super) fn set_model(mut self) -> Result<(String, Option<String>), Failure> {
-        let session =
-            self.text("sessionId").ok_or_else(|| Failure::params("Missing required params: sessionId"))?;
+        let session = self.text("sessionId").ok_or_else(|| Failure::params("Missing required params: sessionId"))?;
         Ok((session, self.text("model").filter(|model| !model.is_empty())))
     }
 
@@ -115,7 +115,10 @@ mod tests {
         assert_eq!(params(odd).create().unwrap().agent, "claude");
         let full = json!({"path": "p", "mode": "plan", "model": "m", "cli_type": "codex"});
         let create = params(full).create().unwrap();
-        assert_eq!((create.mode, create.model.as_deref(), create.agent.as_str()), (Some(Mode::Plan), Some("m"), "codex"));
+        assert_eq!(
+            (create.mode, create.model.as_deref(), create.agent.as_str()),
+            (Some(Mode::Plan), Some("m"), "codex")
+        );
         let failure = params(json!({"path": "p", "mode": "yolo"})).create().unwrap_err();
         assert_eq!(failure.code, INVALID_PARAMS);
         assert!(failure.message.contains("yolo") && failure.message.contains("auto, code, plan, ask"));

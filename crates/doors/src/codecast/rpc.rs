@@ -203,10 +203,7 @@ mod tests {
     fn errors_and_first_words() {
         let call = read(br#"{"id":1}"#).unwrap();
         let failure = Failure::failed("no \"such\" thing");
-        assert_eq!(
-            text(error(call.id, &failure)),
-            r#"{"error":{"code":-32000,"message":"no \"such\" thing"},"id":1}"#
-        );
+        assert_eq!(text(error(call.id, &failure)), r#"{"error":{"code":-32000,"message":"no \"such\" thing"},"id":1}"#);
         assert_eq!(text(result(None, "\"ok\":true,", &"x")), r#"{"ok":true,"result":"x"}"#);
         assert_eq!(text(raw_result(call.id, b"[]")), r#"{"result":[],"id":1}"#);
     }

@@ -10,14 +10,14 @@ use std::io;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::peer;
+use super::peer::{self, Socket};
 
 /// What the layers between us and the socket may hold back unseen.
 const HIDDEN_BY_LAYERS: u64 = 1024 * 1024;
@@ -56,6 +56,8 @@ pub(super) struct Line {
     ended: AtomicBool,
     /// Reading or writing has failed.
     broken: AtomicBool,
+    /// The socket as it was before we closed our side: afterwards it cannot be seen how the client closed its own.
+    before_goodbye: OnceLock<Option<Socket>>,
 }
 
 impl Line {
@@ -71,6 +73,7 @@ impl Line {
             given: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            before_goodbye: OnceLock::new(),
         }))
     }
 
@@ -129,13 +132,15 @@ impl Line {
             // We have ended it ourselves; what the kernel holds it still delivers.
             return Ending { unsent: held_back, read: true };
         }
-        match peer::look_up(self.local, self.remote) {
-            Ok(Some(socket)) if socket.is_ended_by_peer() => {
-                Ending { unsent: held_back + socket.unsent, read: true }
-            }
+        match self.socket() {
+            Some(socket) if socket.is_ended_by_peer() => Ending { unsent: held_back + socket.unsent, read: true },
             // The end was followed by a reset: something arrived there that nobody read.
             _ => broken,
         }
+    }
+
+    fn socket(&self) -> Option<Socket> {
+        *self.before_goodbye.get_or_init(|| peer::look_up(self.local, self.remote).ok().flatten())
     }
 
     fn failed(&self, error: &io::Error) {
@@ -228,6 +233,9 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.0.ended.load(Ordering::Relaxed) {
+            self.0.socket();
+        }
         // A client that is gone already needs no goodbye.
         rustix::net::shutdown(&self.0.stream, rustix::net::Shutdown::Write).ok();
         Poll::Ready(Ok(()))
@@ -260,6 +268,7 @@ mod tests {
         drop(client);
         assert_eq!(wire.read(&mut [0; 8]).await.unwrap(), 0);
         assert!(line.is_gone());
+        wire.shutdown().await.unwrap();
         assert_eq!(line.ending(Layers::Plain), Ending { unsent: 0, read: true });
     }
 

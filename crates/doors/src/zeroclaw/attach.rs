@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hostel_house::sessions::Events;
 use hostel_house::sessions::NextEvents;
@@ -27,6 +28,9 @@ use crate::rpc::Outcome;
 
 /// Sessions one connection may be attached to.
 const STREAMS: usize = 256;
+
+/// How long a client waits for a session that is still being read again after a restart.
+const CATCH_UP: Duration = Duration::from_secs(10);
 
 /// What is sent in one piece.
 const PIECE: usize = 256 << 10;
@@ -75,7 +79,13 @@ async fn prepare(visitor: &Visitor, params: &Params) -> Result<(SessionInfo, Eve
     let follow = params.flag("follow")?.unwrap_or(true);
     let sessions = &visitor.house().sessions;
     let info = match sessions.get(id) {
-        Some(session) => session.info(),
+        Some(session) => {
+            // Just after a restart, what the client has seen may not have been read again yet.
+            if since > session.last_seq() || !follow {
+                tokio::time::timeout(CATCH_UP, session.current()).await.ok();
+            }
+            session.info()
+        }
         None => sessions.stored(id).await.map_err(internal)?.ok_or_else(|| no_session(id))?,
     };
     let since = since.min(info.last_seq);

@@ -2,12 +2,16 @@
 //!
 //! Invariant: everything is paged or bounded. A session is described in the same words everywhere.
 
+use std::time::Duration;
+
 use hostel_house::sessions::SessionInfo;
 use hostel_house::sessions::Standing;
 use hostel_house::sessions::Status;
 use hostel_house::sessions::TurnInfo;
+use hostel_house::store::StoreError;
 use serde_json::Value;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::PROTOCOL_VERSION;
 use super::Params;
@@ -22,6 +26,9 @@ const SESSIONS: (usize, usize) = (100, 1000);
 
 /// Messages of one answer, unless asked for fewer, and at most.
 const MESSAGES: (usize, usize) = (100, 1000);
+
+/// How long the disk may take to have what was told.
+const SETTLING: Duration = Duration::from_secs(1);
 
 /// `status`.
 pub(crate) fn status(visitor: &Visitor) -> Value {
@@ -160,10 +167,25 @@ pub(crate) async fn messages(visitor: &Visitor, params: &Params) -> Outcome {
     if sessions.get(id).is_none() && sessions.stored(id).await.map_err(internal)?.is_none() {
         return Err(no_session(id));
     }
-    let all = as_messages(&sessions.turns(id).await.map_err(internal)?);
+    let all = as_messages(&settled_turns(visitor, id).await.map_err(internal)?);
     let (start, end) = page(all.len(), limit, before);
     let shown = all.get(start..end).unwrap_or_default();
     Ok(json!({"session_id": id, "messages": shown, "total": all.len(), "start": start}))
+}
+
+/// The turns of a session. The end of one is told a moment before it is on disk; that moment is waited for.
+async fn settled_turns(visitor: &Visitor, id: &str) -> Result<Vec<TurnInfo>, StoreError> {
+    let sessions = &visitor.house().sessions;
+    let deadline = Instant::now() + SETTLING;
+    loop {
+        let running = sessions.get(id).and_then(|session| session.info().running_turn);
+        let turns = sessions.turns(id).await?;
+        let over = |turn: &TurnInfo| turn.state == "running" && Some(turn.turn) != running;
+        if !turns.iter().any(over) || Instant::now() >= deadline {
+            return Ok(turns);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn page(total: usize, limit: usize, before: Option<usize>) -> (usize, usize) {
@@ -178,7 +200,8 @@ fn as_messages(turns: &[TurnInfo]) -> Vec<Value> {
         let content = match turn.state.as_str() {
             "queued" | "running" => continue,
             "completed" => turn.answer.clone(),
-            other => format!("[{other}: {}]", turn.answer),
+            // What it said before it was stopped, or why it said nothing.
+            other => format!("{}\n[{other}]", turn.answer),
         };
         messages.push(json!({"role": "assistant", "content": content}));
     }
@@ -214,7 +237,7 @@ mod tests {
         };
         let messages = as_messages(&[turn("completed", "a"), turn("cancelled", "client_rpc"), turn("running", "")]);
         let contents: Vec<&str> = messages.iter().map(|message| message["content"].as_str().unwrap()).collect();
-        assert_eq!(contents, ["q", "a", "q", "[cancelled: client_rpc]", "q"]);
+        assert_eq!(contents, ["q", "a", "q", "client_rpc\n[cancelled]", "q"]);
         assert_eq!(messages[1]["role"], "assistant");
         assert!(said(&[turn("completed", "The Answer")], "the answer"));
     }

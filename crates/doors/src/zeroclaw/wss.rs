@@ -51,6 +51,9 @@ const INTRODUCTION: Duration = Duration::from_secs(10);
 /// Clients that have not shown the token yet.
 const STRANGERS: usize = 16;
 
+/// The longest message that is read at all; one that is a little too long can then be refused in an orderly way.
+const READ_LIMIT: usize = FRAME_LIMIT + (1 << 20);
+
 /// The pause after a failure to accept.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -113,7 +116,7 @@ async fn shake_hands(stream: TcpStream, tls: TlsAcceptor, door: &Door) -> Option
     // Small frames are answers somebody waits for.
     stream.set_nodelay(true).ok();
     let stream = tls.accept(stream).await.ok()?;
-    let config = WebSocketConfig::default().max_message_size(Some(FRAME_LIMIT)).max_frame_size(Some(FRAME_LIMIT));
+    let config = WebSocketConfig::default().max_message_size(Some(READ_LIMIT)).max_frame_size(Some(READ_LIMIT));
     let mut admitted = false;
     let mut look = |request: &Request, response: Response| match bearer(request) {
         None => Ok(response),
@@ -128,8 +131,11 @@ async fn shake_hands(stream: TcpStream, tls: TlsAcceptor, door: &Door) -> Option
 
 fn bearer(request: &Request) -> Option<&[u8]> {
     let value = request.headers().get(AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(7)?;
-    Some(if scheme.eq_ignore_ascii_case(b"bearer ") { token.trim_ascii() } else { b"" })
+    // Whoever shows something else has shown something wrong.
+    Some(match value.split_at_checked(7) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+        _ => b"",
+    })
 }
 
 fn unauthorized() -> ErrorResponse {
@@ -153,7 +159,7 @@ async fn serve(
             None => heard(writer, &mut messages).await,
         };
         match message {
-            Some(Some(Ok(Message::Text(text)))) => {
+            Some(Some(Ok(Message::Text(text)))) if text.len() <= FRAME_LIMIT => {
                 if frame(client, writer, text.as_bytes()).await.is_err() {
                     return;
                 }
@@ -162,7 +168,7 @@ async fn serve(
                 }
             }
             Some(Some(Ok(Message::Close(_)) | Err(Error::ConnectionClosed | Error::AlreadyClosed))) => return,
-            Some(Some(Err(Error::Capacity(_)))) => {
+            Some(Some(Ok(Message::Text(_)) | Err(Error::Capacity(_)))) => {
                 let failure = Failure::new(code::REQUEST, format!("a message is longer than {FRAME_LIMIT} bytes"));
                 let told = writer.answer(Some(&Value::Null), Err(failure));
                 drop(tokio::time::timeout(Duration::from_secs(1), told).await);

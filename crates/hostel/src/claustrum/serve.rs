@@ -169,16 +169,13 @@ async fn open_and_serve(
     if !flags.metrics_addr.is_empty() {
         serve_metrics(&flags.metrics_addr.to_string_lossy(), Arc::clone(&counters), &house.log).await;
     }
-    let told = DoorAddress {
-        name: claustrum::NAME.to_owned(),
-        address: socket.display().to_string(),
-        open: true,
-        note: None,
-    };
+    let told =
+        DoorAddress { name: claustrum::NAME.to_owned(), address: socket.display().to_string(), open: true, note: None };
     let door = ClaustrumDoor { bound, settings: door_settings(&house, token, &counters) };
     let opening = Opening {
         doors: vec![Door::Claustrum(door)],
         addresses: vec![opening::native_address(&house), told],
+        port_file: None,
         zeroclaw: opening::zeroclaw_door(&house, ZeroclawFace::of_house(&house)).map_err(plain)?,
         policy: Policy { keep_on_signal: flags.keep_children, doors_may_end: true, grace: Duration::ZERO },
     };

@@ -154,7 +154,7 @@ pub(crate) enum Verb {
 
     /// Make the symlinks by which this program takes other names
     #[command(
-        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum` it takes that program's flags, paths and messages."
+        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon` or `zeroclaw` it takes that program's flags, paths and\nmessages."
     )]
     Link(Link),
 
@@ -181,7 +181,7 @@ pub(crate) enum Verb {
     /// Act as another program
     #[command(
         override_usage = "hostel as NAME [ARGUMENT]...",
-        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n\nNames: claustrum"
+        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n  hostel as codecast-daemon\n  hostel as zeroclaw daemon --ephemeral\n\nNames: claustrum, codecast-daemon, zeroclaw"
     )]
     As(As),
 }
@@ -210,7 +210,7 @@ pub(crate) struct Down {
 
 #[derive(Args, Debug)]
 pub(crate) struct Run {
-    /// Call the process or the session this; a process without gets a name that is made up
+    /// Call the process or the session this
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
@@ -226,7 +226,8 @@ pub(crate) struct Run {
     #[arg(long, value_name = "AGENT", help_heading = "Options of a prompt")]
     pub(crate) agent: Option<String>,
 
-    /// What the agent may do without asking
+    /// What the agent may do: everything (auto), edits (code), nothing that writes (plan), or nothing without asking
+    /// (ask)
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Options of a prompt")]
     pub(crate) mode: Option<Mode>,
 

@@ -10,13 +10,9 @@ use clap::ValueEnum;
 /// What an agent may do without asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Mode {
-    /// Everything
     Auto,
-    /// Edits in the project; it asks for the rest where it can ask
     Code,
-    /// Nothing that writes
     Plan,
-    /// It asks before anything that writes
     Ask,
 }
 
@@ -33,7 +29,6 @@ impl Mode {
 }
 
 #[derive(Args, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Sessions {
     /// Also those that were closed
     #[arg(short, long)]

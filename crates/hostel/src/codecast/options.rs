@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn a_file_is_understood_in_part_or_not_at_all() {
         let read = |text: &str| Options::from_yaml(text);
-        let whole = read("port: 9200\nbind: 0.0.0.0\ntokens_file: /t\ntls_cert: /c\ntls_key: \"/k\"\nother: [1]\n").unwrap();
+        let whole =
+            read("port: 9200\nbind: 0.0.0.0\ntokens_file: /t\ntls_cert: /c\ntls_key: \"/k\"\nother: [1]\n").unwrap();
         assert_eq!((whole.port, whole.bind.as_str()), (9200, "0.0.0.0"));
         assert_eq!(whole.tokens_file.as_deref(), Some(Path::new("/t")));
         assert_eq!(whole.tls_key.as_deref(), Some(Path::new("/k")));
@@ -136,16 +137,24 @@ mod tests {
     #[test]
     fn variables_count_more_than_the_file() {
         let options = Options { port: 5, ..Options::default() };
-        assert_eq!(options.clone().over(Some("6"), Some("::1")), Options { port: 6, bind: "::1".to_owned(), ..options.clone() });
+        assert_eq!(
+            options.clone().over(Some("6"), Some("::1")),
+            Options { port: 6, bind: "::1".to_owned(), ..options.clone() }
+        );
         assert_eq!(options.clone().over(Some("x"), Some(" ")), options);
         assert_eq!(options.clone().over(None, None), options);
     }
 
     #[test]
     fn every_name_of_this_machine_is_an_address() {
-        for (bind, loopback) in
-            [("127.0.0.1", true), ("localhost", true), ("::1", true), ("[::1]", true), ("0.0.0.0", false), ("::", false)]
-        {
+        for (bind, loopback) in [
+            ("127.0.0.1", true),
+            ("localhost", true),
+            ("::1", true),
+            ("[::1]", true),
+            ("0.0.0.0", false),
+            ("::", false),
+        ] {
             let options = Options { bind: bind.to_owned(), ..Options::default() };
             assert_eq!(options.address().unwrap().is_loopback(), loopback, "{bind}");
         }

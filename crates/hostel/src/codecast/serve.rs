@@ -1,7 +1,8 @@
 //! The daemon of one port, in the foreground.
 //!
-//! Invariant: the port file and the line on stdout come after everything accepts. A signal ends every CLI; sessions are
-//! in the house and are there again, idle, when a daemon has the same address.
+//! Invariant: the port file and the line on stdout come after the port accepts, and the file goes before anything is put
+//! away. A signal ends every CLI; sessions are in the house and are there again, idle, when a daemon has the same
+//! address.
 //!
 //! Unlike other daemons of ours it can be looked into by its own user, unless other machines can reach it: the real
 //! head finds out with `lsof` whose process listens, and would take one that hides for a stranger's.
@@ -82,7 +83,10 @@ async fn open_and_serve(
     let logs = Logs::open(&dir, settings.limits.log, level, Some(Stream::Output))
         .map_err(|error| format!("cannot open the log: {error}"))?;
     if let Some(problem) = problem {
-        logs.log.warn(format_args!("[hostel] {}: {problem}; going on with what is built in", folder.join("daemon.yaml").display()));
+        logs.log.warn(format_args!(
+            "[hostel] {}: {problem}; going on with what is built in",
+            folder.join("daemon.yaml").display()
+        ));
     }
     let mut files = CodecastFiles::new(folder, &settings.codecast);
     let named = [
@@ -103,24 +107,19 @@ async fn open_and_serve(
     let opening = Opening {
         doors: vec![door],
         addresses: vec![opening::native_address(&house), told],
+        port_file: tell_port(&folder.join("daemon.port"), endpoint.port(), &house.log),
         zeroclaw,
         policy: Policy { keep_on_signal: false, doors_may_end: false, grace: GRACE },
     };
-    let log = house.log.clone();
-    let mut port_file = None;
-    let served = house.serve(opening, || port_file = announce(folder, endpoint.port(), &log), std::future::pending());
-    let outcome = served.await.map_err(plain);
-    if let Some(port_file) = port_file {
-        port_file.remove();
-    }
-    outcome
+    let ready = || {
+        // A closed stdout is no reason not to serve.
+        io::stdout().lock().write_all(format!("DAEMON_PORT={}\n", endpoint.port()).as_bytes()).unwrap_or_default();
+    };
+    house.serve(opening, ready, std::future::pending()).await.map_err(plain)
 }
 
-/// Tells where the daemon is. One that cannot write its file can still be found by its line and by trying ports.
-fn announce(folder: &Path, port: u16, log: &Log) -> Option<PortFile> {
-    let file = folder.join("daemon.port");
-    let written = PortFile::write(&file, port);
-    // A closed stdout is no reason not to serve.
-    io::stdout().lock().write_all(format!("DAEMON_PORT={port}\n").as_bytes()).unwrap_or_default();
+/// Writes the port down. A daemon that cannot do so can still be found by its line and by trying ports.
+fn tell_port(file: &Path, port: u16, log: &Log) -> Option<PortFile> {
+    let written = PortFile::write(file, port);
     written.map_err(|error| log.error(format_args!("[hostel] cannot write {}: {error}", file.display()))).ok()
 }

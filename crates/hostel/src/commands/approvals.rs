@@ -64,7 +64,7 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
         ui.note(if all { "nobody has asked for anything yet" } else { "nothing waits for an answer" });
         return Ok(ExitCode::SUCCESS);
     }
-    let mut columns = vec!["ID", "SESSION", "TOOL", "ASKED", if all { "STATE" } else { "WAITS" }, "FOR"];
+    let mut columns = vec!["ID", "?SESSION", "TOOL", "?ASKED", if all { "STATE" } else { "?WAITS" }, "FOR"];
     if several {
         columns.insert(0, "HOUSE");
     }

@@ -75,7 +75,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Ps) -> Result<ExitCod
         });
         return Ok(ExitCode::SUCCESS);
     }
-    let mut columns = vec!["NAME", "ID", ">PID", "STATE", "STARTED", "OUTPUT", "DOOR", "COMMAND"];
+    let mut columns = vec!["NAME", "ID", ">PID", "STATE", "?STARTED", "?OUTPUT", "?DOOR", "COMMAND"];
     if several {
         columns.insert(0, "HOUSE");
     }

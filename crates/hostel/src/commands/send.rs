@@ -20,6 +20,7 @@ use crate::conversation::Spread;
 use crate::conversation::Until;
 use crate::conversation::page::Page;
 use crate::conversation::start::Contact;
+use crate::conversation::start::fitting;
 use crate::conversation::update::Outcome;
 use crate::conversation::wire::Sent;
 use crate::conversation::wire::SessionRow;
@@ -67,6 +68,7 @@ pub(super) fn prompt(word: &OsString) -> Result<String, CommandError> {
     let prompt =
         if word == "-" {
             let mut bytes = Vec::new();
+            // More than fits is as wrong as too much.
             let limit = u64::try_from(LINE_LIMIT).unwrap_or(u64::MAX);
             std::io::stdin().lock().take(limit).read_to_end(&mut bytes).map_err(|error| {
                 CommandError::failure(format!("cannot read the prompt from standard input: {error}"))
@@ -76,9 +78,9 @@ pub(super) fn prompt(word: &OsString) -> Result<String, CommandError> {
             word.to_str().ok_or_else(not_text)?.to_owned()
         };
     if prompt.trim().is_empty() {
-        return Err(CommandError::usage("the prompt is empty").hint("say what you want, in one word of the shell"));
+        return Err(CommandError::usage("the prompt is empty").hint("say what you want, in quotes"));
     }
-    Ok(prompt)
+    fitting(prompt)
 }
 
 fn not_text() -> CommandError {

@@ -33,7 +33,10 @@ const MESSAGE_WIDTH: usize = 300;
 pub(super) async fn run(context: &Context<'_>, arguments: Sessions) -> Result<ExitCode, CommandError> {
     match arguments.action {
         None => list(context, arguments.all).await,
-        Some(SessionsAction::List { all }) => list(context, all).await,
+        Some(SessionsAction::List { all }) => list(context, all || arguments.all).await,
+        Some(_) if arguments.all => {
+            Err(CommandError::usage("`--all` before the action is about the list").hint("see `hostel sessions --help`"))
+        }
         Some(SessionsAction::Show { id }) => show(context, &id).await,
         Some(SessionsAction::Interrupt { ids, all }) => {
             let method = if all { "session/interrupt" } else { "session/cancel" };
@@ -73,7 +76,7 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
         return Ok(ExitCode::SUCCESS);
     }
     let mut columns =
-        vec!["ID", "NAME", "AGENT", "STATUS", "MODE", ">TURNS", "ACTIVE", ">TOKENS", ">COST", "DIRECTORY"];
+        vec!["ID", "NAME", "AGENT", "STATUS", "?MODE", ">?TURNS", "?ACTIVE", ">?TOKENS", ">?COST", "DIRECTORY"];
     if several {
         columns.insert(0, "HOUSE");
     }

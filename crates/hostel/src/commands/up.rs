@@ -123,8 +123,9 @@ fn show(ui: &Ui, status: &HouseStatus, already: bool) -> Result<ExitCode, Comman
     Ok(ExitCode::SUCCESS)
 }
 
-const NEXT: [&str; 5] = [
+const NEXT: [&str; 6] = [
     "Next:",
+    "  hostel run \"PROMPT\"       start an agent and watch it answer",
     "  hostel run -- COMMAND     host a command and stream it",
     "  hostel ps                 what runs",
     "  hostel doctor             is everything in order",

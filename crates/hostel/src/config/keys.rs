@@ -163,9 +163,7 @@ impl Settings {
             "doors.claustrum.shutdown_needs_auth" => claustrum.shutdown_needs_auth.to_string(),
             "doors.claustrum.reattach" => claustrum.reattach.name().to_owned(),
             "doors.codecast.enabled" => codecast.enabled.to_string(),
-            "doors.codecast.listen" => {
-                codecast.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-            }
+            "doors.codecast.listen" => codecast.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
             "doors.codecast.reported_version" => codecast.reported_version.clone(),
             "doors.codecast.tls_cert" => path(&codecast.tls_cert),
             "doors.codecast.tls_key" => path(&codecast.tls_key),

@@ -172,8 +172,16 @@ impl Settings {
         }
         let cert_without_key = |cert: &Option<PathBuf>, key: &Option<PathBuf>| cert.is_some() != key.is_some();
         for (broken, cert, key) in [
-            (cert_without_key(&codecast.tls_cert, &codecast.tls_key), "doors.codecast.tls_cert", "doors.codecast.tls_key"),
-            (cert_without_key(&zeroclaw.wss.cert, &zeroclaw.wss.key), "doors.zeroclaw.wss_cert", "doors.zeroclaw.wss_key"),
+            (
+                cert_without_key(&codecast.tls_cert, &codecast.tls_key),
+                "doors.codecast.tls_cert",
+                "doors.codecast.tls_key",
+            ),
+            (
+                cert_without_key(&zeroclaw.wss.cert, &zeroclaw.wss.key),
+                "doors.zeroclaw.wss_cert",
+                "doors.zeroclaw.wss_key",
+            ),
         ] {
             if broken {
                 let given = if self.origins.contains_key(cert) { cert } else { key };
@@ -240,8 +248,10 @@ fn quoted(text: &str) -> String {
 /// `journal.quota` is `HOSTEL_JOURNAL_QUOTA`; whatever a variable's name cannot hold is `_`.
 fn variable(key: &str) -> String {
     let bare = key.replace(['"', '\''], "");
-    let name: String =
-        bare.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' }).collect();
+    let name: String = bare
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_uppercase() } else { '_' })
+        .collect();
     format!("HOSTEL_{name}")
 }
 

@@ -102,8 +102,7 @@ fn flag_beats_environment_beats_file() {
 #[test]
 fn wrong_flags_and_variables_say_so() {
     let mut settings = Settings::default();
-    let flag =
-        |settings: &mut Settings, text: &str| settings.apply_flags(&[text.to_owned()]).unwrap_err().to_string();
+    let flag = |settings: &mut Settings, text: &str| settings.apply_flags(&[text.to_owned()]).unwrap_err().to_string();
     assert_eq!(
         flag(&mut settings, "journal.quota"),
         "`--set journal.quota` has no `=`; write for example `--set journal.quota=5GiB`"
@@ -158,17 +157,53 @@ fn doors_sessions_and_agents_are_understood() {
 fn mistakes_about_doors_and_agents_name_their_line() {
     let more = "; see every setting with `hostel config show`";
     let cases = [
-        ("[doors.codecast]\nlisten = \"9100\"\n", "hostel.toml:2: `9100` is not an address with a port, write for example \"127.0.0.1:9100\"", more),
-        ("[doors.zeroclaw]\nwss_bind = \"my-host\"\n", "hostel.toml:2: `my-host` is not an address, write for example \"0.0.0.0\"", more),
+        (
+            "[doors.codecast]\nlisten = \"9100\"\n",
+            "hostel.toml:2: `9100` is not an address with a port, write for example \"127.0.0.1:9100\"",
+            more,
+        ),
+        (
+            "[doors.zeroclaw]\nwss_bind = \"my-host\"\n",
+            "hostel.toml:2: `my-host` is not an address, write for example \"0.0.0.0\"",
+            more,
+        ),
         ("[doors.zeroclaw]\nlisten = \"here\"\n", "hostel.toml: `doors.zeroclaw.listen` must hold absolute paths", ""),
-        ("[doors.codecast]\ntls_key = \"/k\"\n", "hostel.toml: `doors.codecast.tls_cert` and `doors.codecast.tls_key` belong together", ""),
+        (
+            "[doors.codecast]\ntls_key = \"/k\"\n",
+            "hostel.toml: `doors.codecast.tls_cert` and `doors.codecast.tls_key` belong together",
+            "",
+        ),
         ("[sessions]\nwarm = 0\n", "hostel.toml: `sessions.warm` must be at least 1", ""),
-        ("[agents.claude]\n\nmodle = \"x\"\n", "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`", more),
-        ("[agents.claude]\nmode = \"yolo\"\n", "hostel.toml:2: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"", more),
-        ("[agents.claude]\ncpu = \"lots\"\n", "hostel.toml:2: `lots` is not a share of a core, write for example \"200%\" for two", more),
-        ("\n\n[agents.helper]\nmodel = \"x\"\n", "hostel.toml:3: `agents.helper` has no `kind`; it is one of \"claude\", \"codex\", \"gemini\", \"opencode\", \"acp\", \"echo\"", ""),
-        ("[agents.helper]\nkind = \"acp\"\n", "hostel.toml:1: `agents.helper` has no `command`; write for example `command = [\"my-agent\", \"--acp\"]`", ""),
-        ("[agents.\"a b\"]\nkind = \"echo\"\n", "hostel.toml:1: `a b` cannot be the name of an agent; use up to 64 letters, digits, `-`, `_` and `.`", ""),
+        (
+            "[agents.claude]\n\nmodle = \"x\"\n",
+            "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`",
+            more,
+        ),
+        (
+            "[agents.claude]\nmode = \"yolo\"\n",
+            "hostel.toml:2: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"",
+            more,
+        ),
+        (
+            "[agents.claude]\ncpu = \"lots\"\n",
+            "hostel.toml:2: `lots` is not a share of a core, write for example \"200%\" for two",
+            more,
+        ),
+        (
+            "\n\n[agents.helper]\nmodel = \"x\"\n",
+            "hostel.toml:3: `agents.helper` has no `kind`; it is one of \"claude\", \"codex\", \"gemini\", \"opencode\", \"acp\", \"echo\"",
+            "",
+        ),
+        (
+            "[agents.helper]\nkind = \"acp\"\n",
+            "hostel.toml:1: `agents.helper` has no `command`; write for example `command = [\"my-agent\", \"--acp\"]`",
+            "",
+        ),
+        (
+            "[agents.\"a b\"]\nkind = \"echo\"\n",
+            "hostel.toml:1: `a b` cannot be the name of an agent; use up to 64 letters, digits, `-`, `_` and `.`",
+            "",
+        ),
         ("[agents.echo]\ncwd = \"src\"\n", "hostel.toml:1: `agents.echo.cwd` must be an absolute path", ""),
     ];
     for (text, expected, end) in cases {

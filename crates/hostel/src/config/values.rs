@@ -124,7 +124,9 @@ impl<'de> Deserialize<'de> for Percent {
         let number = text.trim().strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
         match number {
             Some(percent) if percent > 0 => Ok(Percent(percent)),
-            _ => Err(D::Error::custom(format!("`{text}` is not a share of a core, write for example \"200%\" for two"))),
+            _ => {
+                Err(D::Error::custom(format!("`{text}` is not a share of a core, write for example \"200%\" for two")))
+            }
         }
     }
 }

@@ -120,6 +120,10 @@ pub(crate) struct Follow {
     held: VecDeque<Update>,
     /// The questions of the turn that were shown or are about to be.
     asked: HashSet<String>,
+    /// The questions that were open when following began, where that matters.
+    open: Option<HashSet<String>>,
+    /// Number of the last event there was when following began.
+    history: u64,
 }
 
 /// Where stopping the turn stands.
@@ -156,6 +160,8 @@ impl Follow {
             waiting: VecDeque::new(),
             held: VecDeque::new(),
             asked: HashSet::new(),
+            open: None,
+            history: 0,
         }
     }
 
@@ -165,6 +171,13 @@ impl Follow {
         // Of the number after it none was taken yet.
         self.seq = seq.saturating_add(1);
         self.taken = 0;
+        self
+    }
+
+    /// Of the questions in its history only these wait for an answer.
+    #[must_use]
+    pub(crate) fn with_open(mut self, open: HashSet<String>) -> Self {
+        self.open = Some(open);
         self
     }
 
@@ -306,7 +319,10 @@ impl Follow {
             if let Message::Answer { id, result } = messages.next().await?
                 && id == asked
             {
-                let _: Attached = decode(result)?;
+                let attached: Attached = decode(result)?;
+                if self.history == 0 {
+                    self.history = attached.last_seq;
+                }
                 break;
             }
         }
@@ -366,6 +382,10 @@ impl Follow {
                     return Ok(None);
                 }
                 let update = Update::parse(params.get()).map_err(protocol)?;
+                if update.what == What::Broken {
+                    let message = "the session cannot be read any further, `log/daemon.log` in the house says why";
+                    return Err(ClientError::Reply { code: code::INTERNAL, message: message.to_owned() });
+                }
                 if self.is_new(&update) { Ok(self.take(update, params)) } else { Ok(None) }
             }
             _ => Ok(None),

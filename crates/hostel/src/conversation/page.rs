@@ -160,7 +160,7 @@ impl Page {
                 self.remark(Paint::Yellow, &format!("… the updates {from} to {to} are gone"));
             }
             What::Closed => self.remark(Paint::Dim, "· the session was closed"),
-            What::Replayed | What::Other => self.open_call = call,
+            What::Replayed | What::Broken | What::Other => self.open_call = call,
         }
         std::mem::take(&mut self.pieces)
     }
@@ -173,6 +173,12 @@ impl Page {
             self.write(stream, Paint::Yellow, &format!("  read the rest with `hostel approvals show {id}`\n"));
         }
         self.choices();
+        std::mem::take(&mut self.pieces)
+    }
+
+    /// A question that nobody has to answer any more.
+    pub(crate) fn past_question(&mut self, question: &Question) -> Vec<Piece> {
+        self.question(question);
         std::mem::take(&mut self.pieces)
     }
 

@@ -53,10 +53,20 @@ impl Contact<'_> {
         }
     }
 
-    /// The agent that is meant when none is named.
-    pub(crate) async fn preferred_agent(&mut self) -> Result<String, CommandError> {
-        let list: AgentList = self.ask("agents/status", &json!({})).await.map_err(too_old)?;
-        Ok(preferred(&list.agents))
+    /// The agent that is meant: the one that was named, if it is there, else the one that is preferred.
+    pub(crate) async fn agent(&mut self, named: Option<&str>) -> Result<String, CommandError> {
+        let AgentList { agents } = self.ask("agents/list", &json!({})).await.map_err(too_old)?;
+        match named {
+            None => Ok(preferred(&agents)),
+            Some(name) if agents.iter().any(|agent| agent.alias == *name) => Ok(name.to_owned()),
+            Some(name) => {
+                let known: Vec<&str> = agents.iter().map(|agent| agent.alias.as_str()).collect();
+                let name = text::printable(name);
+                Err(CommandError::failure(format!("there is no agent `{name}`, only {}", known.join(", "))).hint(format!(
+                    "install its command and start the daemon anew, or describe it in hostel.toml (`[agents.{name}]`)"
+                )))
+            }
+        }
     }
 
     /// Makes a session; `params` may lack its id.
@@ -78,15 +88,6 @@ impl Contact<'_> {
     /// Hands over a prompt. `row` is the session just before; `alone` says that nobody else knows it yet.
     pub(crate) async fn send(&mut self, row: &SessionRow, prompt: &str, alone: bool) -> Result<Sent, CommandError> {
         let params = json!({"session_id": row.session_id, "prompt": prompt});
-        let length = params.to_string().len();
-        if length > LINE_LIMIT - ENVELOPE {
-            return Err(CommandError::failure(format!(
-                "the prompt is too long: {} where {} fit",
-                text::size(u64::try_from(length).unwrap_or(u64::MAX)),
-                text::size(u64::try_from(LINE_LIMIT - ENVELOPE).unwrap_or(u64::MAX)),
-            ))
-            .hint("put it into a file and have the agent read that"));
-        }
         loop {
             match self.client.call("session/send", &params).await {
                 Err(error) if passing(&error) => {}
@@ -106,6 +107,11 @@ impl Contact<'_> {
         }
     }
 
+    /// Takes back a session that was made for nothing; one that cannot be told so stays, empty.
+    pub(crate) async fn forget(&mut self, id: &str) {
+        let _: Option<Value> = self.client.call("session/delete", &json!({"session_id": id})).await.ok();
+    }
+
     /// One session as it is now.
     async fn row(&mut self, id: &str) -> Result<SessionRow, CommandError> {
         let list: SessionList = self.ask("session/list", &json!({"all": true, "limit": LIST_LIMIT})).await?;
@@ -115,6 +121,21 @@ impl Contact<'_> {
                 .hint("list them with `hostel sessions --all`")
         })
     }
+}
+
+/// A prompt that fits into a request.
+pub(crate) fn fitting(prompt: String) -> Result<String, CommandError> {
+    let length = Value::String(prompt.as_str().into()).to_string().len();
+    if length <= LINE_LIMIT - ENVELOPE {
+        return Ok(prompt);
+    }
+    let size = |bytes: usize| text::size(u64::try_from(bytes).unwrap_or(u64::MAX));
+    Err(CommandError::failure(format!(
+        "the prompt is too long: {} where {} fit",
+        size(length),
+        size(LINE_LIMIT - ENVELOPE)
+    ))
+    .hint("put it into a file and have the agent read that"))
 }
 
 /// The most sessions that are asked for at once.

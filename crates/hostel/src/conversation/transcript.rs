@@ -131,7 +131,7 @@ impl Transcript {
                 self.started_ns = 0;
             }
             What::Gap { from, to } => self.paragraph(&format!("*The updates {from} to {to} are gone.*")),
-            What::Closed | What::Replayed | What::Other => {}
+            What::Closed | What::Replayed | What::Broken | What::Other => {}
         }
         std::mem::take(&mut self.written)
     }

@@ -64,6 +64,8 @@ pub(crate) enum What {
     Replayed,
     /// The session was closed; nothing follows.
     Closed,
+    /// The house cannot read on.
+    Broken,
     /// Something for others.
     Other,
 }
@@ -168,11 +170,9 @@ impl Fields<'_> {
                 input: json_of(self.raw_input),
                 timeout_secs: self.timeout_secs,
             }),
-            "approval_resolved" => What::Answered {
-                request_id: self.request_id,
-                decision: self.decision,
-                reason: self.reason,
-            },
+            "approval_resolved" => {
+                What::Answered { request_id: self.request_id, decision: self.decision, reason: self.reason }
+            }
             "plan" => What::Plan(self.entries),
             "notice" => What::Notice(first_of([self.message, self.text])),
             "error" => What::Error(first_of([self.message, self.text])),
@@ -195,6 +195,7 @@ impl Fields<'_> {
             "gap" => What::Gap { from: self.from_seq, to: self.to_seq },
             "replay_complete" => What::Replayed,
             "session_closed" => What::Closed,
+            "replay_failed" => What::Broken,
             _ => What::Other,
         }
     }

@@ -87,7 +87,7 @@ pub(crate) struct Attached {
     pub(crate) last_seq: u64,
 }
 
-/// The answer to `agents/status`.
+/// The answer to `agents/list`.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct AgentList {
     #[serde(default)]

@@ -12,6 +12,7 @@ pub(crate) mod log;
 pub(crate) mod opening;
 pub(crate) mod sockets;
 
+mod signals;
 mod system;
 mod up;
 
@@ -34,13 +35,13 @@ use hostel_house::sessions::Cause;
 use hostel_house::sessions::Scope;
 use hostel_house::sessions::SessionOptions;
 use hostel_house::sessions::Sessions;
+use hostel_house::sessions::Status;
 use hostel_house::store::Store;
-use tokio::signal::unix::SignalKind;
-use tokio::signal::unix::signal;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::codecast::PortFile;
 use crate::config::Settings;
 use crate::config::agents;
 use crate::config::agents::Defaults;
@@ -51,6 +52,7 @@ use doors::Door;
 use doors::Serving;
 use lock::DaemonLock;
 use log::Logs;
+use signals::Signals;
 use sockets::Bound;
 use sockets::Occupant;
 use sockets::occupant;
@@ -101,6 +103,7 @@ pub(crate) struct House {
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
     pub(crate) started: Instant,
+    signals: Signals,
     native: Bound,
     _lock: DaemonLock,
 }
@@ -111,6 +114,8 @@ pub(crate) struct Opening {
     pub(crate) doors: Vec<Door>,
     /// What is told of them.
     pub(crate) addresses: Vec<DoorAddress>,
+    /// The file that tells a port, for as long as it accepts.
+    pub(crate) port_file: Option<PortFile>,
     /// The door whose methods our own socket has too.
     pub(crate) zeroclaw: zeroclaw::Door,
     /// What happens at the end.
@@ -174,10 +179,13 @@ impl House {
         };
         // Only now: two daemons must never go on with the same sessions.
         let (sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
+        // Before anybody can reach us: whoever does may tell us to end at once.
+        let signals =
+            Signals::install().map_err(|error| CommandError::failure(format!("cannot be told of signals: {error}")))?;
         let native = bind(&dir.socket())?;
         let started = Instant::now();
         let Logs { log, ring } = logs;
-        Ok(House { dir, settings, log, ring, processes, sessions, approvals, started, native, _lock: lock })
+        Ok(House { dir, settings, log, ring, processes, sessions, approvals, started, signals, native, _lock: lock })
     }
 
     /// Serves every door until the daemon is to end, then puts everything away. `ready` is called once every door
@@ -188,7 +196,7 @@ impl House {
         ready: impl FnOnce(),
         over: impl Future<Output = ()>,
     ) -> Result<(), CommandError> {
-        let Opening { doors, addresses, zeroclaw, policy } = opening;
+        let Opening { doors, addresses, port_file, zeroclaw, policy } = opening;
         let (phase, phases) = watch::channel(Phase::Open);
         let (down, mut asked) = mpsc::channel(4);
         let native = Arc::new(native::Settings {
@@ -221,9 +229,6 @@ impl House {
             files.extend(door.file());
             served.spawn(door.serve(serving.clone()));
         }
-        let mut terminate = signal(SignalKind::terminate()).map_err(socket_error)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(socket_error)?;
-        let mut hangup = signal(SignalKind::hangup()).map_err(socket_error)?;
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
         let mut keepers_lost = 0;
@@ -233,10 +238,7 @@ impl House {
                 () = &mut over => break Reason::Asked { keep: policy.keep_on_signal },
                 () = self.processes.superseded() => break Reason::Superseded,
                 Some(keep) = asked.recv() => break Reason::Asked { keep },
-                _ = terminate.recv() => break Reason::Asked { keep: policy.keep_on_signal },
-                _ = interrupt.recv() => break Reason::Asked { keep: policy.keep_on_signal },
-                // The terminal we came from is none of our business.
-                _ = hangup.recv() => {}
+                () = self.signals.told_to_end() => break Reason::Asked { keep: policy.keep_on_signal },
                 lost = self.processes.keeper_died(&mut keepers_lost) => {
                     self.log.error(format_args!("[hostel] the keeper died and {lost} processes with it; another keeper is here"));
                 }
@@ -252,6 +254,9 @@ impl House {
         self.native.close();
         for file in &files {
             file.unlink();
+        }
+        if let Some(file) = port_file {
+            file.remove();
         }
         self.put_away(keep, policy).await;
         phase.send_replace(Phase::Closing { keep });
@@ -296,9 +301,14 @@ impl House {
         if busy == 0 {
             return;
         }
+        // All at once: each has to be written down, and what waits together is written together.
+        let mut asked = JoinSet::new();
         for session in self.sessions.list() {
-            session.interrupt(Scope::Everything, Cause::ClientRpc).await;
+            if session.status() == Status::Busy {
+                asked.spawn(async move { session.interrupt(Scope::Everything, Cause::ClientRpc).await });
+            }
         }
+        drop(tokio::time::timeout_at(deadline.into(), asked.join_all()).await);
         while self.sessions.busy() > 0 && Instant::now() < deadline {
             tokio::time::sleep(STOPPING).await;
         }
@@ -351,9 +361,8 @@ async fn open_sessions(
     };
     let store = Store::open(&dir.database()).map_err(|error| problem(&error))?;
     let approvals = Approvals::open(store.clone()).await.map_err(|error| problem(&error))?;
-    let sessions = Sessions::open(store, processes.clone(), approvals.clone(), options)
-        .await
-        .map_err(|error| problem(&error))?;
+    let sessions =
+        Sessions::open(store, processes.clone(), approvals.clone(), options).await.map_err(|error| problem(&error))?;
     Ok((sessions, approvals))
 }
 

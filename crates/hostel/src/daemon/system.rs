@@ -16,6 +16,9 @@ use crate::config::Settings;
 use crate::error::CommandError;
 use crate::paths::HouseDir;
 
+/// The system's own link to the program that runs.
+const OWN_LINK: &str = "/proc/self/exe";
+
 /// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
 /// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
 pub(crate) fn runtime() -> io::Result<tokio::runtime::Runtime> {
@@ -37,7 +40,7 @@ pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<Keep
     Ok(KeeperOptions {
         run_dir: dir.run(),
         journal_dir: journal_dir(dir, settings),
-        program: own_program()?,
+        program: keeper_program()?,
         cgroup_root: None,
         total_quota: settings.journal.quota,
         process_quota: settings.journal.per_process_quota,
@@ -52,7 +55,15 @@ pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<Keep
 pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
     let own = std::env::current_exe()
         .map_err(|error| CommandError::failure(format!("cannot find our own program file: {error}")))?;
-    Ok(if own.is_file() { own } else { PathBuf::from("/proc/self/exe") })
+    Ok(if own.is_file() { own } else { PathBuf::from(OWN_LINK) })
+}
+
+/// The program a keeper is started from. Under another name than `hostel` the system's own link is used: whoever ends a
+/// daemon by its name must not end its keeper too, which then could not end processes in order.
+fn keeper_program() -> Result<PathBuf, CommandError> {
+    let own = own_program()?;
+    let named_so = own.file_name().is_some_and(|name| name == "hostel");
+    Ok(if named_so { own } else { PathBuf::from(OWN_LINK) })
 }
 
 /// The environment hosted processes start from: ours, without what is only the daemon's business.

@@ -56,17 +56,13 @@ pub(crate) fn run(
     let outcome = runtime.block_on(async {
         let foreground = launcher.is_none();
         match open(dir, settings, foreground).await {
-            Ok((house, opening, port_file)) => {
+            Ok((house, opening)) => {
                 let shown = opening.addresses.clone();
                 let ready = || match launcher {
                     Some(launcher) => launcher.ready(),
                     None => announce(&shown),
                 };
-                let served = house.serve(opening, ready, std::future::pending()).await;
-                if let Some(port_file) = port_file {
-                    port_file.remove();
-                }
-                served
+                house.serve(opening, ready, std::future::pending()).await
             }
             Err(error) => {
                 if let Some(launcher) = launcher {
@@ -81,11 +77,7 @@ pub(crate) fn run(
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-async fn open(
-    dir: HouseDir,
-    settings: Settings,
-    foreground: bool,
-) -> Result<(House, Opening, Option<PortFile>), CommandError> {
+async fn open(dir: HouseDir, settings: Settings, foreground: bool) -> Result<(House, Opening), CommandError> {
     dir.create()?;
     let stream = foreground.then_some(Stream::Error);
     let logs = Logs::open(&dir, settings.limits.log, Level::Info, stream)
@@ -110,7 +102,7 @@ async fn open(
         house.log.info(format_args!("[hostel] door {} on {}: {state} {note}", door.name, door.address));
     }
     let policy = Policy { keep_on_signal: true, doors_may_end: false, grace: GRACE };
-    Ok((house, Opening { doors, addresses, zeroclaw, policy }, port_file))
+    Ok((house, Opening { doors, addresses, port_file, zeroclaw, policy }))
 }
 
 /// The doors of a house as they are opened, and what became of each address the settings ask for.

@@ -92,8 +92,13 @@ mod tests {
 
     #[test]
     fn what_the_real_client_passes_is_taken() {
-        let expected =
-            Daemon { ephemeral: true, config_dir: Some(PathBuf::from("/c")), host: None, port: None, allow_degraded_security: false };
+        let expected = Daemon {
+            ephemeral: true,
+            config_dir: Some(PathBuf::from("/c")),
+            host: None,
+            port: None,
+            allow_degraded_security: false,
+        };
         assert_eq!(read(&["daemon", "--ephemeral", "--config-dir", "/c"]), Ok(Task::Daemon(expected.clone())));
         assert_eq!(read(&["--config-dir=/c", "daemon", "--ephemeral"]), Ok(Task::Daemon(expected)));
         let all = read(&["daemon", "--host", "127.0.0.1", "-p", "0", "--allow-degraded-security"]).unwrap();

@@ -133,7 +133,8 @@ mod tests {
     }
 
     fn place(signs: &Signs, present: &[&str]) -> (String, String, String) {
-        let place = signs.place(|path| present.iter().any(|known| path == Path::new(known)), Path::new("/tmp")).unwrap();
+        let place =
+            signs.place(|path| present.iter().any(|known| path == Path::new(known)), Path::new("/tmp")).unwrap();
         let text = |path: &Path| path.display().to_string();
         (text(&place.config_dir), text(&place.data_dir), text(&place.socket))
     }

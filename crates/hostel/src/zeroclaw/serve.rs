@@ -86,12 +86,8 @@ async fn open_and_serve(
     };
     let zeroclaw = opening::zeroclaw_door(&house, face).map_err(plain)?;
     let bound = daemon::bind(endpoint.path()).map_err(plain)?;
-    let told = DoorAddress {
-        name: zeroclaw::NAME.to_owned(),
-        address: socket.display().to_string(),
-        open: true,
-        note: None,
-    };
+    let told =
+        DoorAddress { name: zeroclaw::NAME.to_owned(), address: socket.display().to_string(), open: true, note: None };
     let mut addresses = vec![opening::native_address(&house), told];
     let mut doors = vec![Door::Zeroclaw(ZeroclawDoor { bound, door: zeroclaw.clone(), endpoint: Some(endpoint) })];
     if let Some((opened, told)) = opening::open_wss(&house, &zeroclaw).await {
@@ -100,7 +96,11 @@ async fn open_and_serve(
         doors.extend(opened);
         addresses.push(told);
     }
-    house.log.info(format_args!("[hostel] zeroclaw door on {}, house in {}", socket.display(), house.dir.root().display()));
+    house.log.info(format_args!(
+        "[hostel] zeroclaw door on {}, house in {}",
+        socket.display(),
+        house.dir.root().display()
+    ));
     let clients = zeroclaw.clients();
     let ephemeral = flags.ephemeral;
     let over = async move {
@@ -110,7 +110,7 @@ async fn open_and_serve(
         }
     };
     let policy = Policy { keep_on_signal: false, doors_may_end: false, grace: GRACE };
-    house.serve(Opening { doors, addresses, zeroclaw, policy }, || (), over).await.map_err(plain)
+    house.serve(Opening { doors, addresses, port_file: None, zeroclaw, policy }, || (), over).await.map_err(plain)
 }
 
 /// Waits until a client has come, all have left, and nobody came for a while after.
@@ -158,7 +158,10 @@ mod tests {
         // Nobody for a minute, then somebody for ten seconds.
         assert_eq!(ends_after(&[(60_000, 1, 1), (10_000, 0, 1)]).await, 71 * second);
         // Back within the second: the wait starts anew.
-        assert_eq!(ends_after(&[(1_000, 1, 1), (1_000, 0, 1), (999, 1, 2), (5_000, 0, 2)]).await, Duration::from_millis(8_999));
+        assert_eq!(
+            ends_after(&[(1_000, 1, 1), (1_000, 0, 1), (999, 1, 2), (5_000, 0, 2)]).await,
+            Duration::from_millis(8_999)
+        );
         // A visit so short that it was never seen connected.
         assert_eq!(ends_after(&[(1_000, 0, 1), (500, 0, 2)]).await, Duration::from_millis(2_500));
         // One of two leaves.

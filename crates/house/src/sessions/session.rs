@@ -104,6 +104,8 @@ pub struct Session {
     pub(crate) wake: Notify,
     /// Counts runners that have ended.
     rests: watch::Sender<u64>,
+    /// Some of the events are still being read again from the journal.
+    behind: watch::Sender<bool>,
 }
 
 impl std::fmt::Debug for Session {
@@ -153,6 +155,7 @@ impl Session {
             gate: tokio::sync::Mutex::default(),
             wake: Notify::new(),
             rests: watch::Sender::new(0),
+            behind: watch::Sender::new(false),
             hub: Arc::clone(hub),
         })
     }
@@ -179,8 +182,21 @@ impl Session {
         if let Some(cause) = self.change(|state| state.closing) {
             self.stop(Scope::Everything, cause).await;
         }
+        self.behind.send_replace(true);
         self.ensure_runner();
         Ok(())
+    }
+
+    /// Everything was read again.
+    pub(crate) fn caught_up(&self) {
+        self.behind.send_if_modified(std::mem::take);
+    }
+
+    /// Waits until the events are as far as they were before the daemon started: until then `last_seq` may be smaller
+    /// than what somebody has seen.
+    pub async fn current(&self) {
+        // The sender lives as long as the session.
+        self.behind.subscribe().wait_for(|behind| !*behind).await.ok();
     }
 
     pub(crate) fn no(&self) -> i64 {

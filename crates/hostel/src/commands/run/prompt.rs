@@ -17,17 +17,15 @@ use crate::text;
 pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
     let reconnect = context.settings()?.limits.reconnect;
+    let prompt = send::prompt(word)?;
     let cwd = directory(arguments)?;
     if arguments.name.as_deref() == Some("") {
         return Err(CommandError::usage("a session cannot have an empty name"));
     }
     let house = context.houses.one()?;
     let mut contact = Contact { house: &house, client: house.connect().await?, reconnect };
-    let prompt = send::prompt(word)?;
-    let (agent, chosen) = match &arguments.agent {
-        Some(agent) => (agent.clone(), ""),
-        None => (contact.preferred_agent().await?, " (no agent was named)"),
-    };
+    let agent = contact.agent(arguments.agent.as_deref()).await?;
+    let chosen = if arguments.agent.is_some() { "" } else { " (no agent was named)" };
     let id = contact
         .make(json!({
             "agent_alias": agent,
@@ -39,7 +37,13 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString)
         }))
         .await?;
     let row = SessionRow { session_id: id, name: arguments.name.clone(), ..SessionRow::default() };
-    let sent = contact.send(&row, &prompt, true).await?;
+    let sent = match contact.send(&row, &prompt, true).await {
+        Ok(sent) => sent,
+        Err(error) => {
+            contact.forget(&row.session_id).await;
+            return Err(error);
+        }
+    };
     if arguments.detach {
         if ui.json() {
             ui.data(&json!({

@@ -21,6 +21,11 @@ const HELD: usize = 256;
 impl Follow {
     /// Puts an update on the page. While a question is open there, others wait below it.
     pub(super) fn turn_page(&mut self, update: Update) {
+        if let What::Answered { request_id, .. } = &update.what
+            && self.asking.settled(request_id)
+        {
+            return;
+        }
         match &update.what {
             What::Asked(question) => {
                 // One that was asked before may be told of again to who comes back.
@@ -31,9 +36,13 @@ impl Follow {
                     self.release();
                     return;
                 }
-            }
-            What::Answered { request_id, .. } => {
-                if self.asking.settled(request_id) {
+                let past = update.seq > 0 && update.seq <= self.history;
+                let open = self.open.as_ref().is_none_or(|open| open.contains(&question.request_id));
+                if past && !open {
+                    if let Format::Page(page) = &mut self.format {
+                        let pieces = page.past_question(question);
+                        self.show(pieces);
+                    }
                     return;
                 }
             }
@@ -41,6 +50,7 @@ impl Follow {
                 self.asking.over();
                 self.asked.clear();
             }
+            What::Answered { .. } => {}
             _ if self.asking.open() && self.held.len() < HELD => {
                 self.held.push_back(update);
                 return;

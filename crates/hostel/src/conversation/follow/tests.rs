@@ -108,6 +108,21 @@ fn a_question_told_twice_is_shown_once() {
 }
 
 #[test]
+fn only_open_questions_are_told_how_to_answer() {
+    let mut follow = follow(Until::Closed).with_open(HashSet::from(["open".to_owned()]));
+    follow.history = 2;
+    for (seq, id) in [(1, "past"), (2, "open"), (3, "new")] {
+        let asked = format!(
+            r#"{{"type":"approval_request","session_id":"s","seq":{seq},"request_id":"{id}","tool_name":"Bash"}}"#
+        );
+        hear(&mut follow, &asked);
+    }
+    let written = written(&mut follow);
+    assert_eq!(written.matches("asks for permission").count(), 3);
+    assert!(!written.contains("approve past") && written.contains("approve open") && written.contains("approve new"));
+}
+
+#[test]
 fn data_has_each_field_once() {
     let params =
         RawValue::from_string(r#"{"type":"gap","session_id":"s","sessionId":"s","from_seq":1,"fromSeq":1}"#.to_owned());

@@ -50,6 +50,7 @@ impl Runner {
 
     async fn work(&mut self) -> Result<(), StoreError> {
         self.recover().await?;
+        self.tell_current();
         loop {
             if self.turn.is_some() {
                 self.serve().await?;
@@ -70,6 +71,13 @@ impl Runner {
             if self.session.runner_leaves() {
                 return Ok(());
             }
+        }
+    }
+
+    /// The events are as far as they were before the daemon started, once the journal was read again.
+    fn tell_current(&self) {
+        if self.talk.as_ref().is_none_or(Talk::is_current) {
+            self.session.caught_up();
         }
     }
 
@@ -94,7 +102,7 @@ impl Runner {
         let started = Event::TurnStarted { turn: next.turn, prompt: next.prompt.clone(), door: next.door.clone() };
         self.recorder.begin_turn(next.turn);
         let first_seq = self.recorder.push(now, started);
-        let run = self.recorder.take_run();
+        let run = self.recorder.take_unshown();
         let (no, turn) = (self.session.no(), next.turn);
         let id = match &self.talk {
             Some(talk) => talk.id(),

@@ -101,16 +101,27 @@ impl Recorder {
         Ok(())
     }
 
-    fn show(&mut self) {
+    fn show(&self) {
+        self.show_run(&self.fresh);
+    }
+
+    fn show_run(&self, run: &[Arc<Entry>]) {
         let shown = self.log.last_seq();
-        let new = self.fresh.partition_point(|entry| entry.seq <= shown);
-        self.log.append(self.fresh.get(new..).unwrap_or_default());
+        let new = run.partition_point(|entry| entry.seq <= shown);
+        self.log.append(run.get(new..).unwrap_or_default());
         self.log.publish();
     }
 
     /// Everything that is not on its way to the disk, for a write that brings more than events.
     pub(super) fn take_run(&mut self) -> Run {
         self.show();
+        self.fresh_bytes = 0;
+        std::mem::take(&mut self.fresh).into()
+    }
+
+    /// The same for events that no journal holds: nobody hears of them before they are on disk, so that they are
+    /// never taken back.
+    pub(super) fn take_unshown(&mut self) -> Run {
         self.fresh_bytes = 0;
         std::mem::take(&mut self.fresh).into()
     }
@@ -143,7 +154,9 @@ impl Recorder {
         while !self.on_their_way.is_empty() {
             self.land_one().await?;
         }
-        self.insist_now(run, work).await
+        self.insist_now(Arc::clone(&run), work).await?;
+        self.show_run(&run);
+        Ok(())
     }
 
     async fn insist_now(

@@ -87,11 +87,14 @@ impl Runner {
     pub(super) async fn serve(&mut self) -> Result<(), StoreError> {
         let mut approvals = self.hub.approvals.changed();
         while self.turn.is_some() {
-            if self.stop_if_asked().await? {
+            let current = self.talk.as_ref().is_some_and(Talk::is_current);
+            if current && self.stop_if_asked().await? {
                 return Ok(());
             }
             let (Some(talk), Some(turn)) = (&mut self.talk, &self.turn) else { return Ok(()) };
-            talk.feed(Some((turn.no, &turn.prompt))).await;
+            if current {
+                talk.feed(Some((turn.no, &turn.prompt))).await;
+            }
             let wait = [Some(turn.deadline), turn.linger, talk.deadline()].into_iter().flatten().min();
             let asks = talk.has_questions();
             let news = tokio::select! {
@@ -158,7 +161,9 @@ impl Runner {
         if self.turn.is_some() && self.talk.as_ref().is_some_and(Talk::has_ended) {
             self.retry_elsewhere().await?;
         }
-        self.recorder.settle().await
+        self.recorder.settle().await?;
+        self.tell_current();
+        Ok(())
     }
 
     async fn hear_question(&mut self, time_ns: u64, mut event: Event) -> Result<(), StoreError> {
@@ -380,7 +385,7 @@ impl Runner {
         let answer = turn.answer();
         let kept = if answer.is_empty() { text.clone() } else { answer };
         let end = self.close_turn(now_ns(), number, outcome, text, kept, Usage::default(), 0);
-        let (no, run) = (self.session.no(), self.recorder.take_run());
+        let (no, run) = (self.session.no(), self.recorder.take_unshown());
         self.recorder
             .insist(run, move |transaction| {
                 rows::end_turn(transaction, no, &end)?;

@@ -57,6 +57,8 @@ pub(super) struct Talk {
     questions: Vec<Asked>,
     /// Bytes of input that the keeper has accepted.
     accepted: u64,
+    /// How far the journal went when this began to read it: the last frame, and bytes of input.
+    goal: (u64, u64),
 }
 
 /// What became of a wish to stop a turn.
@@ -82,8 +84,10 @@ impl Talk {
         options: &SessionOptions,
     ) -> Self {
         let watch = process.watch(from.place.seq).ok().map(Watch::with_marks);
+        let status = process.status();
         Self {
-            accepted: process.status().stdin_applied,
+            accepted: status.stdin_applied,
+            goal: (status.last_seq, status.stdin_applied),
             process,
             watch,
             batch: Batch::default(),
@@ -114,6 +118,14 @@ impl Talk {
 
     pub(super) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Everything was read that was there when it was taken up. Before that nothing may be said or stopped: what is
+    /// known of the conversation is of an earlier moment.
+    pub(super) fn is_current(&self) -> bool {
+        let (seq, stdin) = self.goal;
+        let read = self.conversation.last_seq() >= seq && self.conversation.stdin() >= stdin;
+        read || self.ended || self.watch.is_none()
     }
 
     /// It died before the prompt reached it, after it had served others: another process may try.

@@ -1,0 +1,19 @@
+//! Faults of agent sessions: the daemon, the keeper, the disk, the agents and the clients, each failing in its way.
+//!
+//! Everything goes through `hostel up`, its doors and the played CLIs. What must hold is always the same: a session's
+//! events are complete, in order and numbered once; a prompt that was taken is put to its agent exactly once; one
+//! session's trouble is no other's.
+
+mod asked;
+mod cast;
+mod clis;
+mod crowd;
+mod disk;
+mod events;
+mod feeding;
+mod floods;
+mod keeper;
+mod native;
+mod resident;
+mod stops;
+mod storm;
