@@ -220,20 +220,26 @@ fn a_daemon_that_comes_back_repeats_nothing() {
 #[test]
 fn prompts_wait_their_turn_and_everything_can_be_read_later() {
     let house = House::up();
-    let id = detached(&house, "talk", "sleep 1");
+    let id = detached(&house, "talk", "approve");
+    let question = pending(&house);
     let first = house.json(["send", "--json", "talk", "stream 3"]);
     let second = house.json(["send", "--json", &id[..8], "tool"]);
     assert_eq!((first["turn"].as_u64(), second["turn"].as_u64()), (Some(2), Some(3)));
-    assert!(first["position"].as_u64() > Some(0) && second["position"].as_u64() > first["position"].as_u64());
-    let outcome = house.hostel(["send", "--wait", &id, "last one"]);
+    assert_eq!((first["position"].as_u64(), second["position"].as_u64()), (Some(1), Some(2)));
+    let waiting = Running::start(house.command().args(["send", "--wait", &id, "last one"]));
+    wait_until("three prompts wait", || session(&house, "talk")["queued"] == 3);
+    assert_eq!(house.hostel(["approvals", "approve", &question]).code, 0);
+    let outcome = waiting.finish();
     // Only its own turn, though three others ended meanwhile.
     assert_eq!((outcome.code, outcome.out.as_str()), (0, "echo: last one\n"), "{outcome:?}");
+    assert!(outcome.err.contains("turn 4 waits"), "{outcome:?}");
 
     let watched = house.hostel(["watch", "--no-follow", "talk"]);
     assert_eq!((watched.code, watched.err.as_str()), (0, ""), "{watched:?}");
     let mut rest = watched.out.as_str();
     for part in [
-        "── turn 1 · native\n› sleep 1\n\nsleeping done\n\n✓ done",
+        "── turn 1 · native\n› approve\n\n▸ bash touch approved.txt\n",
+        "\n\napproved\n\n✓ done",
         "── turn 2 · native\n› stream 3\n\n0 1 2",
         "── turn 3 · native\n› tool\n\n▸ bash echo hello\n  └ hello\n\ntool done\n",
         "── turn 4 · native\n› last one\n\necho: last one\n",

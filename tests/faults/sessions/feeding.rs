@@ -391,8 +391,14 @@ fn feed_codecast(shared: &Shared, subject: &Subject, random: &mut Random) -> Opt
                 }
                 break;
             }
-            if following.load(Ordering::SeqCst) == 0 {
+            // Nobody follows: now and then the queue goes on without a reader, mostly a new stream is waited for.
+            while following.load(Ordering::SeqCst) == 0 && !shared.is_ending() {
                 reconnect(shared, subject)?;
+                let idle = subject.ended.load(Ordering::SeqCst) >= subject.taken();
+                if idle || random.below(20) == 0 {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(20));
             }
         }
         Some(())

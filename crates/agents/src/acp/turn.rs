@@ -1,7 +1,8 @@
 //! A turn: from a prompt to the answer of `session/prompt`.
 //!
-//! Invariant: the pieces of a message are followed by the whole of it before anything else is told, so that whoever
-//! comes late misses nothing. A call is told once with its input and once with its end, whatever order the agent has.
+//! Invariant: the pieces of a message are followed by the whole of it before another message, a tool or the end, so
+//! that whoever comes late misses nothing. A call is told once with its input and once with its end, whatever order
+//! the agent has.
 
 use std::borrow::Cow;
 
