@@ -67,22 +67,16 @@ impl Behind for Codecast<'_> {
         self.stream = Some(stream);
     }
 
-    fn next(&mut self) -> Seen {
-        loop {
-            let stream = self.stream.as_mut().expect("a turn runs");
-            let Some(event) = stream.event() else {
-                self.stream = None;
-                let outcome = match (self.interrupted, self.failed) {
-                    (true, _) => Outcome::Interrupted,
-                    (false, true) => Outcome::Failed,
-                    (false, false) => Outcome::Completed,
-                };
-                return Seen::Over(outcome);
-            };
-            if let Some(seen) = self.event(&event) {
-                return seen;
-            }
+    fn next(&mut self) -> Option<Seen> {
+        if let Some(event) = self.stream.as_mut().expect("a turn runs").event() {
+            return self.event(&event);
         }
+        self.stream = None;
+        Some(Seen::Over(match (self.interrupted, self.failed) {
+            (true, _) => Outcome::Interrupted,
+            (false, true) => Outcome::Failed,
+            (false, false) => Outcome::Completed,
+        }))
     }
 
     /// This door has no way to answer; the others of the house have.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use super::Door;
 use super::codecast::Codecast;
@@ -66,8 +67,8 @@ pub(crate) trait Behind {
     fn id(&self) -> &str;
     /// Gives it a prompt.
     fn prompt(&mut self, text: &str);
-    /// The next thing it tells of the turn; every turn ends with `Over`.
-    fn next(&mut self) -> Seen;
+    /// The next thing it tells of the turn, if it means anything; every turn ends with `Over`.
+    fn next(&mut self) -> Option<Seen>;
     /// Answers a question.
     fn answer(&mut self, question: &Question, decision: &str);
     /// Stops the turn.
@@ -82,6 +83,8 @@ pub(crate) struct Session<'a> {
     behind: Box<dyn Behind + 'a>,
     directory: PathBuf,
     told: Told,
+    /// When the turn began.
+    begun: Instant,
 }
 
 impl<'a> Session<'a> {
@@ -92,7 +95,7 @@ impl<'a> Session<'a> {
             Door::Codecast => Box::new(Codecast::new(world, &directory, mode)),
             Door::Zeroclaw => Box::new(Zeroclaw::new(world, &directory, mode)),
         };
-        Self { world, behind, directory, told: Told::default() }
+        Self { world, behind, directory, told: Told::default(), begun: Instant::now() }
     }
 
     /// Where it works.
@@ -102,7 +105,7 @@ impl<'a> Session<'a> {
 
     /// Gives it a prompt, and does not wait.
     pub(crate) fn begin(&mut self, prompt: &str) {
-        self.told = Told::default();
+        (self.told, self.begun) = (Told::default(), Instant::now());
         self.behind.prompt(prompt);
     }
 
@@ -122,7 +125,9 @@ impl<'a> Session<'a> {
     }
 
     fn hear(&mut self) -> Option<Question> {
-        match self.behind.next() {
+        // Signs of life alone are no progress.
+        assert!(self.begun.elapsed() < self.world.stage.limit(), "the turn takes too long: {:?}", self.told);
+        match self.behind.next()? {
             Seen::Piece(text) => self.told.pieces.push_str(&text),
             Seen::Block(text) => {
                 if !self.told.answer.is_empty() {

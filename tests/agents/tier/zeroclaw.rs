@@ -76,18 +76,14 @@ impl Behind for Zeroclaw {
         self.running = self.peer.begin("session/prompt", json!({"session_id": self.session, "prompt": text}));
     }
 
-    fn next(&mut self) -> Seen {
-        if let Some(seen) = self.waiting.pop() {
-            return seen;
+    fn next(&mut self) -> Option<Seen> {
+        if !self.waiting.is_empty() {
+            return self.waiting.pop();
         }
-        loop {
-            let update = self.peer.update();
-            if update["type"] == "turn_complete" {
-                return self.over(&update);
-            }
-            if let Some(seen) = self.update(&update) {
-                return seen;
-            }
+        let update = self.peer.update();
+        match update["type"] == "turn_complete" {
+            true => Some(self.over(&update)),
+            false => self.update(&update),
         }
     }
 

@@ -120,10 +120,10 @@ impl Resident {
 
     /// Kills the daemon with SIGKILL and waits until it is gone.
     pub(crate) fn kill(&mut self) {
-        self.remember();
         let daemon = self.daemon();
         daemon.signal(Signal::KILL);
         daemon.wait_gone(wait::LIMIT);
+        self.remember();
     }
 
     /// Kills the daemon and starts another.

@@ -91,7 +91,19 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
     let path = env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value.as_os_str());
     let program = program::resolve(command, path, &cwd)
         .ok_or_else(|| Failure::new(code::SPAWN, format!("`{}` was not found in PATH", command.to_string_lossy())))?;
-    Ok((SpawnSpec { name, door: "native".to_owned(), program, argv, env, cwd: Some(cwd), id: None, socket_stdin: false }, request.replace))
+    Ok((
+        SpawnSpec {
+            name,
+            door: "native".to_owned(),
+            program,
+            argv,
+            env,
+            cwd: Some(cwd),
+            id: None,
+            socket_stdin: false,
+        },
+        request.replace,
+    ))
 }
 
 fn made_up_name() -> String {

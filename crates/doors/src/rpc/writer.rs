@@ -21,8 +21,8 @@ use tokio_tungstenite::tungstenite::Message;
 use super::Failure;
 use super::Outcome;
 
-/// What is kept of the buffer between lines; a huge answer does not stay in memory.
-const KEPT: usize = 256 << 10;
+/// What is kept of the buffer between lines: enough for a hot stream's pieces, but not every huge answer for ever.
+const KEPT: usize = 4 << 20;
 
 /// A WebSocket to write to.
 pub(crate) type SocketSink = Pin<Box<dyn Sink<Message, Error = SocketError> + Send>>;

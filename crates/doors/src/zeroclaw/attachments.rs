@@ -145,7 +145,7 @@ pub(crate) fn store(wanted: Vec<Wanted>, directory: &Path) -> Result<Vec<Stored>
     }
     let failed = |error: io::Error| Failure::new(code::INTERNAL, format!("cannot keep an attachment: {error}"));
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-    read.into_iter().map(|(name, picture, bytes)| keep(directory, name, picture, &bytes).map_err(failed)).collect()
+    read.iter().map(|(name, picture, bytes)| keep(directory, name, *picture, bytes).map_err(failed)).collect()
 }
 
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
@@ -160,14 +160,14 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn keep(directory: &Path, name: String, picture: bool, bytes: &[u8]) -> io::Result<Stored> {
+fn keep(directory: &Path, name: &str, picture: bool, bytes: &[u8]) -> io::Result<Stored> {
     let hash = hex(&Sha256::digest(bytes));
     let known = find(directory, &hash, bytes.len())?;
     let deduplicated = known.is_some();
     let path = match known {
         Some(path) => path,
         None => {
-            let file = ending(&name).map_or_else(|| hash.clone(), |ending| format!("{hash}.{ending}"));
+            let file = ending(name).map_or_else(|| hash.clone(), |ending| format!("{hash}.{ending}"));
             let path = directory.join(file);
             let half = directory.join(format!(".{}", uuid::Uuid::new_v4()));
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?.write_all(bytes)?;
@@ -221,7 +221,7 @@ mod tests {
 
     use super::*;
 
-    fn take(entries: Value, local: bool, directory: &Path) -> Result<Vec<Stored>, Failure> {
+    fn take(entries: &Value, local: bool, directory: &Path) -> Result<Vec<Stored>, Failure> {
         store(wanted(entries.as_array().unwrap(), local)?, directory)
     }
 
@@ -236,7 +236,7 @@ mod tests {
             {"data_b64": "aGVsbG8=", "filename": "../x/again.md"},
             {"dataB64": "AAEC", "filename": "p.PNG"},
         ]);
-        let stored = take(entries, true, &directory).unwrap();
+        let stored = take(&entries, true, &directory).unwrap();
         let hash = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
         let path = directory.join(format!("{hash}.txt"));
         assert_eq!(stored[0].marker, format!("[Document: notes.TXT] {}", path.display()));
@@ -274,7 +274,7 @@ mod tests {
             (json!([{"data_b64": "", "source": "elsewhere"}]), true),
             (json!([{"data_b64": "", "dataB64": "AA=="}]), true),
         ] {
-            assert_eq!(take(entries.clone(), local, &directory).unwrap_err().code, code::PARAMS, "{entries}");
+            assert_eq!(take(&entries, local, &directory).unwrap_err().code, code::PARAMS, "{entries}");
         }
         assert!(!directory.exists());
     }

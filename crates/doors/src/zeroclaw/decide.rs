@@ -114,7 +114,8 @@ mod tests {
         }
         let edited = json!({"decision": "reject_with_edit", "replacement": "no\u{1b}[0m,\nrather\tthis\u{0}"});
         assert_eq!(decide(edited), Ok(Decision::RejectWithEdit("no[0m,\nrather\tthis".to_owned())));
-        for wrong in [json!({}), json!({"decision": "maybe"}), json!({"decision": 1}), json!({"decision": "reject_with_edit"})]
+        for wrong in
+            [json!({}), json!({"decision": "maybe"}), json!({"decision": 1}), json!({"decision": "reject_with_edit"})]
         {
             assert_eq!(decide(wrong.clone()), Err(code::PARAMS), "{wrong}");
         }

@@ -118,11 +118,8 @@ mod tests {
         for frame in ["[]", "1", "null", "\"x\"", r#"[{"jsonrpc":"2.0","id":1,"method":"status"}]"#] {
             assert_eq!(refusal(frame), (Value::Null, code::REQUEST), "{frame}");
         }
-        let deep = format!(
-            r#"{{"jsonrpc":"2.0","id":1,"method":"status","params":{}{}}}"#,
-            "[".repeat(200),
-            "]".repeat(200)
-        );
+        let deep =
+            format!(r#"{{"jsonrpc":"2.0","id":1,"method":"status","params":{}{}}}"#, "[".repeat(200), "]".repeat(200));
         assert_eq!(refusal(&deep), (Value::Null, code::PARSE));
     }
 
@@ -174,7 +171,10 @@ mod tests {
     fn answers_are_never_refused() {
         let answer = |id, result| Incoming::Response { id, result };
         let read = |frame: &str| read(frame.as_bytes());
-        assert_eq!(read(r#"{"id":"zc-out-0","result":{"a":1}}"#), answer(Some(json!("zc-out-0")), Some(json!({"a":1}))));
+        assert_eq!(
+            read(r#"{"id":"zc-out-0","result":{"a":1}}"#),
+            answer(Some(json!("zc-out-0")), Some(json!({"a":1})))
+        );
         assert_eq!(read(r#"{"id":"zc-out-0","error":{"code":1}}"#), answer(Some(json!("zc-out-0")), None));
         assert_eq!(read(r#"{"id":{},"result":1}"#), answer(None, Some(json!(1))));
         assert_eq!(read(r#"{"result":null}"#), answer(None, Some(Value::Null)));
@@ -185,5 +185,23 @@ mod tests {
         let frame = b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"status\"}";
         let Incoming::Request { id, .. } = read(frame) else { panic!("a request") };
         assert_eq!(id, Some(json!("\u{fffd}")));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn anything_at_all_is_some_kind_of_frame(bytes: Vec<u8>, id: i64, method: String, params: Option<Vec<bool>>) {
+            // Whatever it is, it is answered under a valid id or not at all.
+            if let Incoming::Refused { id, .. } = read(&bytes) {
+                proptest::prop_assert!(is_id(&id));
+            }
+            let mut frame = json!({"jsonrpc": "2.0", "id": id, "method": method});
+            if let Some(params) = &params {
+                frame["params"] = json!(params);
+            }
+            let expected = Incoming::Request {
+                id: Some(json!(id)), method, params: params.map(|params| json!(params)),
+            };
+            proptest::prop_assert_eq!(read(frame.to_string().as_bytes()), expected);
+        }
     }
 }

@@ -16,9 +16,8 @@ pub(crate) fn health(visitor: &Visitor) -> Value {
     let house = visitor.house();
     let uptime = house.settings.started.elapsed();
     let now = time::now();
-    let component = || {
-        json!({"status": "ok", "updated_at": now, "last_ok": now, "last_error": null, "restart_count": 0})
-    };
+    let component =
+        || json!({"status": "ok", "updated_at": now, "last_ok": now, "last_error": null, "restart_count": 0});
     let mut keeper = component();
     keeper["pid"] = json!(house.processes.keeper_status().pid);
     let cpu = processor_seconds().map(|seconds| 100.0 * seconds / uptime.as_secs_f64().max(1.0));

@@ -163,10 +163,7 @@ mod tests {
             object.value("type", "a\"b").value("session_id", "s").value("turn", &1).close();
             serde_json::from_slice::<Value>(&out).unwrap()
         };
-        assert_eq!(
-            write(Spelling::Both),
-            json!({"type": "a\"b", "session_id": "s", "sessionId": "s", "turn": 1})
-        );
+        assert_eq!(write(Spelling::Both), json!({"type": "a\"b", "session_id": "s", "sessionId": "s", "turn": 1}));
         assert_eq!(write(Spelling::Snake), json!({"type": "a\"b", "session_id": "s", "turn": 1}));
         assert_eq!(write(Spelling::Camel), json!({"type": "a\"b", "sessionId": "s", "turn": 1}));
     }

@@ -33,8 +33,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// `status`.
 pub(crate) fn status(visitor: &Visitor) -> Value {
     let settings = &visitor.house().settings;
-    let ids: Vec<String> =
-        visitor.house().sessions.list().iter().map(|session| session.id().to_owned()).collect();
+    let ids: Vec<String> = visitor.house().sessions.list().iter().map(|session| session.id().to_owned()).collect();
     json!({
         "server_version": visitor.greeting.version,
         "protocol_version": PROTOCOL_VERSION,

@@ -99,9 +99,8 @@ pub(crate) fn mode(params: &Params) -> Result<Option<Mode>, Failure> {
 }
 
 fn as_environment(env: &[(String, String)]) -> Result<Vec<(OsString, OsString)>, Failure> {
-    let possible = |(name, value): &&(String, String)| {
-        !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-    };
+    let possible =
+        |(name, value): &&(String, String)| !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
     if !env.iter().all(|pair| possible(&pair)) {
         return Err(bad("`env` holds a variable that cannot be one"));
     }
@@ -109,7 +108,7 @@ fn as_environment(env: &[(String, String)]) -> Result<Vec<(OsString, OsString)>,
 }
 
 async fn create(visitor: &Visitor, new: NewSession) -> Result<Arc<Session>, Failure> {
-    visitor.door.create(new).await.map_err(refused)
+    visitor.door.create(new).await.map_err(|error| refused(&error))
 }
 
 /// Moves a live session to the client that asks for it.
@@ -124,7 +123,7 @@ async fn bring_back(visitor: &Visitor, stored: &SessionInfo, agent: &str) -> Res
         return Err(Failure::new(code::NO_SESSION, format!("the session `{}` was ended for good", stored.id)));
     }
     same_agent(stored, agent)?;
-    let session = visitor.door.revive(&stored.door, &stored.id).await.map_err(refused)?;
+    let session = visitor.door.revive(&stored.door, &stored.id).await.map_err(|error| refused(&error))?;
     own(visitor, &session).await?;
     Ok(session)
 }
@@ -142,8 +141,8 @@ async fn own(visitor: &Visitor, session: &Session) -> Result<(), Failure> {
 }
 
 /// Why there is no session, in the contract's codes.
-fn refused(error: SessionError) -> Failure {
-    let code = match &error {
+fn refused(error: &SessionError) -> Failure {
+    let code = match error {
         SessionError::NoDirectory(_) | SessionError::BadId(_) => code::PARAMS,
         SessionError::Killed(_) => code::NO_SESSION,
         SessionError::NotFound(id) => return no_session(id),

@@ -84,9 +84,7 @@ impl Params {
     pub(crate) fn number(&self, key: &str) -> Result<Option<u64>, Failure> {
         match self.get(key)? {
             None => Ok(None),
-            Some(value) => {
-                value.as_u64().map(Some).ok_or_else(|| bad(format!("`{key}` is not a whole number from 0")))
-            }
+            Some(value) => value.as_u64().map(Some).ok_or_else(|| bad(format!("`{key}` is not a whole number from 0"))),
         }
     }
 

@@ -26,7 +26,7 @@ impl Peer {
     /// The process at the other end of a unix socket.
     pub(crate) fn of(stream: &UnixStream) -> Self {
         let credentials = stream.peer_cred().ok();
-        let pid = credentials.as_ref().and_then(|peer| peer.pid()).and_then(|pid| u32::try_from(pid).ok());
+        let pid = credentials.as_ref().and_then(tokio::net::unix::UCred::pid).and_then(|pid| u32::try_from(pid).ok());
         let uid = credentials.map_or(u32::MAX, |peer| peer.uid());
         Peer::Local { pid, uid, started: pid.and_then(started) }
     }

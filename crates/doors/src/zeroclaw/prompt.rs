@@ -231,8 +231,7 @@ impl Turn {
                 Event::TurnEnded { .. } => {}
                 _ if entry.turn != self.turn => {}
                 Event::PermissionAsked { approval, tool, input, .. } => {
-                    let concerned = self.visitor.face.is_native() || self.visitor.owns(&self.session);
-                    if concerned
+                    if self.is_concerned()
                         && !approvals::may_elicit(&self.visitor, tool, input).await
                         && self.visitor.claim(approval)
                     {
@@ -251,6 +250,12 @@ impl Turn {
         }
         self.flush().await?;
         Ok(None)
+    }
+
+    /// Whether questions of this turn are for this client: it owns the session, or nobody does.
+    fn is_concerned(&self) -> bool {
+        let visitor = &self.visitor;
+        visitor.face.is_native() || visitor.owns(&self.session) || self.session.info().owner.is_none()
     }
 
     /// Keeps the text so far, for the day the turn is cancelled.

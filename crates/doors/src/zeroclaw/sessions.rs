@@ -46,7 +46,9 @@ pub(crate) async fn interrupt(visitor: &Visitor, params: &Params) -> Outcome {
     let id = params.need("session_id")?;
     let session = visitor.live(id)?;
     let interrupted = session.interrupt(Scope::Everything, Cause::ClientRpc).await;
-    visitor.house().turns.hush_all(id);
+    if interrupted {
+        visitor.house().turns.hush_all(id);
+    }
     Ok(json!({"session_id": id, "interrupted": interrupted}))
 }
 

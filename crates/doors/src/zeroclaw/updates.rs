@@ -264,17 +264,16 @@ mod tests {
                 Event::ToolCall { id: "c".into(), name: "Read".into(), input },
                 Event::ToolResult { id: "c".into(), name: "Read".into(), output: "a\nb".into(), failed: false },
                 Event::Plan {
-                    entries: vec![PlanEntry {
-                        content: "x".into(),
-                        status: "pending".into(),
-                        priority: "low".into(),
-                    }],
+                    entries: vec![PlanEntry { content: "x".into(), status: "pending".into(), priority: "low".into() }],
                 },
                 Event::ContextUsage { used: Some(3), limit: None },
                 Event::TurnEnded { turn: 4, outcome: Outcome::Cancelled, text: "why".into(), usage },
             ],
         );
-        assert_eq!((&found[0]["raw_input"], &found[0]["rawInput"]), (&json!({"file_path": "a"}), &found[0]["raw_input"]));
+        assert_eq!(
+            (&found[0]["raw_input"], &found[0]["rawInput"]),
+            (&json!({"file_path": "a"}), &found[0]["raw_input"])
+        );
         assert_eq!((&found[0]["tool_call_id"], &found[0]["toolCallId"]), (&json!("c"), &json!("c")));
         assert_eq!((&found[1]["raw_output"], &found[1]["sessionId"]), (&json!("a\nb"), &json!("s")));
         assert_eq!(found[2]["entries"], json!([{"content": "x", "status": "pending", "priority": "low"}]));
@@ -313,5 +312,23 @@ mod tests {
         assert_eq!((&found[0]["tool_name"], &found[0]["arguments_summary"]), (&json!("Bash"), &json!("command: ls")));
         assert_eq!((&found[1]["type"], &found[1]["decision"]), (&json!("approval_resolved"), &json!("allow_once")));
         assert_eq!((&found[3]["request_id"], &found[3]["decision"]), (&json!("uuid"), &json!("withdrawn")));
+    }
+
+    #[test]
+    fn what_is_no_event_is_said_too() {
+        let updates = Updates::new("s", Spelling::Snake, false);
+        let mut lines = Vec::new();
+        updates.push_gap(&mut lines, 3, 9);
+        updates.push_end(&mut lines, "replay_complete", 12);
+        updates.push_refused(&mut lines, "why");
+        let text = String::from_utf8(lines).unwrap();
+        let params: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["params"].take()).collect();
+        assert_eq!(params[0], json!({"type": "gap", "session_id": "s", "from_seq": 3, "to_seq": 9}));
+        assert_eq!(params[1], json!({"type": "replay_complete", "session_id": "s", "last_seq": 12}));
+        assert_eq!(
+            params[2],
+            json!({"type": "turn_complete", "session_id": "s", "outcome": "failed", "content": "why"})
+        );
     }
 }

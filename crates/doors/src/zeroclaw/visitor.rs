@@ -26,6 +26,9 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 use crate::rpc::Writer;
 
+/// Approvals that are remembered as announced.
+const TOLD: usize = 1024;
+
 /// Which socket a client came in by.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Face {
@@ -142,7 +145,12 @@ impl Visitor {
 
     /// Whether an approval is to be announced now; from then on it was.
     pub(crate) fn claim(&self, approval: &str) -> bool {
-        self.told.lock().insert(approval.to_owned())
+        let mut told = self.told.lock();
+        if told.len() >= TOLD {
+            // So many are not pending at once: most of these are long settled.
+            told.clear();
+        }
+        told.insert(approval.to_owned())
     }
 
     /// Forgets approvals that are settled.

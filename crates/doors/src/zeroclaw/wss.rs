@@ -118,6 +118,7 @@ async fn shake_hands(stream: TcpStream, tls: TlsAcceptor, door: &Door) -> Option
     let stream = tls.accept(stream).await.ok()?;
     let config = WebSocketConfig::default().max_message_size(Some(READ_LIMIT)).max_frame_size(Some(READ_LIMIT));
     let mut admitted = false;
+    #[expect(clippy::result_large_err, reason = "the handshake's own type")]
     let mut look = |request: &Request, response: Response| match bearer(request) {
         None => Ok(response),
         Some(shown) => {

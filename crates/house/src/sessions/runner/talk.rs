@@ -234,7 +234,9 @@ impl Talk {
                 }
             }
         }
-        if !self.eof && !self.ended && self.conversation.wants_eof() {
+        // A CLI that has its prompt as an argument takes what comes on standard input for a part of it, and waits.
+        let said_all = self.prompt_in_args || self.conversation.wants_eof();
+        if !self.eof && !self.ended && said_all {
             // A process that has ended needs no end of input.
             self.process.close_stdin().await.ok();
             self.eof = true;
