@@ -2,6 +2,8 @@
 //!
 //! Invariant: a helper panics exactly where the code under test broke a promise; it never panics because of its input.
 
+pub mod agents;
+pub mod events;
 pub mod fields;
 pub mod journal;
 pub mod json;

@@ -10,7 +10,13 @@ fn check(name: &str) {
     let script = script::load(&binary::repository().join("tests/codecast/data"), name);
     let daemon = Daemon::start();
     let failures = play::play(&script, &daemon);
-    assert!(failures.is_empty(), "{} of {} cases of {name} failed:\n\n{}\n", failures.len(), script.cases.len(), failures.join("\n\n"));
+    assert!(
+        failures.is_empty(),
+        "{} of {} cases of {name} failed:\n\n{}\n",
+        failures.len(),
+        script.cases.len(),
+        failures.join("\n\n")
+    );
 }
 
 macro_rules! data_files {

@@ -9,5 +9,5 @@ pub mod claustrum;
 pub mod codecast;
 pub mod native;
 mod rpc;
-pub mod zeroclaw;
 pub mod tls;
+pub mod zeroclaw;

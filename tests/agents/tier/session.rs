@@ -1,7 +1,7 @@
 //! A session as its client sees it, by whichever door.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use super::Door;
@@ -96,11 +96,6 @@ impl<'a> Session<'a> {
             Door::Zeroclaw => Box::new(Zeroclaw::new(world, &directory, mode)),
         };
         Self { world, behind, directory, told: Told::default(), begun: Instant::now() }
-    }
-
-    /// Where it works.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// Gives it a prompt, and does not wait.

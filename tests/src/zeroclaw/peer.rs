@@ -20,6 +20,9 @@ use crate::wait;
 pub struct Peer {
     stream: UnixStream,
     buffer: Vec<u8>,
+    /// Where the next line starts, and up to where no newline was found.
+    start: usize,
+    scanned: usize,
     frames: VecDeque<Value>,
     next_id: u64,
     limit: Duration,
@@ -35,7 +38,7 @@ impl Peer {
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         let (buffer, frames) = (Vec::new(), VecDeque::new());
-        Ok(Self { stream, buffer, frames, next_id: 1, limit: wait::LIMIT, folds: true })
+        Ok(Self { stream, buffer, start: 0, scanned: 0, frames, next_id: 1, limit: wait::LIMIT, folds: true })
     }
 
     /// Another deadline for every later read.
@@ -69,6 +72,7 @@ impl Peer {
     }
 
     /// Sends a request and gives its id.
+    #[expect(clippy::needless_pass_by_value, reason = "callers write the params in place")]
     pub fn begin(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -77,6 +81,7 @@ impl Peer {
     }
 
     /// Sends a notification.
+    #[expect(clippy::needless_pass_by_value, reason = "callers write the params in place")]
     pub fn notify(&mut self, method: &str, params: Value) {
         self.line(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
     }
@@ -167,11 +172,6 @@ impl Peer {
         Ok(frame["params"].clone())
     }
 
-    /// Puts an update back to where it was taken from.
-    pub fn put_back(&mut self, update: Value) {
-        self.frames.push_front(json!({"method": "session/update", "params": update}));
-    }
-
     /// Updates up to the next one of that type, which is the last.
     ///
     /// # Panics
@@ -245,10 +245,25 @@ impl Peer {
         self.frames.len()
     }
 
+    /// A whole line, if there is one.
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        let found = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+        let Some(found) = found else {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let end = self.scanned + found;
+        let line = self.buffer[self.start..end].to_vec();
+        self.start = end + 1;
+        self.scanned = self.start;
+        Some(line)
+    }
+
     fn read_frame(&mut self, end: Instant) -> Result<Value, String> {
         loop {
-            if let Some(newline) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=newline).collect();
+            if let Some(line) = self.take_line() {
                 let frame: Value = serde_json::from_slice(&line)
                     .map_err(|error| format!("not JSON ({error}): {}", String::from_utf8_lossy(&line)))?;
                 if frame["jsonrpc"] != "2.0" {

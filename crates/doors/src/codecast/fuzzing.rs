@@ -9,48 +9,55 @@ use super::event::{Out, Shape};
 use super::ledger::Ledger;
 use super::params::Params;
 use super::present::Presenter;
+use super::rpc::Failure;
 use super::{auth, rpc};
 
-/// Reads `body` as a request; gives the answer that names its method, or what is wrong with it.
-pub fn request(body: &[u8]) -> Vec<u8> {
-    match rpc::read(body) {
-        Ok(call) => {
-            let params = Params::of(call.params.clone());
-            let taken = [
-                params.is_ok_and(|params| params.create().is_ok()),
-                Params::of(call.params.clone()).is_ok_and(|params| params.set_mode().is_ok()),
-                Params::of(call.params.clone()).is_ok_and(|params| params.set_model().is_ok()),
-                Params::of(call.params.clone()).is_ok_and(|mut params| params.session().is_ok()),
-                Params::send(call.params).is_ok(),
-            ];
-            rpc::result(call.id, "", &(call.method, taken))
-        }
-        Err(rpc::Unreadable::Syntax(text) | rpc::Unreadable::Shape(text)) => text.into_bytes(),
-    }
-}
-
-/// Reads `text` as what is kept with a session; gives it as it would be kept again.
-pub fn ledger(text: &str) -> Option<String> {
-    Ledger::from_text(text).map(|ledger| ledger.to_text(None))
-}
-
-/// Reads `text` as a token file; gives the number of tokens.
-pub fn tokens(text: &str) -> usize {
-    auth::parse(text).map_or(0, |tokens| tokens.len())
-}
-
-/// Writes `text` as every event that has one, in frames.
-pub fn frames(text: &str) -> Vec<u8> {
-    let mut out = Out::new(Shape::Frames);
-    let mut presenter = Presenter::new(Kind::Codex, Hosting::PerMessage);
-    let events = [
-        Event::TextDelta { text: text.to_owned() },
-        Event::Text { text: text.to_owned(), streamed: true },
-        Event::ToolProgress { name: text.to_owned(), message: text.to_owned(), raw: None },
-        Event::Error { message: text.to_owned() },
+/// Reads `body` as a request. Gives an answer that names its method and says which methods would take its params
+/// (create, set_mode, set_model, session, send), and beside it the answer of each that would not.
+///
+/// # Errors
+/// What is said about a body that is none: whether it is JSON at all, and a text.
+pub fn request(body: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>), (bool, String)> {
+    let call = rpc::read(body).map_err(|unreadable| match unreadable {
+        rpc::Unreadable::Syntax(text) => (false, text),
+        rpc::Unreadable::Shape(text) => (true, text),
+    })?;
+    let params = || Params::of(call.params.clone());
+    let taken: [Result<(), Failure>; 5] = [
+        params().and_then(Params::create).map(drop),
+        params().and_then(Params::set_mode).map(drop),
+        params().and_then(Params::set_model).map(drop),
+        params().and_then(|mut params| params.session()).map(drop),
+        Params::send(call.params.clone()).map(drop),
     ];
-    for (seq, event) in (1..).zip(events) {
-        presenter.tell(&Entry { seq, turn: 1, time_ns: 0, event }, &mut out);
-    }
-    out.take(0)
+    let answer = rpc::result(call.id, "", &(&call.method, taken.each_ref().map(Result::is_ok)));
+    let refusals = taken.into_iter().filter_map(Result::err).map(|failure| rpc::error(call.id, &failure)).collect();
+    Ok((answer, refusals))
+}
+
+/// Reads `text` as what is kept with a session; gives it as it would be kept again, and what is owed of `last`
+/// events.
+pub fn ledger(text: &str, last: u64) -> Option<(String, Vec<(u64, u64)>)> {
+    Ledger::from_text(text).map(|ledger| (ledger.to_text(None), ledger.owed(last)))
+}
+
+/// Reads `text` as a token file; gives the digests of the tokens.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn tokens(text: &str) -> Result<Vec<[u8; 32]>, String> {
+    auth::parse(text)
+}
+
+/// Writes the events of one turn as frames of a stream, and as elements of an array.
+pub fn events(kind: Kind, hosting: Hosting, events: &[Event]) -> (Vec<u8>, Vec<u8>) {
+    let write = |shape| {
+        let mut out = Out::new(shape);
+        let mut presenter = Presenter::new(kind, hosting);
+        for (seq, event) in (1..).zip(events) {
+            presenter.tell(&Entry { seq, turn: 1, time_ns: 0, event: event.clone() }, &mut out);
+        }
+        out.take(0)
+    };
+    (write(Shape::Frames), write(Shape::Elements))
 }

@@ -98,8 +98,8 @@ fn markdown(text: &mut String, entry: &Entry) {
             let failed = if *failed { "*failed*\n\n" } else { "" };
             write!(text, "\n\n{failed}{}\n\n", fenced("", output)).ok();
         }
-        Event::PermissionAsked { tool, summary, .. } => {
-            write!(text, "\n\n*Asks for permission: {tool}: {}*\n\n", one_line(summary)).ok();
+        Event::PermissionAsked { summary, .. } => {
+            write!(text, "\n\n*Asks for permission: {}*\n\n", one_line(summary)).ok();
         }
         Event::PermissionAnswered { decision, .. } => {
             write!(text, "\n\n*Answered: {}*\n\n", super::updates::word(decision)).ok();

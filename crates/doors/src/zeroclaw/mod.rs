@@ -7,6 +7,7 @@
 //! It keeps no session state of its own. Our own socket serves the same methods through [`client::Client`].
 
 pub mod code;
+pub mod fuzzing;
 
 mod agents;
 mod approvals;

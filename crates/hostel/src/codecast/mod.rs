@@ -5,7 +5,7 @@
 //!
 //! The protocol itself is in `hostel_doors::codecast`; this is the program around it.
 
-mod options;
+pub(crate) mod options;
 mod port;
 mod serve;
 

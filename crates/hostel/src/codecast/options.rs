@@ -19,14 +19,14 @@ const FILE_LIMIT: u64 = 64 << 10;
 
 /// What the daemon does.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// The first port to try.
-    pub(super) port: u16,
+    pub(crate) port: u16,
     /// The address as it was written.
-    pub(super) bind: String,
-    pub(super) tokens_file: Option<PathBuf>,
-    pub(super) tls_cert: Option<PathBuf>,
-    pub(super) tls_key: Option<PathBuf>,
+    pub(crate) bind: String,
+    pub(crate) tokens_file: Option<PathBuf>,
+    pub(crate) tls_cert: Option<PathBuf>,
+    pub(crate) tls_key: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -54,7 +54,7 @@ struct Yaml {
 
 impl Options {
     /// Reads the file; the second value says what was wrong with it.
-    pub(super) fn read(file: &Path) -> (Self, Option<String>) {
+    pub(crate) fn read(file: &Path) -> (Self, Option<String>) {
         match read_bounded(file) {
             Ok(Some(text)) => Options::from_yaml(&text)
                 .map_or_else(|problem| (Options::default(), Some(problem)), |options| (options, None)),
@@ -85,7 +85,7 @@ impl Options {
     }
 
     /// Lays `DAEMON_PORT` and `DAEMON_BIND` over it; a port that is none is passed over.
-    pub(super) fn over(mut self, port: Option<&str>, bind: Option<&str>) -> Self {
+    pub(crate) fn over(mut self, port: Option<&str>, bind: Option<&str>) -> Self {
         if let Some(port) = port.and_then(|port| port.trim().parse().ok()) {
             self.port = port;
         }
@@ -96,7 +96,7 @@ impl Options {
     }
 
     /// The address to bind.
-    pub(super) fn address(&self) -> Result<IpAddr, String> {
+    pub(crate) fn address(&self) -> Result<IpAddr, String> {
         parse_host(&self.bind).ok_or_else(|| format!("`{}` is not an address this daemon can listen on", self.bind))
     }
 }

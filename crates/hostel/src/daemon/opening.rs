@@ -169,7 +169,7 @@ pub(crate) fn codecast_door(house: &House, listener: TcpListener, files: &Codeca
         }
     };
     let version = house.settings.codecast.reported_version.clone();
-    let mut settings = codecast::Settings::new(version.clone(), version, user_home());
+    let mut settings = codecast::Settings::new(version, env!("HOSTEL_RUSTC").to_owned(), user_home());
     settings.auth = auth;
     settings.started = house.started;
     settings.limits.connections = connection_limit(house.settings.limits.connections);

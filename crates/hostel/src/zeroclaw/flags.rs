@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 /// What is wanted.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Task {
+pub(crate) enum Task {
     Version,
     Help,
     Daemon(Daemon),
@@ -18,7 +18,7 @@ pub(super) enum Task {
 /// The flags of `zeroclaw daemon`. Host and port belong to an HTTP gateway that is not here: they are taken, checked and
 /// not used.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Daemon {
+pub(crate) struct Daemon {
     /// End with the last client.
     pub(super) ephemeral: bool,
     /// Where the configuration is said to be.
@@ -34,7 +34,7 @@ Usage: zeroclaw daemon [--ephemeral] [--config-dir DIR] [--host HOST] [--port PO
 ";
 
 /// Reads the words after the program's name.
-pub(super) fn parse(words: &[OsString]) -> Result<Task, String> {
+pub(crate) fn parse(words: &[OsString]) -> Result<Task, String> {
     let mut flags = Daemon::default();
     let mut verb = false;
     let mut words = words.iter();

@@ -6,7 +6,7 @@
 //! The protocol itself is in `hostel_doors::zeroclaw`; this is the program around it.
 
 pub(crate) mod endpoint;
-mod flags;
+pub(crate) mod flags;
 mod place;
 mod serve;
 

@@ -7,6 +7,7 @@
 //! It knows no wire. Doors make sessions, send prompts and follow events; they never touch a process.
 
 mod conversation;
+pub mod fuzzing;
 mod launch;
 mod lines;
 mod log;

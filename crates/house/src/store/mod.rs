@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, Transaction};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Writes that may wait for the writer; more make their askers wait.
 const QUEUE: usize = 4096;
@@ -22,8 +22,9 @@ const QUEUE: usize = 4096;
 /// Writes that are committed together at most.
 const GROUP: usize = 512;
 
-/// Connections for reading that are kept open.
+/// Connections for reading that are kept open, and that there may be at once: each has a cache and descriptors.
 const READERS: usize = 2;
+const MOST_READERS: usize = 8;
 
 /// How long a reader waits for a lock: only a checkpoint can hold one, and briefly.
 const BUSY: Duration = Duration::from_secs(5);
@@ -59,8 +60,8 @@ enum Message {
     End,
 }
 
-/// A write, with the way to tell its asker.
-type Job = Box<dyn FnOnce(&Transaction<'_>) -> Told + Send>;
+/// A write, with the way to tell its asker. Without a transaction it is not done, and the asker hears why.
+type Job = Box<dyn FnOnce(Result<&Transaction<'_>, StoreError>) -> Told + Send>;
 
 /// Tells an asker what became of its write, once that is certain.
 type Told = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -77,6 +78,7 @@ pub struct Store {
 struct Readers {
     path: std::path::PathBuf,
     idle: Mutex<Vec<Connection>>,
+    places: Semaphore,
 }
 
 impl Store {
@@ -95,7 +97,8 @@ impl Store {
                 drop(life);
             })
             .map_err(|error| StoreError::Sqlite(error.to_string()))?;
-        let readers = Arc::new(Readers { path: path.to_owned(), idle: Mutex::default() });
+        let places = Semaphore::new(MOST_READERS);
+        let readers = Arc::new(Readers { path: path.to_owned(), idle: Mutex::default(), places });
         Ok(Self { jobs, readers, writer: alive })
     }
 
@@ -137,6 +140,7 @@ impl Store {
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = Arc::clone(&self.readers);
+        let _place = self.readers.places.acquire().await.map_err(|_| StoreError::Closed)?;
         let done = tokio::task::spawn_blocking(move || readers.with(work)).await;
         done.map_err(|error| StoreError::Sqlite(error.to_string()))?
     }
@@ -194,8 +198,8 @@ fn job<T: Send + 'static>(
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
 ) -> (Job, oneshot::Receiver<Result<T, StoreError>>) {
     let (answer, answered) = oneshot::channel();
-    let job = Box::new(move |transaction: &Transaction<'_>| -> Told {
-        let result = in_savepoint(transaction, work);
+    let job = Box::new(move |transaction: Result<&Transaction<'_>, StoreError>| -> Told {
+        let result = transaction.and_then(|transaction| in_savepoint(transaction, work));
         // An asker that has left wants no answer; what it asked for counts all the same.
         Box::new(move |committed| drop(answer.send(committed.and(result))))
     });
@@ -215,8 +219,10 @@ fn in_savepoint<T>(
             Ok(value)
         }
         Err(error) => {
-            run("ROLLBACK TO job")?;
-            run("RELEASE job")?;
+            if run("ROLLBACK TO job").and_then(|_| run("RELEASE job")).is_err() {
+                // It cannot be taken back alone, or SQLite has taken everything back already.
+                run("ROLLBACK").ok();
+            }
             Err(error.into())
         }
     }
@@ -231,20 +237,32 @@ fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Message>) {
         open = end.is_none();
         group.truncate(end.unwrap_or(group.len()));
         let mut told = Vec::with_capacity(group.len());
-        let committed = (|| {
-            let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-            for message in group.drain(..) {
-                if let Message::Job(job) = message {
-                    told.push(job(&transaction));
-                }
+        let committed = write_group(&mut connection, &mut group, &mut told);
+        // Those that could not even be begun.
+        for message in group.drain(..) {
+            if let (Message::Job(job), Err(error)) = (message, &committed) {
+                told.push(job(Err(error.clone())));
             }
-            transaction.commit()
-        })();
-        // Jobs that were not even begun are dropped, and their askers hear that it is closed.
-        group.clear();
-        let committed = committed.map_err(StoreError::from);
+        }
         for tell in told {
             tell(committed.clone());
         }
+    }
+}
+
+/// Writes what waits in one transaction. SQLite ends a transaction by itself when the disk is full or fails: whatever
+/// is written after that would be committed on its own, so there is nothing after that.
+fn write_group(connection: &mut Connection, group: &mut Vec<Message>, told: &mut Vec<Told>) -> Result<(), StoreError> {
+    let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let broken = || StoreError::Sqlite("the disk refused what was written together with this".to_owned());
+    for message in group.drain(..) {
+        if let Message::Job(job) = message {
+            let ended = transaction.is_autocommit();
+            told.push(job(if ended { Err(broken()) } else { Ok(&transaction) }));
+        }
+    }
+    match transaction.is_autocommit() {
+        true => Err(broken()),
+        false => transaction.commit().map_err(StoreError::from),
     }
 }
