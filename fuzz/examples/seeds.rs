@@ -15,11 +15,15 @@ use hostel_journal::{Exit, HEADROOM, Meta, Note as Event, ProcessId, Stream, TAI
 use hostel_keeper::proto::{
     Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Role, Spawn, State, StdinKind, Welcome, kind, tag,
 };
+use serde_json::Value;
 
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> Result<(), Failure> {
     claustrum()?;
+    sessions("zeroclaw", "zeroclaw_envelope")?;
+    sessions("codecast", "codecast_request")?;
+    agents()?;
     native()?;
     archives()?;
     keeper()?;
@@ -61,11 +65,7 @@ fn claustrum() -> Result<(), Failure> {
         lines.truncate(lines.char_indices().map(|(at, _)| at).take_while(|at| *at <= 6000).last().unwrap_or(0));
         put("claustrum_request", name, &lines)?;
     }
-    // Every so many of them: neighbours in this order differ little.
-    let step = params.len().div_ceil(40).max(1);
-    for (number, given) in params.iter().step_by(step).enumerate() {
-        put("claustrum_params", &format!("{number:02}"), given)?;
-    }
+    some("claustrum_params", &params)?;
     let spawn = r#"{"id":"p","command":"sh","args":["-c","x",null],"cwd":"/","env":{"A":"1","B":null},"wantPid":true}"#;
     put("claustrum_params", "spawn", spawn)?;
     put("claustrum_params", "stdin", r#"{"ID":"p","data":"aGkK","offset":18446744073709551615}"#)?;
@@ -73,6 +73,95 @@ fn claustrum() -> Result<(), Failure> {
     put("claustrum_json", "surrogates", r#"["\ud83d\ude00","\ud800"]"#)?;
     put("claustrum_json", "text", b"\xe2\x80\xa8 \xff\xe2\x82 a&b \xf0\x9f\x98\x80")?;
     Ok(())
+}
+
+/// Distinct requests of a door's data files as one seed each, and distinct params for the door that has a target for
+/// them.
+fn sessions(door: &str, target: &str) -> Result<(), Failure> {
+    let (mut requests, mut params) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(project().join("tests").join(door).join("data"))? {
+        for line in fs::read_to_string(entry?.path())?.lines() {
+            if let Some(raw) = line.strip_prefix("> ") {
+                requests.insert(raw.to_owned());
+            } else if let Some(call) = line.strip_prefix(">> ") {
+                let (method, given) = call.split_once(' ').unwrap_or((call, "{}"));
+                requests.insert(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{given}}}"#));
+                params.insert(given.to_owned());
+            }
+        }
+    }
+    some(target, &requests)?;
+    if door == "zeroclaw" {
+        some("zeroclaw_params", &params)?;
+        put("zeroclaw_params", "list", r#"["s","hello",null,7]"#)?;
+        put("zeroclaw_params", "both", r#"{"session_id":"s","sessionId":"s","since_seq":3,"raw_input":{"a_b":1}}"#)?;
+    } else {
+        put(target, "kept", "1 0 7 3-5 8-9 12-")?;
+    }
+    Ok(())
+}
+
+/// Every so many of them: neighbours in this order differ little.
+fn some(target: &str, texts: &BTreeSet<String>) -> Result<(), Failure> {
+    let step = texts.len().div_ceil(40).max(1);
+    texts.iter().step_by(step).enumerate().try_for_each(|(number, text)| put(target, &format!("{number:02}"), text))
+}
+
+/// Recorded conversations: the setup, what was printed, and where something was said, what that was.
+fn agents() -> Result<(), Failure> {
+    const ASK_WARM: u8 = 3;
+    const ASK_ONCE: u8 = 7;
+    const RESUMED: u8 = 16;
+    for (program, name, kind, flags) in [
+        ("claude", "permission-allow-always", 0, ASK_WARM),
+        ("claude", "ask-user-question", 0, ASK_WARM),
+        ("claude", "slow-interrupted", 0, ASK_WARM),
+        ("claude", "tool-parallel", 0, ASK_ONCE),
+        ("claude", "error-recovered", 0, 4),
+        ("claude", "acp-permission-denied", 4, ASK_WARM),
+        ("codex", "app-permission-allowed", 1, ASK_WARM),
+        ("codex", "app-slow-interrupted", 1, ASK_WARM),
+        ("codex", "app-think", 1, 0),
+        ("codex", "tool-fails", 1, 4),
+        ("codex", "acp-permission-allowed", 4, ASK_WARM),
+        ("gemini", "acp-permission-denied", 2, ASK_WARM),
+        ("gemini", "acp-resume", 2, RESUMED),
+        ("gemini", "tool-fails", 2, 4),
+        ("opencode", "acp-permission-allowed", 3, ASK_WARM),
+        ("opencode", "acp-slow-interrupted", 3, 0),
+        ("opencode", "tool-parallel", 3, 4),
+    ] {
+        let place = project().join("crates/agents/tests/fixtures").join(program);
+        let told = fs::read_to_string(place.join(format!("{name}.stdin.jsonl"))).unwrap_or_default();
+        let told: Vec<Value> = told.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+        let mut told = told.iter().peekable();
+        let mut seed = vec![kind, flags, 0];
+        seed.extend_from_slice(b"hi\n");
+        for (number, line) in fs::read_to_string(place.join(format!("{name}.jsonl")))?.lines().enumerate() {
+            while let Some(entry) = told.next_if(|entry| entry["after"].as_u64() <= Some(number as u64)) {
+                seed.extend_from_slice(said(&entry["line"]).as_bytes());
+            }
+            // What is long is long because of lists of commands and tools.
+            if line.len() < 3000 {
+                seed.extend_from_slice(line.as_bytes());
+                seed.extend_from_slice(b"\n>s\n");
+            }
+        }
+        seed.truncate(16_000);
+        put("agent_lines", &format!("{program}-{name}"), seed)?;
+    }
+    Ok(())
+}
+
+/// What the house would do to say this.
+fn said(line: &Value) -> &'static str {
+    let method = line["method"].as_str().or(line["request"]["subtype"].as_str()).or(line["type"].as_str());
+    match method {
+        Some("session/prompt" | "turn/start" | "user") => ">p0what is to be done\n",
+        Some("session/cancel" | "turn/interrupt" | "interrupt") => ">i1\n",
+        Some("control_response") | None => ">a0\n",
+        Some(_) => ">o0\n",
+    }
 }
 
 fn native() -> Result<(), Failure> {
@@ -247,9 +336,18 @@ fn journal() -> Result<(), Failure> {
 
 fn program() -> Result<(), Failure> {
     put("hostel_flags", "serve", "-serve\0-socket\0/tmp/s\0--token-fd=0x3\0-keep-children=true\0word")?;
+    put("hostel_flags", "zeroclaw", "daemon\0--ephemeral\0--config-dir=/c\0--host\0127.0.0.1\0-p\00")?;
     put("hostel_flags", "install", "-install\0-cli-dir=/d\0-cli-keep\0-1\0-cli-url=u\0--\0-h")?;
     let settings = "[doors.claustrum]\nlisten = [\"/tmp/a.sock\"]\nshutdown_needs_auth = false\n\n[journal]\nquota = \"5 GiB\"\n\
                     on_full = \"drop-oldest\"\nkeep_age = \"1d 12h\"\nfloor = 4096\n\n[limits]\nconnections = 5\n";
     put("hostel_settings", "hostel.toml", settings)?;
+    let agents = "[agents.mine]\nkind = \"acp\"\ncommand = [\"my-agent\", \"--acp\"]\nenv = { A = \"1\" }\nmode = \"ask\"\n\
+                  memory = \"2 GiB\"\ncpu = \"50%\"\n\n[doors.codecast]\nlisten = \"127.0.0.1:9100\"\n";
+    put("hostel_settings", "agents.toml", agents)?;
+    let daemon = "port: 9200\nbind: 0.0.0.0\ntokens_file: ~/t\ntls_cert: /c\ntls_key: \"/k\"\nother: [1]\n";
+    put("hostel_yaml", "daemon.yaml", daemon)?;
+    let tokens = "tokens:\n- token: ccast_1\n  label: phone\n  created: '2026-01-01'\n- {token: ccast_2}\n";
+    put("hostel_yaml", "tokens.yaml", tokens)?;
+    put("hostel_yaml", "anchors.yaml", "a: &a [x, &b y]\ntokens: [{token: *b}]\nbind: |\n  ::1\n")?;
     put("hostel_settings", "inline.toml", "journal = { quota = 2097152, keep_count = 1 }\nlimits.start = \"1m\"\n")
 }

@@ -28,7 +28,7 @@ use tier::world::{Traits, Witness, Words, World};
 use tier::{Door, play};
 
 /// opencode takes seconds to start on an idle machine, and machines that run tests are not idle.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// How the model refuses and fails, and what people are told of it. `agents::environment` allows few retries; opencode
 /// knows no such limit and would try for more than a minute when the server fails.

@@ -38,6 +38,7 @@ macro_rules! data_files {
 }
 
 data_files! {
+    clis,
     create,
     errors,
     guard,

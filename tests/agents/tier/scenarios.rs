@@ -135,9 +135,9 @@ fn stop_tool(world: &World, door: Door) {
     session.begin("tool: echo $$ > tool.pid; timeout 600 tail -f /dev/null");
     let tool = wait::until(world.stage.limit(), "the tool to run", || {
         let shell = session.line_of("tool.pid")?.trim().parse().ok()?;
-        let below = procfs::descendants(shell);
-        // `timeout` and what it times.
-        (below.len() >= 2).then(|| below.into_iter().chain(Identity::of(shell)).collect::<Vec<_>>())
+        let all: Vec<Identity> = procfs::descendants(shell).into_iter().chain(Identity::of(shell)).collect();
+        let works = |process: &Identity| procfs::command_line(process.pid) == "tail -f /dev/null";
+        all.iter().any(works).then_some(all)
     });
     session.interrupt();
     for process in tool {

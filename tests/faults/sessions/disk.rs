@@ -1,1 +1,176 @@
-//! To come.
+//! A full disk under the database: what cannot be kept is refused, and what was taken is there when space returns.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use hostel_tests::wait;
+use serde_json::json;
+
+use super::events;
+use super::native::Trouble;
+use super::resident::Resident;
+
+/// A small file system of its own, unmounted at the end.
+struct SmallDisk {
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    fn mount(path: &Path, size: &str) -> Result<Self, String> {
+        let output = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "tmpfs"])
+            .arg(path)
+            .output()
+            .map_err(|error| format!("mount cannot be run ({error})"))?;
+        if output.status.success() {
+            return Ok(Self { path: path.to_path_buf() });
+        }
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.path.join("filler")
+    }
+
+    /// Takes every byte there is.
+    fn fill(&self) {
+        let mut size = 64 << 20;
+        let mut taken = 0;
+        while size > 0 {
+            let mut bytes = fs::read(self.filler()).unwrap_or_default();
+            bytes.resize(taken + size, 0);
+            if fs::write(self.filler(), &bytes).is_ok() {
+                taken += size;
+            } else {
+                bytes.truncate(taken);
+                fs::write(self.filler(), &bytes).expect("what fitted before fits again");
+                size /= 2;
+            }
+        }
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.filler()).expect("space returns");
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a daemon that is just being killed may still have a file open.
+        let status = Command::new("umount").arg("-l").arg(&self.path).status();
+        assert!(status.is_ok_and(|status| status.success()), "cannot unmount {}", self.path.display());
+    }
+}
+
+/// A house whose database, but not its journal, lies on a small disk; nothing where mounting is not allowed.
+fn house_on_small_disk() -> Option<(Resident, SmallDisk)> {
+    let mut house = Resident::prepare("");
+    let journal = house.path().join("journal");
+    let settings = house.home().join("hostel.toml");
+    let text = fs::read_to_string(&settings).expect("the settings");
+    match SmallDisk::mount(&house.home(), "24m") {
+        Ok(disk) => {
+            let more = format!("[journal]\ndir = \"{}\"\n", journal.display());
+            fs::write(&settings, text + &more).expect("the settings again");
+            house.serve();
+            Some((house, disk))
+        }
+        Err(reason) => {
+            eprintln!("\n==== SKIPPED: the full-disk test needs a tmpfs and cannot mount one: {reason} ====\n");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
+    // The house is dropped before its disk.
+    let Some((mut house, disk)) = house_on_small_disk() else { return };
+    let mut native = house.native();
+    let (work, pieces) = (house.work(), 400);
+    let id = native.make(json!({"agent_alias": "claude", "cwd": work}));
+    let cast = house.cast().make(&json!({"path": work}));
+    native.prompt(&id, "say warm");
+    // A turn runs and another waits when the disk fills up.
+    native.send(&id, &format!("slow {pieces} 10"));
+    native.send(&id, "say queued before");
+    native.attach(&id, 0, true).expect("a session to attach to");
+    native.update_of("turn_complete");
+    native.update_of("agent_message_chunk");
+    disk.fill();
+
+    let mut other = house.native();
+    let no_room = |trouble: Result<serde_json::Value, Trouble>| match trouble {
+        Err(Trouble::Refused(_, message)) => assert!(message.contains("state.db"), "{message}"),
+        other => panic!("it was taken: {other:?}"),
+    };
+    // A few pages may be free within the database: something may still fit, but not for ever.
+    let mut made = Vec::new();
+    let refused = loop {
+        match other.call("session/new", json!({"agent_alias": "echo", "cwd": work})) {
+            Ok(new) => made.push(new["session_id"].as_str().expect("an id").to_owned()),
+            refused => break refused,
+        }
+        assert!(made.len() < 5000, "a full disk takes whatever comes");
+    };
+    no_room(refused);
+    let long = format!("say {}", "x".repeat(100_000));
+    no_room(other.call("session/send", json!({"session_id": id, "prompt": long})));
+    let refused = house.cast().call("session.create", &json!({"path": work})).expect_err("there is no room");
+    assert!(refused.to_string().contains("state.db"), "{refused}");
+    let events = house.cast().turn(&cast, &long);
+    assert!(events.len() == 1 && events[0]["type"] == "error", "{events:?}");
+    // Reading goes on.
+    assert_eq!(other.listed(&id).expect("the list")["agent_alias"], "claude");
+
+    // A daemon that dies now finds everything it had taken.
+    house.kill();
+    disk.empty();
+    house.serve();
+    let mut native = house.native().patient(Duration::from_secs(60));
+    wait::until_true(Duration::from_secs(60), "the turns to end", || {
+        native.listed(&id).is_ok_and(|listed| listed["status"] == "idle")
+    });
+    let turns = events::turns_of(&mut native, &id);
+    let prompts: Vec<&str> = turns.iter().map(|turn| turn.prompt.as_str()).collect();
+    assert_eq!(prompts, ["say warm", &format!("slow {pieces} 10"), "say queued before"]);
+    let expected: Vec<String> = (0..pieces).map(|number| format!("{number} ")).collect();
+    assert_eq!(turns[1].pieces, expected);
+    assert!(turns.iter().all(|turn| turn.outcome == "completed"), "{turns:?}");
+    for id in &made {
+        assert_eq!(native.listed(id).expect("a session that was made is there")["turns"], 0);
+    }
+    assert_eq!(native.prompt(&id, "say at last")["content"], "at last");
+    assert_eq!(house.cli_prompts().iter().filter(|prompt| prompt.contains("xxx")).count(), 0, "a refused prompt ran");
+    drop(house);
+    drop(disk);
+}
+
+#[test]
+fn a_turn_outlasts_a_full_disk_without_a_restart() {
+    let Some((house, disk)) = house_on_small_disk() else { return };
+    let mut native = house.native().patient(Duration::from_secs(60));
+    let id = native.make(json!({"agent_alias": "gemini", "cwd": house.work()}));
+    native.send(&id, "slow 100 10");
+    native.send(&id, "stream 30000");
+    native.send(&id, "say the last");
+    native.attach(&id, 0, true).expect("a session to attach to");
+    native.update_of("agent_message_chunk");
+    disk.fill();
+    // The first turn cannot be ended on disk: others see that nothing moves, and no other session suffers for it.
+    wait::until_true(wait::LIMIT, "the agent to be done", || house.cli_log().iter().any(|line| line["event"] == "end"));
+    assert_eq!(house.native().ask("session/list", json!({}))["sessions"].as_array().map(Vec::len), Some(1));
+    disk.empty();
+    let ended: Vec<_> = (1..=3).map(|turn| native.ended(turn)).collect();
+    assert!(ended.iter().all(|end| end["outcome"] == "completed"), "{ended:?}");
+    let turns = events::turns_of(&mut native, &id);
+    for (turn, count) in turns.iter().zip([100, 30_000]) {
+        let expected: Vec<String> = (0..count).map(|number| format!("{number} ")).collect();
+        assert!(turn.pieces == expected, "{} pieces, {count} were said", turn.pieces.len());
+    }
+    assert_eq!(turns[2].text, "the last");
+    drop(house);
+    drop(disk);
+}

@@ -311,6 +311,22 @@ impl Connection {
         }
     }
 
+    /// Events that have arrived here already, without looking for more.
+    ///
+    /// # Panics
+    /// If one is no JSON.
+    pub fn arrived(&mut self) -> Vec<Value> {
+        // Whatever is asked for beyond that gets nothing.
+        self.wire = Box::new(io::empty());
+        let mut events = Vec::new();
+        while let Ok(Some(frame)) = self.try_frame() {
+            if frame != "[DONE]" && frame != r#"{"type":"ping"}"# {
+                events.push(serde_json::from_str(&frame).unwrap_or_else(|error| panic!("{error}: {frame}")));
+            }
+        }
+        events
+    }
+
     /// All events to the end of the stream.
     pub fn events(&mut self) -> Vec<Value> {
         std::iter::from_fn(|| self.event()).collect()

@@ -22,8 +22,11 @@ use super::line::Line;
 use super::line::LineReader;
 use super::protocol::Initialize;
 use super::protocol::Initialized;
-use super::protocol::LINE_LIMIT;
 use super::protocol::PROTOCOL_VERSION;
+
+/// The longest line of a daemon that is read. One event may be as long as the longest line of an agent that the daemon
+/// reads (32 MiB unless the settings say otherwise), stand there under two names, and have much of it escaped.
+const ANSWER_LIMIT: usize = 512 << 20;
 
 /// Why a question got no result.
 #[derive(Debug, Error)]
@@ -200,7 +203,7 @@ impl Client {
         let (reader, writer) = stream.into_split();
         let mut client = Client {
             questions: Questions { writer, next_id: 1, line: Vec::new() },
-            messages: Messages { lines: LineReader::new(reader, 2 * LINE_LIMIT) },
+            messages: Messages { lines: LineReader::new(reader, ANSWER_LIMIT) },
             server: Initialized {
                 protocol_version: PROTOCOL_VERSION,
                 server_version: String::new(),

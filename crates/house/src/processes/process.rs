@@ -4,6 +4,7 @@
 //! a restart of the daemon is as good as the one made by the spawn. Reading its output is
 //! [`Watch`](super::Watch)'s work.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -370,6 +371,27 @@ impl Process {
         self.signal_group(Signal::KILL).await;
         let Some(scan) = self.scanner() else { return Vec::new() };
         tokio::task::spawn_blocking(move || tree::kill_all(|| scan().members)).await.unwrap_or_default()
+    }
+
+    /// What it has started and waits for, directly or not; what has lost its parent is left alone by everybody.
+    pub(crate) async fn offspring(&self) -> Vec<tree::Member> {
+        let members = self.tree().await.members;
+        let parents: HashSet<u32> = members.iter().map(|member| member.pid).collect();
+        members.into_iter().filter(|member| parents.contains(&member.parent)).collect()
+    }
+
+    /// Kills those of its earlier offspring that have lost their parent since, and with them theirs.
+    pub(crate) async fn kill_orphans(&self, offspring: Arc<[tree::Member]>) {
+        let Some(scan) = self.scanner() else { return };
+        let orphans = move || {
+            let members = scan().members;
+            let parents: HashSet<u32> = members.iter().map(|member| member.pid).collect();
+            let was_there = |member: &tree::Member| {
+                offspring.iter().any(|known| (known.pid, known.start_ticks) == (member.pid, member.start_ticks))
+            };
+            members.into_iter().filter(|member| !parents.contains(&member.parent) && was_there(member)).collect()
+        };
+        drop(tokio::task::spawn_blocking(move || tree::kill_all(orphans)).await);
     }
 
     /// Waits until its last frame is written.

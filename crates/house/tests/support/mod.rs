@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
+pub(crate) mod sessions;
+
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
 
 /// How long anything may take.

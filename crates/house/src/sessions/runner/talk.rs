@@ -8,13 +8,19 @@ use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::approvals::{Approval, State};
-use crate::processes::{Batch, Next, Process, ProcessId, StdinError, Watch};
+use crate::processes::{Batch, Member, Next, Process, ProcessId, StdinError, Watch};
 use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said};
 use crate::sessions::launch;
 use crate::sessions::types::SessionOptions;
 
 /// Before input that found no room is offered again.
 const NO_ROOM: Duration = Duration::from_millis(20);
+
+/// How long an agent that has stopped a turn may take to end its tools.
+const LAST_TOOLS: Duration = Duration::from_secs(1);
+
+/// How long is looked for what an agent has started, before it is told to stop.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// What an agent hears when nobody answered its question.
 const NOBODY: &str = "Nobody answered in time, so this was not allowed.";
@@ -53,6 +59,8 @@ pub(super) struct Talk {
     ended: bool,
     stop: Stop,
     interrupt_waits: bool,
+    /// What it had started when it was asked to stop.
+    offspring: Option<Arc<[Member]>>,
     retry: Option<Instant>,
     questions: Vec<Asked>,
     /// Bytes of input that the keeper has accepted.
@@ -99,6 +107,7 @@ impl Talk {
             ended: false,
             stop: Stop::No,
             interrupt_waits: false,
+            offspring: None,
             retry: None,
             questions: Vec::new(),
         }
@@ -306,6 +315,9 @@ impl Talk {
             }
             Said::Nothing if !self.prompt_given(turn) => Stopping::NotBegun,
             Said::Due(_) | Said::Later | Said::Nothing => {
+                // Later it could not be told whose they were.
+                let offspring = tokio::time::timeout(LOOK, self.process.offspring()).await;
+                self.offspring = offspring.ok().map(Arc::from);
                 self.interrupt_waits = true;
                 self.stop = Stop::Asked(Instant::now() + grace);
                 Stopping::UnderWay
@@ -359,10 +371,20 @@ impl Talk {
         matches!(self.stop, Stop::Signalled(_) | Stop::Killed(_))
     }
 
-    /// Kills what a process that was told to end has left behind.
+    /// Kills what was left behind: by a process that was told to end, everything; by one that was asked to stop, the
+    /// tools that lost their parent by that. CLIs end a tool's process group at best, and `timeout` alone makes another.
     pub(super) async fn sweep(&mut self) {
+        let offspring = self.offspring.take();
         if self.ended && self.is_signalled() {
             self.process.kill_tree().await;
+        } else if let Some(offspring) = offspring.filter(|offspring| !offspring.is_empty()) {
+            self.process.kill_orphans(Arc::clone(&offspring)).await;
+            // It may have answered before it ended them.
+            let process = Arc::clone(&self.process);
+            tokio::spawn(async move {
+                tokio::time::sleep(LAST_TOOLS).await;
+                process.kill_orphans(offspring).await;
+            });
         }
     }
 

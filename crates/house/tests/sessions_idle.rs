@@ -1,0 +1,229 @@
+//! Agents that speak, ask or die when nobody has asked them anything, and daemons that vanish around that.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+mod support;
+
+use std::time::Duration;
+
+use hostel_agents::{Decision, Event, Hosting, Outcome};
+use hostel_house::approvals::State;
+use hostel_house::sessions::{Cause, SessionOptions};
+use support::sessions::{
+    Daemon, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
+    until_idle,
+};
+use support::{LIMIT, TestHouse, until};
+
+/// After its first answer it waits for a file, then has something to say; `later` asks for leave first.
+fn talker() -> SessionOptions {
+    options(claude(
+        r#"*'"content":"speak later"'*) init; say first; result first
+            while ! [ -e go ]; do sleep 0.02; done; init; say unasked; result unasked
+            [ -e die ] && exit 0;;
+        *'"content":"ask later"'*) init; say first; result first
+            while ! [ -e go ]; do sleep 0.02; done; init; say thinking; ask 1 ls;;
+        *'"behavior":"allow"'*) echo x >> answers; say allowed; result unasked;;"#,
+    ))
+}
+
+fn is_text(wanted: &'static str) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Text { text, .. } if text == wanted)
+}
+
+#[test]
+fn what_an_idle_agent_says_while_no_daemon_is_there_is_kept() {
+    for dies in [false, true] {
+        let place = TestHouse::new();
+        let daemon = Daemon::start(&place, talker());
+        let session = daemon.session("script", Hosting::Warm, place.path());
+        daemon.run(ask(&session, "speak later"));
+        let process = daemon.processes.list().pop().unwrap();
+        let (pid, before) = (session.info().pid.unwrap(), session.last_seq());
+        drop((session, process));
+        daemon.vanish();
+        if dies {
+            std::fs::write(place.path().join("die"), "").unwrap();
+        }
+        std::fs::write(place.path().join("go"), "").unwrap();
+        if dies {
+            let deadline = std::time::Instant::now() + LIMIT;
+            // Its keeper reaps it once its last output is written.
+            while std::path::Path::new(&format!("/proc/{pid}")).exists() {
+                assert!(std::time::Instant::now() < deadline, "it does not end");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        let daemon = Daemon::start(&place, talker());
+        daemon.run(async {
+            let session = daemon.sessions.get("s").unwrap();
+            follow_until(&session, before, is_text("unasked")).await;
+            assert_eq!(ask(&session, "next").await, (Outcome::Completed, "ok".to_owned()));
+            assert_eq!(said(&history(&daemon.sessions, "s").await), ["first", "unasked", "ok"]);
+        });
+        daemon.end();
+    }
+}
+
+#[test]
+fn a_question_of_an_idle_agent_survives_the_daemon_and_is_answered_once() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, talker());
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    daemon.run(ask(&session, "ask later"));
+    std::fs::write(place.path().join("go"), "").unwrap();
+    let before = session.last_seq();
+    let asked = daemon.run(async {
+        let asked = question(&daemon.approvals).await;
+        follow_until(&session, before, |event| matches!(event, Event::PermissionAsked { .. })).await;
+        asked
+    });
+    drop(session);
+    // The question is on disk, and so is the place behind it.
+    std::thread::sleep(Duration::from_millis(200));
+    daemon.vanish();
+    let daemon = Daemon::start(&place, talker());
+    let session = daemon.sessions.get("s").unwrap();
+    daemon.run(async {
+        assert_eq!(question(&daemon.approvals).await.id, asked.id);
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        follow_until(&session, before, is_text("allowed")).await;
+    });
+    drop(session);
+    daemon.vanish();
+    let daemon = Daemon::start(&place, talker());
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        assert_eq!(ask(&session, "next").await.1, "ok");
+        let all = history(&daemon.sessions, "s").await;
+        let answered = all.iter().filter(|entry| matches!(entry.event, Event::PermissionAnswered { .. })).count();
+        assert_eq!(answered, 1);
+        assert_eq!(said(&all), ["first", "thinking", "allowed", "ok"]);
+    });
+    assert_eq!(std::fs::read_to_string(place.path().join("answers")).unwrap(), "x\n");
+    daemon.end();
+}
+
+#[test]
+fn a_prompt_waits_for_a_question_that_was_open_before_it() {
+    for restart in [false, true] {
+        let place = TestHouse::new();
+        let mut daemon = Daemon::start(&place, talker());
+        let mut session = daemon.session("script", Hosting::Warm, place.path());
+        daemon.run(ask(&session, "ask later"));
+        std::fs::write(place.path().join("go"), "").unwrap();
+        let asked = daemon.run(question(&daemon.approvals));
+        let sent = daemon.run(async {
+            let sent = session.send(prompt("next")).await.unwrap();
+            let started = |event: &Event| matches!(event, Event::TurnStarted { turn, .. } if *turn == sent.turn);
+            follow_until(&session, sent.after_seq, started).await;
+            sent
+        });
+        if restart {
+            drop(session);
+            daemon.vanish();
+            daemon = Daemon::start(&place, talker());
+            session = daemon.sessions.get("s").unwrap();
+        }
+        daemon.run(async {
+            daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+            assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).0, Outcome::Completed);
+            let all = history(&daemon.sessions, "s").await;
+            assert_eq!(said(&all), ["first", "thinking", "allowed", "ok"]);
+        });
+        assert_eq!(std::fs::read_to_string(place.path().join("answers")).unwrap(), "x\n");
+        drop(session);
+        daemon.end();
+    }
+}
+
+#[test]
+fn a_closed_session_leaves_no_question_behind() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, talker());
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    daemon.run(async {
+        ask(&session, "ask later").await;
+        std::fs::write(place.path().join("go"), "").unwrap();
+        let asked = question(&daemon.approvals).await;
+        session.close(Cause::SessionRemoved).await.unwrap();
+        assert!(daemon.approvals.pending().is_empty());
+        let found = daemon.approvals.get(&asked.id).await.unwrap().unwrap();
+        assert_eq!(found.state, State::Withdrawn);
+    });
+    daemon.end();
+}
+
+#[test]
+fn an_agent_that_dies_idle_is_followed_by_another() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        ask(&session, "one").await;
+        let pid = session.info().pid.unwrap();
+        let raw = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
+        until("the dead process is let go of", || session.info().pid.is_none()).await;
+        assert_eq!(ask(&session, "two").await.1, "echo: two");
+        // And at the very moment of the next prompt.
+        let pid = session.info().pid.unwrap();
+        let raw = rustix::process::Pid::from_raw(pid as i32).unwrap();
+        rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
+        assert_eq!(ask(&session, "three").await.1, "echo: three");
+        history(&daemon.sessions, "s").await;
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_process_that_was_lost_with_keeper_and_daemon_is_not_started_again() {
+    let place = TestHouse::new();
+    let script = claude_once("echo x >> starts; while :; do sleep 0.1; done");
+    let daemon = Daemon::start(&place, options(script.clone()));
+    let session = daemon.session("script", Hosting::PerMessage, place.path());
+    daemon.run(async {
+        session.send(prompt("once")).await.unwrap();
+        until("it runs", || place.path().join("starts").exists()).await;
+    });
+    // Long enough for its start to be known on disk; it has printed nothing.
+    std::thread::sleep(Duration::from_millis(300));
+    let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
+    drop(session);
+    daemon.vanish();
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    let daemon = Daemon::start(&place, options(script));
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        until_idle(&session).await;
+        let turns = daemon.sessions.turns("s").await.unwrap();
+        assert_eq!(turns[0].state, "failed");
+    });
+    assert_eq!(std::fs::read_to_string(place.path().join("starts")).unwrap(), "x\n");
+    daemon.end();
+}
+
+#[test]
+fn a_prompt_of_several_pieces_arrives_whole_whenever_its_daemon_vanishes() {
+    let place = TestHouse::new();
+    // Says how much it was given, counted on its own terms.
+    let script = claude(r#"*'"content":"aaaa'*) n=${#line}; init; say "$n"; result done;;"#);
+    let mut daemon = Daemon::start(&place, options(script.clone()));
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    daemon.run(ask(&session, "warm up"));
+    let text = "a".repeat(5 << 20);
+    let sent = daemon.run(session.send(prompt(&text))).unwrap();
+    drop(session);
+    for life in 0..6 {
+        std::thread::sleep(Duration::from_millis(3 + 9 * life));
+        daemon.vanish();
+        daemon = Daemon::start(&place, options(script.clone()));
+    }
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        let events = tokio::time::timeout(LIMIT * 3, follow(&session, sent.after_seq, sent.turn)).await.unwrap();
+        let frame = serde_json::json!({"type": "user", "message": {"role": "user", "content": ""},
+            "parent_tool_use_id": null, "session_id": ""});
+        assert_eq!(end_of(&events), (Outcome::Completed, (text.len() + frame.to_string().len()).to_string()));
+    });
+    daemon.end();
+}

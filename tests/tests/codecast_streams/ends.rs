@@ -1,0 +1,165 @@
+//! How turns and sessions end: interrupted early and late, destroyed, without a CLI, with one that lingers.
+
+use std::time::{Duration, Instant};
+
+use hostel_tests::codecast::{Daemon, Options};
+use hostel_tests::procfs;
+use serde_json::{Value, json};
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_interrupt_between_accept_and_spawn_counts() {
+    let daemon = Daemon::start();
+    for _ in 0..20 {
+        let session = daemon.create("claude");
+        // The head of the answer means that the message was taken; the CLI may not run yet.
+        let mut stream = daemon.send(&session, "sleep 600");
+        let answer = daemon.call("session.interrupt", &json!({"sessionId": session})).result();
+        assert_eq!(answer, json!({"ok": true, "interrupted": true}));
+        let events = stream.events();
+        assert_eq!(kinds(&events).last(), Some(&"interrupted"), "{events:?}");
+        assert!(!kinds(&events).contains(&"error"), "{events:?}");
+    }
+}
+
+#[test]
+fn a_cli_that_does_not_listen_is_killed_and_nobody_waits_for_it() {
+    let daemon = Daemon::start();
+    let session = daemon.create("claude");
+    let mut stream = daemon.send(&session, "hang");
+    while stream.event().expect("the turn goes on")["type"] != "partial" {}
+    let destroyed = std::thread::scope(|scope| {
+        let destroying = scope.spawn(|| daemon.call("session.destroy", &json!({"sessionId": session})).result());
+        while daemon.listed(&session).is_some() {}
+        // Everything else goes on meanwhile.
+        let other = daemon.create("echo");
+        let start = Instant::now();
+        assert_eq!(daemon.send(&other, "hello").events().len(), 4);
+        assert_eq!(daemon.call("health.check", &json!({})).result()["ok"], true);
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+        destroying.join().unwrap()
+    });
+    assert_eq!(destroyed, json!({"ok": true}));
+    assert_eq!(stream.events(), Vec::<Value>::new());
+    let ended =
+        daemon.cli_log().iter().filter(|line| line["event"] == "start").all(|line| {
+            !procfs::alive(i32::try_from(line["pid"].as_i64().unwrap()).unwrap()) || line["cli"] != "claude"
+        });
+    assert!(ended, "the CLI is gone when destroy answers");
+}
+
+#[test]
+fn an_interrupt_reaches_a_cli_that_does_not_listen() {
+    let daemon = Daemon::start();
+    let session = daemon.create("gemini");
+    let mut stream = daemon.send(&session, "hang");
+    while stream.event().expect("the turn goes on")["type"] != "partial" {}
+    let start = Instant::now();
+    let answer = daemon.call("session.interrupt", &json!({"sessionId": session})).result();
+    assert_eq!(answer["interrupted"], true);
+    assert!(start.elapsed() < Duration::from_secs(2), "the call does not wait: {:?}", start.elapsed());
+    let events = stream.events();
+    assert_eq!(kinds(&events).last(), Some(&"interrupted"), "{events:?}");
+}
+
+#[test]
+fn a_cli_that_lingers_after_its_last_word_holds_up_nobody_else() {
+    let daemon = Daemon::start();
+    let session = daemon.create("claude");
+    let stream = daemon.send(&session, "lingering");
+    let other = daemon.create("echo");
+    assert_eq!(daemon.send(&other, "hello").events().len(), 4);
+    assert_eq!(daemon.call("session.destroy", &json!({"sessionId": session})).result()["ok"], true);
+    drop(stream);
+}
+
+#[test]
+fn a_grandchild_that_holds_the_pipe_does_not_hold_the_stream() {
+    let daemon = Daemon::start();
+    let session = daemon.create("claude");
+    let start = Instant::now();
+    let events = daemon.send(&session, "grandchild").events();
+    assert!(kinds(&events).contains(&"result"), "{events:?}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_missing_cli_is_named_with_what_to_do() {
+    let daemon = Daemon::start_with(Options { no_clis: true, ..Options::default() });
+    for agent in ["claude", "codex", "gemini", "opencode"] {
+        let session = daemon.create(agent);
+        let events = daemon.send(&session, "hello").events();
+        assert_eq!(kinds(&events), ["error"], "{events:?}");
+        let message = events[0]["message"].as_str().unwrap();
+        assert!(message.contains(agent), "{message}");
+        assert_eq!(daemon.listed(&session).unwrap()["status"], "idle");
+    }
+}
+
+#[test]
+fn a_full_queue_says_so_and_keeps_what_it_has() {
+    let settings = "[sessions]\nqueue = 2\n".to_owned();
+    let daemon = Daemon::start_with(Options { settings, ..Options::default() });
+    let session = daemon.create("echo");
+    let mut stream = daemon.send(&session, "sleep 2");
+    for position in [1, 2] {
+        let events = daemon.send(&session, &format!("number {position}")).events();
+        assert_eq!(events, [json!({"type": "queued", "position": position})]);
+    }
+    let events = daemon.send(&session, "one too many").events();
+    assert_eq!(kinds(&events), ["error"], "{events:?}");
+    assert!(events[0]["message"].as_str().unwrap().contains('2'), "{events:?}");
+    let texts: Vec<Value> = stream
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "text")
+        .map(|event| event["content"].clone())
+        .collect();
+    assert_eq!(texts, ["sleeping done", "echo: number 1", "echo: number 2"]);
+}
+
+#[test]
+fn queued_messages_get_the_mode_and_model_of_their_moment() {
+    let daemon = Daemon::start();
+    let session = daemon.create("claude");
+    let mut stream = daemon.send(&session, "sleep 2");
+    assert_eq!(daemon.send(&session, "model").events(), [json!({"type": "queued", "position": 1})]);
+    daemon.call("session.set_model", &json!({"sessionId": session, "model": "the-new-one"})).result();
+    let texts: Vec<Value> = stream
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "text")
+        .map(|event| event["content"].clone())
+        .collect();
+    assert_eq!(texts, ["sleeping done", "the-new-one"]);
+}
+
+#[test]
+fn another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("SKIPPED: only root can be another user");
+        return;
+    }
+    let daemon = Daemon::start();
+    let script = format!(
+        "import os, socket\n\
+         os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+         s = socket.socket(); s.connect(('127.0.0.1', {}))\n\
+         body = b'{{\"method\":\"health.check\"}}'\n\
+         s.sendall(b'POST /rpc HTTP/1.1\\r\\nHost: localhost\\r\\nContent-Type: application/json\\r\\n'\n\
+         \x20   b'Connection: close\\r\\nContent-Length: %d\\r\\n\\r\\n' % len(body) + body)\n\
+         print(s.makefile('rb').read().decode())\n",
+        daemon.address().port()
+    );
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", &script]);
+    daemon.set_environment(&mut python);
+    python.current_dir("/");
+    let output = hostel_tests::house::run(python);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("HTTP/1.1 403 "), "{output:?}");
+    assert!(said.trim().ends_with("Forbidden: this daemon belongs to another user; start your own"), "{output:?}");
+}

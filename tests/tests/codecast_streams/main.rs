@@ -1,0 +1,34 @@
+//! Streams of the codecast door under everything that can happen to them: cut, stalled, long, killed.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
+
+mod auth;
+mod cut;
+mod ends;
+mod long;
+mod restart;
+mod stalled;
+
+use serde_json::Value;
+
+/// The numbers that `stream N` says, in the order in which they came.
+fn numbers(events: &[Value]) -> Vec<u64> {
+    let partials = events.iter().filter(|event| event["type"] == "partial");
+    partials.map(|event| event["content"].as_str().unwrap().trim().parse().unwrap()).collect()
+}
+
+/// Nothing of `0..count` is missing from the two parts of an answer, and each part is in order. Gives how many came
+/// twice.
+fn complete(count: u64, first: &[u64], second: &[u64]) -> usize {
+    for part in [first, second] {
+        assert!(part.windows(2).all(|pair| pair[0] + 1 == pair[1]), "events are missing in the middle or out of order");
+    }
+    let read_to = first.last().map_or(0, |last| last + 1);
+    match second.first() {
+        Some(next) => assert!(*next <= read_to, "events {read_to} to {next} are lost"),
+        None => assert_eq!(read_to, count, "the rest is lost"),
+    }
+    let end = second.last().map_or(read_to, |last| last + 1).max(read_to);
+    assert_eq!(end, count, "the end is lost");
+    usize::try_from(read_to - second.first().copied().unwrap_or(read_to)).unwrap()
+}
