@@ -34,6 +34,12 @@ impl Door {
     }
 }
 
+/// Says something in one piece: others speak at the same time.
+pub(crate) fn say(line: &str) {
+    let line = format!("{line}\n");
+    eprint!("{line}");
+}
+
 /// Goes through every scenario, tells of each what became of it, and fails at the end if one did.
 pub(crate) fn play(world: &World, door: Door) {
     let mut failed = Vec::new();
@@ -46,7 +52,7 @@ pub(crate) fn play(world: &World, door: Door) {
         let outcome = catch_unwind(AssertUnwindSafe(|| (scenario.play)(world, door)));
         let verdict = if outcome.is_ok() { "passed" } else { "FAILED" };
         let (agent, door, name) = (&world.title, door.name(), scenario.name);
-        eprintln!("{agent:<18} {door:<9} {name:<12} {verdict} in {:.1} s", begun.elapsed().as_secs_f64());
+        say(&format!("{agent:<18} {door:<9} {name:<12} {verdict} in {:.1} s", begun.elapsed().as_secs_f64()));
         if outcome.is_err() {
             failed.push(name);
         }

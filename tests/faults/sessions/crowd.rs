@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hostel_tests::wait;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::native::Trouble;
 use super::resident::Resident;
@@ -61,7 +61,7 @@ fn two_hundred_sessions_at_once_are_all_answered() {
                         })
                         .collect();
                     for (id, request) in asked {
-                        let answer = answer(&mut peer, request);
+                        let answer = peer.finish(request).unwrap_or_else(|trouble| panic!("{id}: {trouble}"));
                         assert_eq!(answer["content"], format!("echo: hello {id}"));
                     }
                 }
@@ -96,12 +96,6 @@ fn two_hundred_sessions_at_once_are_all_answered() {
     house.wait_empty();
 }
 
-/// The answer to one of several requests; the others' answers are put off by the daemon's order, so each is awaited in
-/// its turn.
-fn answer(peer: &mut super::native::Native, request: u64) -> Value {
-    peer.finish(request).unwrap_or_else(|trouble| panic!("request {request}: {trouble}"))
-}
-
 #[test]
 fn a_full_queue_is_said_exactly_and_empties_again() {
     let house = Resident::start_with("queue = 3\n");
@@ -120,7 +114,7 @@ fn a_full_queue_is_said_exactly_and_empties_again() {
     assert_eq!(events, [json!({"type": "error", "message": full})]);
     for method in ["session/send", "session/prompt"] {
         let refused = native.call(method, json!({"session_id": id, "prompt": "one too many"}));
-        assert_eq!(refused, Err(Trouble::Refused(-32003, full.to_owned())), "{method}");
+        assert_eq!(refused, Err(Trouble::Refused(-32002, full.to_owned())), "{method}");
     }
     // Other sessions have their own queues.
     let other = native.make(json!({"agent_alias": "echo", "cwd": house.work()}));

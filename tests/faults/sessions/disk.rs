@@ -1,6 +1,7 @@
 //! A full disk under the database: what cannot be kept is refused, and what was taken is there when space returns.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -34,20 +35,12 @@ impl SmallDisk {
         self.path.join("filler")
     }
 
-    /// Takes every byte there is.
+    /// Takes every page there is.
     fn fill(&self) {
-        let mut size = 64 << 20;
-        let mut taken = 0;
-        while size > 0 {
-            let mut bytes = fs::read(self.filler()).unwrap_or_default();
-            bytes.resize(taken + size, 0);
-            if fs::write(self.filler(), &bytes).is_ok() {
-                taken += size;
-            } else {
-                bytes.truncate(taken);
-                fs::write(self.filler(), &bytes).expect("what fitted before fits again");
-                size /= 2;
-            }
+        let mut file = File::create(self.filler()).expect("a file");
+        for size in [1 << 20, 4096] {
+            let block = vec![0; size];
+            while file.write_all(&block).is_ok() {}
         }
     }
 
@@ -64,8 +57,14 @@ impl Drop for SmallDisk {
     }
 }
 
+/// A house on a small disk; it goes before its disk does.
+struct Cramped {
+    house: Resident,
+    disk: SmallDisk,
+}
+
 /// A house whose database, but not its journal, lies on a small disk; nothing where mounting is not allowed.
-fn house_on_small_disk() -> Option<(Resident, SmallDisk)> {
+fn house_on_small_disk() -> Option<Cramped> {
     let mut house = Resident::prepare("");
     let journal = house.path().join("journal");
     let settings = house.home().join("hostel.toml");
@@ -75,7 +74,7 @@ fn house_on_small_disk() -> Option<(Resident, SmallDisk)> {
             let more = format!("[journal]\ndir = \"{}\"\n", journal.display());
             fs::write(&settings, text + &more).expect("the settings again");
             house.serve();
-            Some((house, disk))
+            Some(Cramped { house, disk })
         }
         Err(reason) => {
             eprintln!("\n==== SKIPPED: the full-disk test needs a tmpfs and cannot mount one: {reason} ====\n");
@@ -86,8 +85,8 @@ fn house_on_small_disk() -> Option<(Resident, SmallDisk)> {
 
 #[test]
 fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
-    // The house is dropped before its disk.
-    let Some((mut house, disk)) = house_on_small_disk() else { return };
+    let Some(mut cramped) = house_on_small_disk() else { return };
+    let Cramped { house, disk } = &mut cramped;
     let mut native = house.native();
     let (work, pieces) = (house.work(), 400);
     let id = native.make(json!({"agent_alias": "claude", "cwd": work}));
@@ -144,13 +143,11 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
     }
     assert_eq!(native.prompt(&id, "say at last")["content"], "at last");
     assert_eq!(house.cli_prompts().iter().filter(|prompt| prompt.contains("xxx")).count(), 0, "a refused prompt ran");
-    drop(house);
-    drop(disk);
 }
 
 #[test]
 fn a_turn_outlasts_a_full_disk_without_a_restart() {
-    let Some((house, disk)) = house_on_small_disk() else { return };
+    let Some(Cramped { house, disk }) = &house_on_small_disk() else { return };
     let mut native = house.native().patient(Duration::from_secs(60));
     let id = native.make(json!({"agent_alias": "gemini", "cwd": house.work()}));
     native.send(&id, "slow 100 10");
@@ -171,6 +168,4 @@ fn a_turn_outlasts_a_full_disk_without_a_restart() {
         assert!(turn.pieces == expected, "{} pieces, {count} were said", turn.pieces.len());
     }
     assert_eq!(turns[2].text, "the last");
-    drop(house);
-    drop(disk);
 }

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use hostel_tests::house;
 use hostel_tests::wait;
 use rustix::process::Signal;
 use serde_json::json;
@@ -108,8 +107,7 @@ fn a_keeper_that_is_replaced_in_the_middle_of_turns_is_not_noticed() {
     let mut upgrades = 0;
     let since = Instant::now();
     while since.elapsed() < Duration::from_millis(1500) {
-        let output = house::run(house.hostel(&["keeper", "upgrade"]));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        house.upgrade_keeper();
         upgrades += 1;
         if upgrades == 2 {
             house.restart();

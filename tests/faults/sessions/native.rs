@@ -1,6 +1,6 @@
 //! A client of our own socket and of the zeroclaw socket that expects to lose its connection at any moment.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -39,14 +39,23 @@ pub(crate) struct Native {
     next_id: u64,
     limit: Duration,
     updates: VecDeque<Value>,
+    /// Answers that came before somebody asked for them.
+    answers: HashMap<u64, Value>,
 }
 
 impl Native {
     /// Connects and introduces itself.
     pub(crate) fn introduced(socket: &Path) -> Result<Self, Trouble> {
         let stream = UnixStream::connect(socket).map_err(|_| Trouble::Lost)?;
-        let mut native =
-            Self { stream, buffer: Vec::new(), start: 0, next_id: 1, limit: wait::LIMIT, updates: VecDeque::new() };
+        let mut native = Self {
+            stream,
+            buffer: Vec::new(),
+            start: 0,
+            next_id: 1,
+            limit: wait::LIMIT,
+            updates: VecDeque::new(),
+            answers: HashMap::new(),
+        };
         native.call("initialize", json!({"protocol_version": 1}))?;
         Ok(native)
     }
@@ -67,22 +76,31 @@ impl Native {
         Ok(id)
     }
 
-    /// The result of a request; updates that come before it are kept.
+    /// The result of a request; what comes before it is kept.
     pub(crate) fn finish(&mut self, id: u64) -> Result<Value, Trouble> {
         let end = Instant::now() + self.limit;
-        loop {
-            let mut frame = self.frame(end)?;
-            if frame["method"] == "session/update" {
-                self.updates.push_back(frame["params"].take());
-            } else if frame["id"] == id {
-                return match frame.get("error") {
-                    Some(error) => {
-                        let message = error["message"].as_str().unwrap_or_default();
-                        Err(Trouble::Refused(error["code"].as_i64().unwrap_or(0), message.to_owned()))
-                    }
-                    None => Ok(frame["result"].take()),
-                };
+        let mut answer = loop {
+            if let Some(answer) = self.answers.remove(&id) {
+                break answer;
             }
+            let frame = self.frame(end)?;
+            self.keep(frame);
+        };
+        match answer.get("error") {
+            Some(error) => {
+                let message = error["message"].as_str().unwrap_or_default();
+                Err(Trouble::Refused(error["code"].as_i64().unwrap_or(0), message.to_owned()))
+            }
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    /// Keeps a frame until somebody asks for it.
+    fn keep(&mut self, mut frame: Value) {
+        if frame["method"] == "session/update" {
+            self.updates.push_back(frame["params"].take());
+        } else if let Some(id) = frame["id"].as_u64().filter(|_| frame.get("method").is_none()) {
+            self.answers.insert(id, frame);
         }
     }
 
@@ -131,14 +149,12 @@ impl Native {
 
     /// The next update until then.
     pub(crate) fn update_until(&mut self, end: Instant) -> Result<Value, Trouble> {
-        if let Some(update) = self.updates.pop_front() {
-            return Ok(update);
-        }
         loop {
-            let mut frame = self.frame(end)?;
-            if frame["method"] == "session/update" {
-                return Ok(frame["params"].take());
+            if let Some(update) = self.updates.pop_front() {
+                return Ok(update);
             }
+            let frame = self.frame(end)?;
+            self.keep(frame);
         }
     }
 

@@ -114,6 +114,21 @@ impl Resident {
         self.remember();
     }
 
+    /// Starts a daemon and kills it after that long, wherever it is by then.
+    pub(crate) fn false_start(&self, after: Duration) {
+        let mut command = self.hostel(&["up", "--foreground"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("hostel can be started");
+        thread::sleep(after);
+        child.kill().expect("our own child can be killed");
+        child.wait().expect("our own child can be reaped");
+    }
+
+    /// Replaces the keeper's program in its running process.
+    pub(crate) fn upgrade_keeper(&self) {
+        let output = house::run(self.hostel(&["keeper", "upgrade"]));
+        assert!(output.status.success(), "hostel keeper upgrade: {}", String::from_utf8_lossy(&output.stderr));
+    }
+
     pub(crate) fn daemon(&self) -> Identity {
         self.daemon.expect("the house has a daemon")
     }

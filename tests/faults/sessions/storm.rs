@@ -101,7 +101,14 @@ fn kill_repeatedly(
             return restarts;
         }
         wait_for_a_moment(shared, random);
+        if random.below(8) == 0 {
+            house.upgrade_keeper();
+        }
         house.kill();
+        // Now and then the next one dies as well, while it starts.
+        if random.below(5) == 0 {
+            house.false_start(Duration::from_micros(random.below(200_000)));
+        }
         let since = Instant::now();
         house.serve();
         restarts.push(since.elapsed());

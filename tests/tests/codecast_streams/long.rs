@@ -3,8 +3,8 @@
 use hostel_tests::codecast::Daemon;
 use serde_json::json;
 
-/// Clients of this contract refuse longer lines.
-const LONGEST_LINE: usize = 512 * 1024;
+/// What the HTTP library of this contract's clients takes, in its older releases.
+const LONGEST_LINE: usize = 128 * 1024;
 
 #[test]
 fn a_long_answer_comes_in_several_lines_and_loses_nothing() {

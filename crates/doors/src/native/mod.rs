@@ -14,7 +14,6 @@ pub mod text;
 
 mod connection;
 mod methods;
-mod program;
 mod spawn;
 mod stream;
 

@@ -13,10 +13,10 @@ use std::time::SystemTime;
 use hostel_house::processes::Processes;
 use hostel_house::processes::SpawnError;
 use hostel_house::processes::SpawnSpec;
+use hostel_house::processes::program;
 
 use super::Settings;
 use super::methods::value;
-use super::program;
 use super::protocol::Spawn;
 use super::protocol::Spawned;
 use super::protocol::Text;

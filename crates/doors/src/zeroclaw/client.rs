@@ -204,7 +204,7 @@ impl Client {
         let key = Key::load(&settings.data_dir);
         let tui_id = key.identify(params.text("tui_id")?, params.text("tui_sig")?)?;
         let env = Arc::new(params.texts("env")?);
-        let form = params.exact("clientCapabilities").and_then(|able| able.pointer("/elicitation/form"));
+        let form = params.get("client_capabilities")?.and_then(|able| able.pointer("/elicitation/form"));
         visitor.set_identity(Identity { id: tui_id.clone(), env, elicits: form.is_some_and(|form| !form.is_null()) });
         let known = Known {
             id: tui_id.clone(),

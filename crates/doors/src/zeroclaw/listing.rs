@@ -199,6 +199,7 @@ fn as_messages(turns: &[TurnInfo]) -> Vec<Value> {
         let content = match turn.state.as_str() {
             "queued" | "running" => continue,
             "completed" => turn.answer.clone(),
+            other if turn.answer.is_empty() => format!("[{other}]"),
             // What it said before it was stopped, or why it said nothing.
             other => format!("{}\n[{other}]", turn.answer),
         };
@@ -234,9 +235,14 @@ mod tests {
             ended_ns: 0,
             usage: Usage::default(),
         };
-        let messages = as_messages(&[turn("completed", "a"), turn("cancelled", "client_rpc"), turn("running", "")]);
+        let messages = as_messages(&[
+            turn("completed", "a"),
+            turn("cancelled", "client_rpc"),
+            turn("cancelled", ""),
+            turn("running", ""),
+        ]);
         let contents: Vec<&str> = messages.iter().map(|message| message["content"].as_str().unwrap()).collect();
-        assert_eq!(contents, ["q", "a", "q", "client_rpc\n[cancelled]", "q"]);
+        assert_eq!(contents, ["q", "a", "q", "client_rpc\n[cancelled]", "q", "[cancelled]", "q"]);
         assert_eq!(messages[1]["role"], "assistant");
         assert!(said(&[turn("completed", "The Answer")], "the answer"));
     }

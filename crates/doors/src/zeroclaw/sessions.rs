@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hostel_house::sessions::Cause;
 use hostel_house::sessions::Scope;
+use hostel_house::sessions::Standing;
 use hostel_house::sessions::Status;
 use serde_json::Value;
 use serde_json::json;
@@ -64,8 +65,13 @@ pub(crate) async fn close(visitor: &Visitor, params: &Params) -> Outcome {
 /// `session/kill`: closed, and never to come back.
 pub(crate) async fn kill(visitor: &Visitor, params: &Params) -> Outcome {
     let id = params.need("session_id")?;
-    visitor.house().turns.hush_all(id);
     let (sessions, owned) = (visitor.house().sessions.clone(), id.to_owned());
+    if sessions.get(id).is_none() {
+        // One that was killed already is not there any more, as little as one that never was.
+        let stored = sessions.stored(id).await.map_err(internal)?;
+        stored.filter(|stored| stored.standing != Standing::Killed).ok_or_else(|| no_session(id))?;
+    }
+    visitor.house().turns.hush_all(id);
     match patiently(async move { sessions.kill(&owned).await }).await? {
         Some(false) => Err(no_session(id)),
         Some(true) | None => Ok(json!({"session_id": id, "killed": true})),

@@ -76,7 +76,7 @@ impl Signs {
         let home = self.home.as_deref().filter(|home| !home.is_empty()).map(Path::new);
         let given = |sign: &Option<OsString>| sign.clone().filter(|value| !is_blank(value));
         let own = |config_dir: PathBuf| (config_dir.join("data"), config_dir);
-        let (data_dir, config_dir) = if let Some(flag) = &self.flag {
+        let (data_dir, config_dir) = if let Some(flag) = self.flag.as_ref().filter(|flag| !is_blank(flag.as_os_str())) {
             own(expand(flag, home))
         } else if let Some(named) = given(&self.config_dir) {
             own(expand(Path::new(&named), home))
@@ -160,7 +160,13 @@ mod tests {
 
     #[test]
     fn blank_signs_are_none() {
-        let mut signs = Signs { home: some("/u"), config_dir: some(" "), data_dir: some(""), ..Signs::default() };
+        let mut signs = Signs {
+            flag: Some(PathBuf::from(" ")),
+            home: some("/u"),
+            config_dir: some(" "),
+            data_dir: some(""),
+            ..Signs::default()
+        };
         expect(&signs, &[], "/u/.zeroclaw", "/u/.zeroclaw/data");
         signs.workspace = some("/w/workspace");
         expect(&signs, &[], "/w/.zeroclaw", "/w/workspace");

@@ -84,12 +84,15 @@ pub struct Approval {
 }
 
 /// A question to be asked.
+#[derive(Clone)]
 pub(crate) struct Question {
-    /// The session's row and id.
-    pub(crate) session: (i64, String),
+    /// The session's row.
+    pub(crate) session: i64,
     pub(crate) turn: u64,
     pub(crate) process: ProcessId,
     pub(crate) request: String,
+    /// The number of the event that asks: the same whenever the journal is read again.
+    pub(crate) seq: u64,
     pub(crate) tool: String,
     pub(crate) input: Raw,
     pub(crate) summary: String,
@@ -200,8 +203,14 @@ impl Approvals {
         self.inner.store.read(work).await
     }
 
-    /// Settles a question. Exactly one of several that race succeeds.
+    /// Settles a question. Exactly one of several that race succeeds. Counts even if the caller stops waiting.
     pub async fn decide(&self, id: &str, decision: Decision, decider: &str) -> Result<Approval, DecideError> {
+        let (approvals, id, decider) = (self.clone(), id.to_owned(), decider.to_owned());
+        let decided = tokio::spawn(async move { approvals.decide_now(&id, decision, &decider).await });
+        decided.await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+    }
+
+    async fn decide_now(&self, id: &str, decision: Decision, decider: &str) -> Result<Approval, DecideError> {
         let state = match &decision {
             Decision::AllowOnce | Decision::AllowAlways | Decision::Answers(_) => State::Approved,
             Decision::Reject(_) | Decision::RejectWithEdit(_) => State::Denied,
@@ -220,10 +229,12 @@ impl Approvals {
         }
     }
 
-    /// Asks a question, or finds the one that was asked before: by the process that asks and its own id of it.
+    /// Asks a question, or finds the one that was asked before: by the process that asks, its own id of it, and the
+    /// event.
     pub(crate) async fn ask(&self, question: Question) -> Result<Approval, StoreError> {
-        let approval = self.inner.store.write(move |transaction| ask(transaction, &question)).await?;
-        if approval.state == State::Pending {
+        let (approval, new) = self.inner.store.write(move |transaction| ask(transaction, &question)).await?;
+        // One that was there before is pending here as well, unless it is being settled at this moment.
+        if new {
             self.inner.pending.lock().insert(approval.no, approval.clone());
             self.tell();
         }
@@ -235,12 +246,44 @@ impl Approvals {
         self.settle(no, State::Withdrawn, None, "").await.map(drop)
     }
 
+    /// The process that asked is gone: it wants to know nothing any more.
+    pub(crate) async fn withdraw_all(&self, process: ProcessId) -> Result<(), StoreError> {
+        let now = now_ns();
+        let work = move |transaction: &Transaction<'_>| {
+            let mut statement = transaction.prepare_cached(
+                "UPDATE approvals SET state = 'withdrawn', decided_ns = ? WHERE process = ? AND state = 'pending'
+                 RETURNING no",
+            )?;
+            let rows = statement.query_map(params![now as i64, process.0], |row| row.get::<_, i64>(0))?;
+            rows.map(|no| no.map(|no| no as u64)).collect::<rusqlite::Result<Vec<u64>>>()
+        };
+        let withdrawn = self.inner.store.write(work).await?;
+        if !withdrawn.is_empty() {
+            self.inner.pending.lock().retain(|no, _| !withdrawn.contains(no));
+            self.tell();
+        }
+        Ok(())
+    }
+
     /// The questions of a process, by number.
     pub(crate) async fn of_process(&self, process: ProcessId) -> Result<Vec<Approval>, StoreError> {
         let work = move |connection: &rusqlite::Connection| {
             let mut statement =
                 connection.prepare_cached(&select("WHERE approvals.process = ? ORDER BY approvals.no"))?;
             statement.query_map([process.0], from_row)?.collect()
+        };
+        self.inner.store.read(work).await
+    }
+
+    /// These questions, as far as they are there.
+    pub(crate) async fn these(&self, numbers: Vec<u64>) -> Result<Vec<Approval>, StoreError> {
+        let work = move |connection: &rusqlite::Connection| {
+            let mut statement = connection.prepare_cached(&select("WHERE approvals.no = ?"))?;
+            let mut found = Vec::with_capacity(numbers.len());
+            for no in numbers {
+                found.extend(statement.query_row([no as i64], from_row).optional()?);
+            }
+            Ok(found)
         };
         self.inner.store.read(work).await
     }
@@ -281,30 +324,33 @@ impl Approvals {
     }
 }
 
-fn ask(transaction: &Transaction<'_>, question: &Question) -> rusqlite::Result<Approval> {
+/// The question as it is stored, and whether it was not before.
+fn ask(transaction: &Transaction<'_>, question: &Question) -> rusqlite::Result<(Approval, bool)> {
     let now = now_ns();
     let wait = u64::try_from(question.wait.as_nanos()).unwrap_or(u64::MAX);
-    transaction
+    let made = transaction
         .prepare_cached(
-            "INSERT INTO approvals (id, kind, session, turn, process, request, tool, input, summary, state,
-             created_ns, expires_ns) VALUES (?, 'agent_tool', ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)
+            "INSERT INTO approvals (id, kind, session, turn, process, request, seq, tool, input, summary, state,
+             created_ns, expires_ns) VALUES (?, 'agent_tool', ?, ?, ?, ?, ?, ?, ?, ?, 'pending', ?, ?)
              ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             uuid::Uuid::new_v4().to_string(),
-            question.session.0,
+            question.session,
             question.turn as i64,
             question.process.0,
             question.request,
+            question.seq as i64,
             question.tool,
             question.input.get(),
             question.summary,
             now as i64,
             i64::try_from(now.saturating_add(wait)).unwrap_or(i64::MAX),
         ])?;
-    transaction
-        .prepare_cached(&select("WHERE approvals.process = ? AND approvals.request = ?"))?
-        .query_row(params![question.process.0, question.request], from_row)
+    let approval = transaction
+        .prepare_cached(&select("WHERE approvals.process = ? AND approvals.request = ? AND approvals.seq = ?"))?
+        .query_row(params![question.process.0, question.request, question.seq as i64], from_row)?;
+    Ok((approval, made > 0))
 }
 
 /// Refuses what nobody answered in time, as long as there is somebody to ask.

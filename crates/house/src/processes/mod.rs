@@ -11,21 +11,20 @@ mod launch;
 mod link;
 mod process;
 pub mod program;
+mod spawning;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hostel_keeper::TAG_VARIABLE;
 use hostel_keeper::cgroup::Cgroups;
-use hostel_keeper::proto::{Builder, Limits, OnFull, Spawn, Stage, StdinKind, StopMode, Welcome, kind, tag};
+use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
 use parking_lot::{Mutex, RwLock};
 use rustix::process::Signal;
@@ -37,9 +36,7 @@ pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
-use label::Label;
 use link::{Answer, Caller, Gone, Link, Ticket};
-use process::Progress;
 
 /// How long a request waits for the next link when the keeper is being replaced.
 const RELINK_LIMIT: Duration = Duration::from_secs(10);
@@ -267,105 +264,6 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Starts a process. An older one of the same name loses it, and is ended, once the new one runs.
-    ///
-    /// Runs to its end even if the caller stops waiting: a process that was started is known.
-    pub async fn spawn(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
-        let processes = self.clone();
-        let started = tokio::spawn(async move { processes.spawn_now(spec).await });
-        started.await.map_err(|error| SpawnError::Keeper(error.to_string()))?
-    }
-
-    async fn spawn_now(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
-        let id = match spec.id {
-            Some(id) => id,
-            None => ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?,
-        };
-        let label = Label {
-            name: spec.name.clone(),
-            door: spec.door.clone(),
-            program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
-        };
-        if label.encode().len() > hostel_journal::MAX_LABEL {
-            return Err(SpawnError::Limit("the process's name is too long".to_owned()));
-        }
-        let command = spec.argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
-        let request = self.spawn_request(id, &label, spec)?;
-        let process = Process::new(&self.house, id, label, command, Progress::START);
-        // Known before it is asked for: its first note may overtake the answer.
-        self.house.registry.write().by_id.insert(id, Arc::clone(&process));
-        let outcome = self.request_spawn(&process, &request).await;
-        if let Err(error) = outcome {
-            self.house.remove(&process);
-            return Err(error);
-        }
-        let older = {
-            let _turn = self.house.naming.lock();
-            self.house.name(&process)
-        };
-        if let Some(older) = older.filter(|older| older.status().running) {
-            tokio::spawn(async move { older.kill_tree().await });
-        }
-        Ok(process)
-    }
-
-    fn spawn_request(&self, id: ProcessId, label: &Label, spec: SpawnSpec) -> Result<Spawn, SpawnError> {
-        let options = &self.house.options;
-        let tag = tree::tag_value(&self.house.tag(), id);
-        let mut env: Vec<Vec<u8>> = Vec::with_capacity(spec.env.len() + 1);
-        for (key, value) in spec.env {
-            if key != TAG_VARIABLE {
-                env.push([key.as_bytes(), b"=", value.as_bytes()].concat());
-            }
-        }
-        env.push(format!("{TAG_VARIABLE}={tag}").into_bytes());
-        let cwd = match spec.cwd {
-            Some(cwd) if cwd.is_absolute() => cwd,
-            // The keeper stands elsewhere: what is relative here must be absolute there.
-            relative => {
-                let here = std::env::current_dir();
-                let here = here.map_err(|error| SpawnError::Chdir { errno: error.raw_os_error().unwrap_or(0) })?;
-                relative.map_or_else(|| here.clone(), |cwd| here.join(cwd))
-            }
-        };
-        Ok(Spawn {
-            id,
-            label: label.encode(),
-            program: spec.program.into_os_string().as_bytes().to_vec(),
-            argv: spec.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
-            env,
-            cwd: cwd.into_os_string().as_bytes().to_vec(),
-            umask: options.child_umask,
-            nofile: options.child_nofile,
-            stdin: if spec.socket_stdin { StdinKind::Socket } else { StdinKind::Pipe },
-            quota: 0,
-            on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
-        })
-    }
-
-    async fn request_spawn(&self, process: &Process, request: &Spawn) -> Result<(), SpawnError> {
-        let mut frame = Vec::new();
-        request.encode(0, &mut frame);
-        if frame.len() > hostel_keeper::proto::MAX_FRAME_BYTES {
-            return Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
-        }
-        let answer = self.house.request(|corr, out| request.encode(corr, out)).await;
-        match answer.map_err(|gone| SpawnError::Keeper(gone.to_string()))? {
-            Answer::Spawned { pid, start_ns } => {
-                process.started.get_or_init(|| (pid, start_ns));
-                Ok(())
-            }
-            Answer::Failed { stage: Stage::Chdir, errno, .. } => Err(SpawnError::Chdir { errno }),
-            Answer::Failed { stage: Stage::Exec, errno, .. } => Err(SpawnError::Exec { errno }),
-            Answer::Failed { stage: Stage::Limit, text, .. } => Err(SpawnError::Limit(text)),
-            Answer::Failed { stage: Stage::Setup, errno, .. } => {
-                Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
-            }
-            Answer::Refused(text) => Err(SpawnError::Keeper(text)),
-            other => Err(SpawnError::Keeper(format!("unexpected answer {other:?}"))),
-        }
-    }
-
     /// The process that has this name.
     pub fn get(&self, name: &str) -> Option<Arc<Process>> {
         self.house.registry.read().by_name.get(name).cloned()

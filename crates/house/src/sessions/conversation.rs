@@ -43,6 +43,16 @@ impl MarkId {
     pub(crate) const fn interrupt(turn: u64) -> Self {
         MarkId(Self::INTERRUPT | (turn & Self::NUMBER))
     }
+
+    /// The input, where the mark says all there is to it.
+    const fn plain(self) -> Option<Given> {
+        match self.0 & !Self::NUMBER {
+            Self::OWN => Some(Given::Own),
+            // Also one that comes after the end of its turn: whoever reads the journal later must hear the same.
+            Self::INTERRUPT => Some(Given::Interrupt),
+            _ => None,
+        }
+    }
 }
 
 /// An input that was, or may be, given.
@@ -111,7 +121,7 @@ pub(crate) struct Conversation {
     stderr: VecDeque<u8>,
     /// Bytes of standard input that marks account for.
     stdin: u64,
-    /// Inputs whose marks may come.
+    /// Inputs whose marks may come, as far as a mark does not say it all.
     given: HashMap<MarkId, Given>,
     /// The rest of an input too large to be given at once.
     rest: Option<(MarkId, Vec<u8>)>,
@@ -176,10 +186,20 @@ impl Conversation {
         self.rest.is_none() && self.driver.ready()
     }
 
-    /// A new turn begins: what was given before is history.
+    /// A new turn begins: what was given before is history, unless it is still on its way.
     pub(crate) fn begin_turn(&mut self) {
         self.sent.clear();
-        self.given.clear();
+        self.given.retain(|_, given| matches!(given, Given::Decision { .. }));
+    }
+
+    /// Whether the agent waits for the answer to this question.
+    pub(crate) fn waits_for(&self, request: &str) -> bool {
+        self.driver.encode(&Input::Decision { request, decision: &Decision::AllowOnce }) != Encoded::Nothing
+    }
+
+    /// Half an input was given.
+    pub(crate) fn is_mid_sentence(&self) -> bool {
+        self.rest.is_some()
     }
 
     /// The state now, to go on from later. Only between turns.
@@ -291,8 +311,7 @@ impl Conversation {
             }
             return;
         }
-        let given = if mark == MarkId::own() { Some(Given::Own) } else { self.given.get(&mark).cloned() };
-        let Some(given) = given else { return };
+        let Some(given) = mark.plain().or_else(|| self.given.remove(&mark)) else { return };
         let whole = match &given {
             Given::Own => self.driver.wants(),
             given => match self.driver.encode(&given.as_input()) {
@@ -308,7 +327,9 @@ impl Conversation {
             let answered = Event::PermissionAnswered { request, approval, decision };
             self.heard.events.push(answered);
         }
-        self.sent.push(mark);
+        if mark != MarkId::own() {
+            self.sent.push(mark);
+        }
         self.hand_out(time_ns, parsed);
     }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostel_agents::{Hosting, Setup};
@@ -55,7 +56,7 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
     let name = if launch.program.is_empty() { session.kind().name() } else { &launch.program };
     let failed = |error: io::Error, advice: String| format!("Failed to spawn {name}: {error}{advice}");
     let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str());
-    let found = program::resolve(OsStr::new(&launch.program), path, &cwd);
+    let found = resolve(launch.program.clone(), path.map(OsStr::to_owned), cwd.clone()).await;
     let missing = || {
         let advice = format!(
             "; `{name}` is not on the PATH of the daemon: install it, or set `command` in [agents.{}] of hostel.toml",
@@ -85,21 +86,26 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         SpawnError::Exec { errno } => failed(io::Error::from_raw_os_error(errno), String::new()),
         SpawnError::Limit(words) | SpawnError::Keeper(words) => format!("Failed to spawn {name}: {words}"),
     })?;
-    if let Some(limits) = agent.map(|agent| agent.limits) {
-        limit(session, &process, limits);
-    }
+    limit(session, &process);
     Ok(process)
+}
+
+/// The file to run, looked for where a file system that does not answer holds up nobody else.
+async fn resolve(program: String, path: Option<OsString>, cwd: PathBuf) -> Option<PathBuf> {
+    let looking = move || program::resolve(OsStr::new(&program), path.as_deref(), &cwd);
+    tokio::task::spawn_blocking(looking).await.ok().flatten()
 }
 
 /// A name by which people find the process: the agent, the session, and something that makes it unique.
 fn process_name(session: &Session, id: ProcessId) -> String {
     let short = |text: &str, len: usize| text.chars().take(len).collect::<String>();
-    format!("{}-{}-{}", session.agent(), short(session.id(), 8), short(&id.to_string(), 6))
+    format!("{}-{}-{}", session.agent(), short(session.id(), 8), short(&id.to_string(), 12))
 }
 
 /// Memory and processor time: by the process's cgroup where it has one, by resource limits otherwise (which know no
 /// share of a processor).
-fn limit(session: &Session, process: &Process, limits: AgentLimits) {
+pub(crate) fn limit(session: &Session, process: &Process) {
+    let limits = session.hub.agent(session.agent()).map(|agent| agent.limits).unwrap_or_default();
     if limits == AgentLimits::default()
         || session.hub.processes.limit_cgroup(process.id(), limits.memory, limits.cpu_percent)
     {

@@ -7,12 +7,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hostel_agents::Event;
+use hostel_agents::{Decision, Event, Raw};
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::run;
 use super::types::{Entry, NextEvents};
 use crate::store::{Store, StoreError};
 
@@ -123,42 +123,50 @@ impl Inner {
     }
 }
 
-/// About how much memory an event takes.
+/// About how much memory an event takes, at least what the agent chose the length of.
 pub(crate) fn weight(event: &Event) -> usize {
+    let raw = |raw: &Option<Raw>| raw.as_ref().map_or(0, |raw| raw.get().len());
     let content = match event {
-        Event::TextDelta { text } | Event::Text { text, .. } => text.len(),
-        Event::ThoughtDelta { text } | Event::Thought { text, .. } => text.len(),
         Event::TurnStarted { prompt, .. } => prompt.len(),
-        Event::TurnEnded { text, .. } => text.len(),
-        Event::ToolCall { input, .. } | Event::PermissionAsked { input, .. } => input.get().len(),
-        Event::ToolResult { output, .. } => output.len(),
-        Event::Init { raw: Some(raw), .. } | Event::Result { raw: Some(raw), .. } => raw.get().len(),
-        _ => 0,
+        Event::Init { raw: line, .. } | Event::Result { raw: line, .. } => raw(line),
+        Event::TextDelta { text } | Event::Text { text, .. } | Event::TurnEnded { text, .. } => text.len(),
+        Event::ThoughtDelta { text } | Event::Thought { text, .. } => text.len(),
+        Event::ToolBegan { name } => name.len(),
+        Event::ToolCall { id, name, input } => id.len() + name.len() + input.get().len(),
+        Event::ToolProgress { name, message, raw: line } => name.len() + message.len() + raw(line),
+        Event::ToolResult { id, name, output, .. } => id.len() + name.len() + output.len(),
+        Event::PermissionAsked { request, call, tool, input, summary, .. } => {
+            request.len() + call.len() + tool.len() + input.get().len() + summary.len()
+        }
+        Event::PermissionAnswered { request, decision, .. } => request.len() + words(decision),
+        Event::PermissionWithdrawn { request } => request.len(),
+        Event::Plan { entries } => entries
+            .iter()
+            .map(|entry| size_of_val(entry) + entry.content.len() + entry.status.len() + entry.priority.len())
+            .sum(),
+        Event::Notice { message } | Event::Error { message } => message.len(),
+        Event::ContextUsage { .. } => 0,
     };
     content + 96
 }
 
-/// One line of a stored run of events.
-#[derive(Deserialize, Serialize)]
-struct Line<E>(u64, u64, E);
+fn words(decision: &Decision) -> usize {
+    match decision {
+        Decision::AllowOnce | Decision::AllowAlways => 0,
+        Decision::Reject(text) | Decision::RejectWithEdit(text) => text.len(),
+        Decision::Answers(answers) => answers.iter().map(|(question, answer)| question.len() + answer.len()).sum(),
+    }
+}
 
-/// Writes a run of events and moves the session's last number.
+/// Writes a run of events and moves the session's last number. One whose predecessor is not there is refused: should an
+/// earlier run have been, there must be no hole that a restart would take for written.
 pub(crate) fn store_run(transaction: &Transaction<'_>, session: i64, run: &[Arc<Entry>]) -> rusqlite::Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
-    let mut body = Vec::with_capacity(run.len() * 64);
-    for entry in run {
-        let line = Line(entry.turn, entry.time_ns, &entry.event);
-        serde_json::to_writer(&mut body, &line)
-            .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
-        body.push(b'\n');
-    }
+    let body = run::write(run).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
     transaction
         .prepare_cached("INSERT INTO events (session, first_seq, last_seq, body) VALUES (?, ?, ?, ?)")?
-        .execute(params![session, first.seq as i64, last.seq as i64, body])?;
-    transaction
-        .prepare_cached("UPDATE sessions SET last_seq = max(last_seq, ?) WHERE no = ?")?
-        .execute(params![last.seq as i64, session])?;
-    Ok(())
+        .execute(params![session, first.seq as i64, last.seq as i64, body])
+        .map(drop)
 }
 
 /// What reading the disk found.
@@ -184,16 +192,8 @@ fn read_run(connection: &Connection, session: i64, after: u64) -> rusqlite::Resu
     if first > after + 1 {
         return Ok(OnDisk::Missing(first));
     }
-    let mut run = Vec::new();
-    for (seq, line) in (first..).zip(body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty())) {
-        if seq <= after {
-            continue;
-        }
-        let Line(turn, time_ns, event): Line<Event> = serde_json::from_slice(line).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error))
-        })?;
-        run.push(Arc::new(Entry { seq, turn, time_ns, event }));
-    }
+    let run = run::read(&body, first, after)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error)))?;
     Ok(OnDisk::Run(run))
 }
 
@@ -268,5 +268,38 @@ impl Events {
     fn hand_out(&mut self, entries: Vec<Arc<Entry>>) -> NextEvents {
         self.position = entries.last().map_or(self.position, |entry| entry.seq);
         NextEvents::Entries(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_an_agent_makes_long_is_counted() {
+        let long = "x".repeat(1 << 20);
+        let raw = || Some(Raw::of(&long));
+        let text = || long.clone();
+        let events = [
+            Event::Init { subtype: String::new(), session_id: None, model: None, raw: raw() },
+            Event::ToolProgress { name: String::new(), message: String::new(), raw: raw() },
+            Event::ToolProgress { name: String::new(), message: text(), raw: None },
+            Event::Result { session_id: None, raw: raw() },
+            Event::Notice { message: text() },
+            Event::Error { message: text() },
+            Event::ToolBegan { name: text() },
+            Event::ToolCall { id: text(), name: String::new(), input: Raw::null() },
+            Event::PermissionWithdrawn { request: text() },
+            Event::Plan {
+                entries: vec![hostel_agents::PlanEntry {
+                    content: text(),
+                    status: String::new(),
+                    priority: String::new(),
+                }],
+            },
+        ];
+        for event in events {
+            assert!(weight(&event) >= long.len(), "{:.80}", format!("{event:?}"));
+        }
     }
 }

@@ -1,87 +1,29 @@
-//! One session, as doors see it: take prompts, stop them, follow events.
+//! One session, as doors see it: what it is like, what is set about it, its events.
 //!
-//! Invariant: everything that changes the queue goes through one gate, in order, and is on disk before it is in
-//! memory. The work itself is done by the session's runner, a task that exists only while there is something to do.
+//! Invariant: what is set is on disk before it is in memory. The work itself is done by the session's runner, a task
+//! that exists only while there is something to do; prompts come and go by `queue`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hostel_agents::{Hosting, Kind, Mode, Usage};
+use hostel_agents::{Hosting, Kind, Mode};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
-use super::rows::{self, OpenTurn, SessionRow};
+use super::rows::{self, SessionRow};
 use super::runner::Runner;
-use super::types::{Cause, Prompt, Scope, SendError, Sent, SessionInfo, Standing, Status};
-use super::{Hub, now_ns};
+use super::state::{Queued, Running, State};
+use super::types::{Cause, Scope, SessionInfo, Standing, Status};
+use super::{Hub, detached};
 use crate::store::StoreError;
 
 /// The longest text a door may keep with a session.
 const DOOR_STATE_LIMIT: usize = 4096;
-
-/// A prompt that waits.
-#[derive(Clone, Debug)]
-pub(crate) struct Queued {
-    pub(crate) turn: u64,
-    pub(crate) prompt: String,
-    pub(crate) door: String,
-}
-
-/// The turn that runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
-    pub(crate) turn: u64,
-    pub(crate) cause: Option<Cause>,
-}
-
-/// What changes about a session.
-pub(crate) struct State {
-    pub(crate) name: Option<String>,
-    pub(crate) owner: Option<String>,
-    pub(crate) mode: Mode,
-    pub(crate) model: Option<String>,
-    pub(crate) model_told: Option<String>,
-    pub(crate) cli_session: Option<String>,
-    pub(crate) standing: Standing,
-    pub(crate) active_ns: u64,
-    pub(crate) usage: Usage,
-    pub(crate) queue: VecDeque<Queued>,
-    pub(crate) running: Option<Running>,
-    pub(crate) turns: u64,
-    /// Prompts that were cancelled while they waited; their end is not among the events yet.
-    pub(crate) untold: VecDeque<(u64, Cause)>,
-    /// A turn that was running when the last daemon ended.
-    pub(crate) interrupted: Option<OpenTurn>,
-    pub(crate) pid: Option<u32>,
-    /// A runner is at work.
-    pub(crate) runner: bool,
-    /// The idle process is to go.
-    pub(crate) retire: bool,
-    /// The session is being closed.
-    pub(crate) closing: Option<Cause>,
-    /// Counted among the busy ones.
-    counted: bool,
-    door_states: HashMap<String, String>,
-}
-
-impl State {
-    /// How many prompts wait. The first of an idle session is as good as running: its runner is on its way.
-    fn waiting(&self) -> usize {
-        self.queue.len() - usize::from(self.running.is_none() && !self.queue.is_empty())
-    }
-
-    fn status(&self) -> Status {
-        match self.running.is_none() && self.queue.is_empty() {
-            true => Status::Idle,
-            false => Status::Busy,
-        }
-    }
-}
 
 /// One session.
 pub struct Session {
@@ -99,7 +41,7 @@ pub struct Session {
     state: Mutex<State>,
     pub(crate) log: Arc<Log>,
     /// Orders what changes the queue.
-    gate: tokio::sync::Mutex<()>,
+    pub(super) gate: tokio::sync::Mutex<()>,
     /// Something is to be done.
     pub(crate) wake: Notify,
     /// Counts runners that have ended.
@@ -169,15 +111,18 @@ impl Session {
             .read(move |connection| Ok((rows::open_turns(connection, no)?, rows::untold_turns(connection, no)?)))
             .await?;
         self.change(|state| {
+            state.untold = untold.into();
             for turn in open {
-                if turn.running {
-                    state.running = Some(Running { turn: turn.turn, cause: turn.cause });
-                    state.interrupted = Some(turn);
-                } else {
-                    state.queue.push_back(Queued { turn: turn.turn, prompt: turn.prompt, door: turn.door });
+                match turn.cause {
+                    cause if turn.running => {
+                        state.running = Some(Running { turn: turn.turn, cause });
+                        state.interrupted = Some(turn);
+                    }
+                    // It was to stop at the moment it was taken up.
+                    Some(cause) => state.untold.push_back((turn.turn, cause)),
+                    None => state.queue.push_back(Queued { turn: turn.turn, prompt: turn.prompt, door: turn.door }),
                 }
             }
-            state.untold = untold.into();
         });
         if let Some(cause) = self.change(|state| state.closing) {
             self.stop(Scope::Everything, cause).await;
@@ -303,175 +248,56 @@ impl Session {
         result
     }
 
-    /// Takes a prompt. When this returns it is on disk and will be put to the agent exactly once.
-    pub async fn send(self: &Arc<Self>, prompt: Prompt) -> Result<Sent, SendError> {
-        let limit = self.hub.options.prompt_limit;
-        if prompt.text.len() > limit {
-            return Err(SendError::TooLong { len: prompt.text.len(), limit });
-        }
-        let _gate = self.gate.lock().await;
-        let turn = {
-            let state = self.state.lock();
-            if state.standing != Standing::Live {
-                return Err(SendError::Closed);
-            }
-            if state.status() == Status::Busy && state.waiting() >= self.hub.options.queue {
-                return Err(SendError::QueueFull(state.waiting()));
-            }
-            state.turns + 1
-        };
-        let after_seq = self.log.last_seq();
-        let (no, now, text, door) = (self.no, now_ns(), prompt.text.clone(), prompt.door);
-        self.hub.store.write(move |transaction| rows::insert_turn(transaction, no, turn, &text, door, now)).await?;
-        let position = self.change(|state| {
-            state.turns = turn;
-            state.active_ns = now;
-            state.queue.push_back(Queued { turn, prompt: prompt.text, door: prompt.door.to_owned() });
-            state.waiting()
-        });
-        self.ensure_runner();
-        Ok(Sent { turn, position, after_seq })
-    }
-
-    /// Takes a prompt back that still waits. Its turn ends cancelled.
-    pub async fn withdraw(self: &Arc<Self>, turn: u64) -> bool {
-        let _gate = self.gate.lock().await;
-        self.cancel_queued(Cause::ClientRpc, |queued| queued.turn == turn).await > 0
-    }
-
-    /// Cancels prompts that wait, on disk and then in memory. Returns how many.
-    async fn cancel_queued(self: &Arc<Self>, cause: Cause, which: impl Fn(&Queued) -> bool) -> usize {
-        let turns: Vec<u64> = {
-            let mut state = self.state.lock();
-            let (gone, kept) = state.queue.drain(..).partition(|queued| which(queued));
-            state.queue = kept;
-            let gone: VecDeque<Queued> = gone;
-            gone.iter().map(|queued| queued.turn).collect()
-        };
-        if turns.is_empty() {
-            return 0;
-        }
-        let (no, now, cancelled) = (self.no, now_ns(), turns.clone());
-        let written = self.hub.store.write(move |transaction| {
-            cancelled.iter().try_for_each(|turn| rows::cancel_queued(transaction, no, *turn, cause, now))
-        });
-        // A disk that does not take it lets the prompt run after the next start, which is no loss.
-        written.await.ok();
-        self.change(|state| state.untold.extend(turns.iter().map(|turn| (*turn, cause))));
-        self.ensure_runner();
-        turns.len()
-    }
-
-    /// Stops the running turn, or that and everything that waits. Returns whether there was something to stop; does
-    /// not wait for its end.
-    pub async fn interrupt(self: &Arc<Self>, scope: Scope, cause: Cause) -> bool {
-        let _gate = self.gate.lock().await;
-        self.stop(scope, cause).await
-    }
-
-    async fn stop(self: &Arc<Self>, scope: Scope, cause: Cause) -> bool {
-        let running = self.state.lock().running;
-        let waiting = match (scope, running) {
-            (Scope::Everything, _) => self.cancel_queued(cause, |_| true).await,
-            // The runner has not come to it yet: it is as good as running.
-            (Scope::Running, None) => {
-                let first = self.state.lock().queue.front().map(|queued| queued.turn);
-                self.cancel_queued(cause, |queued| Some(queued.turn) == first).await
-            }
-            (Scope::Running, Some(_)) => 0,
-        };
-        let Some(running) = self.state.lock().running else { return waiting > 0 };
-        let (no, turn) = (self.no, running.turn);
-        let written = self.hub.store.write(move |transaction| rows::set_cause(transaction, no, turn, cause));
-        // What could not be written is done all the same: a restart would only let the turn go on.
-        written.await.ok();
-        let found = self.change(|state| match &mut state.running {
-            Some(running) if running.turn == turn => {
-                running.cause.get_or_insert(cause);
-                true
-            }
-            _ => false,
-        });
-        self.wake.notify_one();
-        found || waiting > 0
-    }
-
-    /// Closes the session: it is archived and out of the list at once; returns when its process is gone.
-    pub async fn close(self: &Arc<Self>, cause: Cause) -> Result<(), StoreError> {
-        {
-            let _gate = self.gate.lock().await;
-            let first = self.change(|state| {
-                let first = state.standing == Standing::Live;
-                state.standing = Standing::Archived;
-                first
-            });
-            if first {
-                let (no, now) = (self.no, now_ns());
-                self.hub
-                    .store
-                    .write(move |transaction| rows::set_standing(transaction, no, Standing::Archived, now))
-                    .await?;
-                self.hub.leave(self);
-                self.stop(Scope::Everything, cause).await;
-                self.change(|state| state.closing = Some(cause));
-                self.ensure_runner();
-            }
-        }
-        let mut rests = self.rests.subscribe();
-        while self.state.lock().runner {
-            if rests.changed().await.is_err() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// What it may do, from the next turn on.
-    pub async fn set_mode(&self, mode: Mode) -> Result<(), StoreError> {
-        self.set_text("mode", Some(mode.name().to_owned())).await?;
-        self.change(|state| state.mode = mode);
-        Ok(())
+    pub async fn set_mode(self: &Arc<Self>, mode: Mode) -> Result<(), StoreError> {
+        self.set_text("mode", Some(mode.name().to_owned()), move |state, _| state.mode = mode).await
     }
 
     /// The model, from the next turn on; none for the agent's own choice.
-    pub async fn set_model(&self, model: Option<String>) -> Result<(), StoreError> {
-        self.set_text("model", model.clone()).await?;
-        self.change(|state| state.model = model);
-        Ok(())
+    pub async fn set_model(self: &Arc<Self>, model: Option<String>) -> Result<(), StoreError> {
+        self.set_text("model", model, |state, model| state.model = model).await
     }
 
     /// The CLI's conversation to go on with, from the next process on.
-    pub async fn set_cli_session_id(&self, id: String) -> Result<(), StoreError> {
-        self.set_text("cli_session", Some(id.clone())).await?;
-        self.change(|state| {
-            let changed = state.cli_session.as_ref() != Some(&id);
-            state.cli_session = Some(id);
+    pub async fn set_cli_session_id(self: &Arc<Self>, id: String) -> Result<(), StoreError> {
+        self.set_text("cli_session", Some(id), |state, id| {
             // A process that talks about something else is of no use any more.
-            state.retire |= changed;
-        });
+            state.retire |= state.cli_session != id;
+            state.cli_session = id;
+        })
+        .await?;
         self.wake.notify_one();
         Ok(())
     }
 
     /// Whose it is.
-    pub async fn set_owner(&self, owner: Option<String>) -> Result<(), StoreError> {
-        self.set_text("owner", owner.clone()).await?;
-        self.change(|state| state.owner = owner);
-        Ok(())
+    pub async fn set_owner(self: &Arc<Self>, owner: Option<String>) -> Result<(), StoreError> {
+        self.set_text("owner", owner, |state, owner| state.owner = owner).await
     }
 
     /// Its name.
-    pub async fn set_name(&self, name: Option<String>) -> Result<(), StoreError> {
-        self.set_text("name", name.clone()).await?;
-        self.change(|state| state.name = name);
-        Ok(())
+    pub async fn set_name(self: &Arc<Self>, name: Option<String>) -> Result<(), StoreError> {
+        self.set_text("name", name, |state, name| state.name = name).await
     }
 
-    async fn set_text(&self, column: &'static str, value: Option<String>) -> Result<(), StoreError> {
-        let no = self.no;
-        let work =
-            move |transaction: &rusqlite::Transaction<'_>| rows::set_text(transaction, no, column, value.as_deref());
-        self.hub.store.write(work).await
+    /// On disk, then in memory, even if the caller stops waiting.
+    async fn set_text(
+        self: &Arc<Self>,
+        column: &'static str,
+        value: Option<String>,
+        set: impl FnOnce(&mut State, Option<String>) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let session = Arc::clone(self);
+        let setting = async move {
+            let (no, stored) = (session.no, value.clone());
+            let write = move |transaction: &rusqlite::Transaction<'_>| {
+                rows::set_text(transaction, no, column, stored.as_deref())
+            };
+            session.hub.store.write(write).await?;
+            session.change(|state| set(state, value));
+            Ok(())
+        };
+        detached(setting).await?
     }
 
     /// What a door keeps with this session.
@@ -513,12 +339,37 @@ impl Session {
             if leaves {
                 state.runner = false;
             }
-            leaves
+            leaves.then_some(state.closing.is_some())
         });
-        if leaves {
+        if let Some(closed) = leaves {
             self.log.rest();
-            self.rests.send_modify(|count| *count += 1);
+            self.runner_is_gone(closed);
         }
-        leaves
+        leaves.is_some()
+    }
+
+    /// There is no store any more, as the daemon ends: nobody is to wait for what the next daemon will do.
+    pub(crate) fn runner_gives_up(&self) {
+        self.change(|state| state.runner = false);
+        self.runner_is_gone(true);
+    }
+
+    fn runner_is_gone(&self, closed: bool) {
+        if closed {
+            self.hub.gone(self);
+        }
+        self.rests.send_modify(|count| *count += 1);
+    }
+
+    /// Waits until its runner has nothing to do. `false` when it takes too long.
+    pub(crate) async fn rested(&self) -> bool {
+        let mut rests = self.rests.subscribe();
+        let rest = async {
+            while self.state.lock().runner {
+                // The sender lives as long as the session.
+                rests.changed().await.ok();
+            }
+        };
+        tokio::time::timeout(self.hub.patience(), rest).await.is_ok()
     }
 }

@@ -27,8 +27,9 @@ ask() {
 
 /// A warm claude: what it does with each line it reads is a list of cases of `case`.
 pub(crate) fn claude(cases: &str) -> Vec<String> {
-    let script =
-        format!("{WORDS}\nwhile IFS= read -r line; do case \"$line\" in\n{cases}\n*) init; say ok; result ok;; esac; done");
+    let script = format!(
+        "{WORDS}\nwhile IFS= read -r line; do case \"$line\" in\n{cases}\n*) init; say ok; result ok;; esac; done"
+    );
     ["sh", "-c", &script, "claude"].map(str::to_owned).to_vec()
 }
 
@@ -87,8 +88,7 @@ impl Daemon {
             let processes = place.open().await;
             let store = Store::open(&place.path().join("state.db")).unwrap();
             let approvals = Approvals::open(store.clone()).await.unwrap();
-            let sessions =
-                Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();
+            let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();
             (processes, sessions, approvals, store)
         });
         Self { runtime, processes, sessions, approvals, store }

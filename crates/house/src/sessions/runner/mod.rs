@@ -5,8 +5,9 @@
 //! does what it would have done.
 //!
 //! Parts: this file is the course of things; `record` numbers and stores events, `talk` holds the process and feeds
-//! it, `serve` carries one turn, `recover` goes on after a restart.
+//! it, `serve` carries one turn, `ending` ends it, `recover` goes on after a restart.
 
+mod ending;
 mod record;
 mod recover;
 mod serve;
@@ -15,14 +16,16 @@ mod talk;
 use std::sync::Arc;
 
 use hostel_agents::{Event, Outcome, Usage};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::session::{Queued, Running, Session};
+use super::session::Session;
+use super::state::{Queued, Running};
 use super::types::Cause;
 use super::{Hub, launch, now_ns, rows};
 use crate::processes::ProcessId;
 use crate::store::StoreError;
-use record::Recorder;
+use record::{Recorder, insist};
 use serve::Turn;
 use talk::Talk;
 
@@ -33,19 +36,26 @@ pub(crate) struct Runner {
     recorder: Recorder,
     talk: Option<Talk>,
     turn: Option<Turn>,
+    /// Moves when somebody has decided something; one for all of the runner's life, so that nothing is missed.
+    decisions: watch::Receiver<u64>,
+    /// What the agent has said of itself, and the disk may not have yet.
+    learned: Vec<(&'static str, String)>,
 }
 
 impl Runner {
     pub(crate) fn new(session: Arc<Session>) -> Self {
         let hub = Arc::clone(&session.hub);
         let recorder = Recorder::new(&session);
-        Self { session, hub, recorder, talk: None, turn: None }
+        let decisions = hub.approvals.changed();
+        Self { session, hub, recorder, talk: None, turn: None, decisions, learned: Vec::new() }
     }
 
     /// Works until there is nothing left to do.
     pub(crate) async fn run(mut self) {
         // The store closes only when the daemon ends: the next one goes on.
-        self.work().await.ok();
+        if self.work().await.is_err() {
+            self.session.runner_gives_up();
+        }
     }
 
     async fn work(&mut self) -> Result<(), StoreError> {
@@ -96,6 +106,7 @@ impl Runner {
         let retire = self.session.change(|state| std::mem::take(&mut state.retire));
         let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup));
         if !fits {
+            self.hear_out().await?;
             self.end_process(false).await?;
         }
         let now = now_ns();
@@ -106,7 +117,7 @@ impl Runner {
         let (no, turn) = (self.session.no(), next.turn);
         let id = match &self.talk {
             Some(talk) => talk.id(),
-            None => ProcessId::random().map_err(|error| StoreError::Sqlite(error.to_string()))?,
+            None => fresh_id().await,
         };
         let from_seq = self.talk.as_ref().map_or(0, Talk::last_seq);
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
@@ -135,6 +146,8 @@ impl Runner {
     async fn start_process(&mut self, id: ProcessId, setup: hostel_agents::Setup) -> Result<(), StoreError> {
         match launch::start(&self.session, &setup, id).await {
             Ok(process) => {
+                // Nobody waits for it: until it is on disk, a restart finds the process with its keeper.
+                self.hub.store.submit(move |transaction| rows::process_started(transaction, id)).await?;
                 self.session.change(|state| state.pid = Some(process.pid()));
                 self.talk = Some(Talk::fresh(process, setup, &self.hub.options));
                 Ok(())
@@ -151,26 +164,27 @@ impl Runner {
         while let Some((turn, cause)) = self.session.change(|state| state.untold.pop_front()) {
             let text = cancelled_text(cause);
             let ended = Event::TurnEnded { turn, outcome: Outcome::Cancelled, text, usage: Usage::default() };
-            self.recorder.push_of(turn, now_ns(), ended);
-            let (run, no) = (self.recorder.take_run(), self.session.no());
-            self.recorder.insist(run, move |transaction| rows::mark_told(transaction, no, turn)).await?;
+            let now = now_ns();
+            self.recorder.push_of(turn, now, ended);
+            let (run, no) = (self.recorder.take_unshown(), self.session.no());
+            self.recorder.insist(run, move |transaction| rows::mark_told(transaction, no, turn, cause, now)).await?;
         }
         Ok(())
     }
 
     /// The process is kept warm until something is to be done, or for as long as it may.
     async fn idle(&mut self) -> Result<(), StoreError> {
-        let mut approvals = self.hub.approvals.changed();
+        let grace = self.hub.options.stop_grace;
         let Some(talk) = &mut self.talk else { return Ok(()) };
         talk.feed(None).await;
         self.recorder.rest();
         self.hub.warm.rest(&self.session);
         let asks = talk.has_questions();
-        let again = talk.deadline();
+        let again = talk.deadline(grace);
         let news = tokio::select! {
             () = self.session.wake.notified() => false,
             read = talk.read() => read,
-            _ = approvals.changed(), if asks => false,
+            _ = self.decisions.changed(), if asks => false,
             () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => false,
             () = tokio::time::sleep(self.hub.options.idle) => {
                 self.session.change(|state| state.retire = true);
@@ -179,8 +193,7 @@ impl Runner {
         };
         self.hub.warm.leave(&self.session);
         if news {
-            self.take_read().await?;
-            self.store_idle().await?;
+            self.hear_idle().await?;
         } else if asks {
             self.hear_decisions().await?;
         }
@@ -191,13 +204,42 @@ impl Runner {
         Ok(())
     }
 
-    /// Stores what the agent said without being asked, and how far it was read.
-    async fn store_idle(&mut self) -> Result<(), StoreError> {
-        let Some(talk) = self.talk.as_ref().filter(|talk| self.turn.is_none() && !talk.has_ended()) else {
-            return Ok(());
-        };
-        let (id, at, run) = (talk.id(), talk.checkpoint(), self.recorder.take_run());
-        self.recorder.insist(run, move |transaction| rows::save_process(transaction, id, &at)).await
+    /// Takes and stores what the agent said without being asked, and how far it was read.
+    async fn hear_idle(&mut self) -> Result<(), StoreError> {
+        self.take_read().await?;
+        let Some(talk) = self.talk.as_ref().filter(|talk| !talk.has_ended()) else { return Ok(()) };
+        let (no, id, at) = (self.session.no(), talk.id(), talk.checkpoint());
+        let (run, learned) = (self.recorder.take_run(), self.take_learned());
+        self.recorder
+            .insist(run, move |transaction| {
+                for (column, value) in &learned {
+                    rows::set_text(transaction, no, column, Some(value))?;
+                }
+                rows::save_process(transaction, id, &at)
+            })
+            .await
+    }
+
+    /// Hears what a process has said before it died.
+    async fn hear_out(&mut self) -> Result<(), StoreError> {
+        while let Some(talk) = self.talk.as_mut().filter(|talk| talk.is_unheard()) {
+            if talk.read().await {
+                self.hear_idle().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads again what the last daemon may have shown of an idle process, so that it keeps its numbers.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        let grace = self.hub.options.stop_grace;
+        while let Some(talk) = self.talk.as_mut().filter(|talk| !talk.is_current() && !talk.is_stuck(grace)) {
+            match tokio::time::timeout(grace, talk.read()).await {
+                Ok(true) => self.hear_idle().await?,
+                Ok(false) | Err(_) => break,
+            }
+        }
+        Ok(())
     }
 
     /// Lets the process go: politely, and if it does not go, with everything it started. `hard`: everything it
@@ -207,8 +249,25 @@ impl Runner {
         let Some(mut talk) = self.talk.take() else { return Ok(()) };
         self.session.change(|state| state.pid = None);
         talk.end(self.hub.options.stop_grace, hard).await;
-        let (id, run) = (talk.id(), self.recorder.take_run());
+        self.write_off(talk.id()).await
+    }
+
+    /// The process serves nobody any more, and what it asked needs no answer.
+    async fn write_off(&mut self, id: ProcessId) -> Result<(), StoreError> {
+        insist(|| self.hub.approvals.withdraw_all(id)).await?;
+        let run = self.recorder.take_run();
         self.recorder.insist(run, move |transaction| rows::end_process(transaction, id)).await
+    }
+}
+
+/// An id for a process.
+async fn fresh_id() -> ProcessId {
+    loop {
+        match ProcessId::random() {
+            Ok(id) => return id,
+            // The kernel has no random numbers yet.
+            Err(_) => tokio::time::sleep(record::PAUSE).await,
+        }
     }
 }
 

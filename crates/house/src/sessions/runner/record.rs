@@ -23,7 +23,21 @@ const RUN_BYTES: usize = 256 * 1024;
 const RUNS: usize = 4;
 
 /// Before the disk is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+
+/// Does something with the store until it works. Only a store that is closed, as the daemon ends, is an error.
+pub(super) async fn insist<T, F>(mut work: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    loop {
+        match work().await {
+            Err(StoreError::Closed) => return Err(StoreError::Closed),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+            done => return done,
+        }
+    }
+}
 
 /// Events that are stored together.
 pub(super) type Run = Arc<[Arc<Entry>]>;
@@ -68,6 +82,11 @@ impl Recorder {
     pub(super) fn rewind(&mut self, turn: u64, first_seq: u64) {
         self.turn = turn;
         self.next_seq = first_seq + 1;
+    }
+
+    /// The number the next event will have.
+    pub(super) fn next_seq(&self) -> u64 {
+        self.next_seq
     }
 
     /// Numbers an event of the running turn.
@@ -165,18 +184,14 @@ impl Recorder {
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let work = Arc::new(work);
-        loop {
+        insist(|| {
             let (run_now, work_now, session) = (Arc::clone(&run), Arc::clone(&work), self.session);
-            let written = self.store.write(move |transaction| {
+            self.store.write(move |transaction| {
                 log::store_run(transaction, session, &run_now)?;
                 work_now(transaction)
-            });
-            match written.await {
-                Ok(()) => break,
-                Err(error @ StoreError::Closed) => return Err(error),
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+            })
+        })
+        .await?;
         self.landed(&run);
         Ok(())
     }

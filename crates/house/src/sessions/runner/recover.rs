@@ -1,94 +1,128 @@
 //! Going on where the last daemon was.
 //!
 //! Invariant: nothing is asked of an agent twice. A process that was to be started is started under the id that was
-//! chosen for it; a prompt whose mark is in the journal was given; events that were stored keep their numbers.
+//! chosen for it, and one that was started and is unknown is lost; a prompt whose mark is in the journal was given;
+//! events that were stored, or only shown, keep their numbers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_agents::Outcome;
 
 use super::Runner;
+use super::record::insist;
 use super::serve::Turn;
-use super::talk::{Talk, answer_of};
-use crate::processes::Process;
+use super::talk::Talk;
+use crate::approvals::Approval;
+use crate::processes::{Process, ProcessId};
 use crate::sessions::conversation::{Given, MarkId};
 use crate::sessions::rows::{self, OpenTurn, ProcessRow};
+use crate::sessions::{launch, now_ns};
 use crate::store::StoreError;
-use std::sync::Arc;
 
 impl Runner {
     /// Takes up the turn and the process the last daemon left, if it did.
     pub(super) async fn recover(&mut self) -> Result<(), StoreError> {
         let open = self.session.change(|state| state.interrupted.take());
         let no = self.session.no();
-        let row = self.hub.store.read(move |connection| rows::live_process(connection, no)).await?;
+        let row = insist(|| self.hub.store.read(move |connection| rows::live_process(connection, no))).await?;
         if let Some(open) = open.as_ref().filter(|open| row.as_ref().map(|row| row.id) != open.process) {
-            return self.give_up(open).await;
+            return self.give_up(open, open.process).await;
         }
         let Some(mut row) = row else { return Ok(()) };
-        if let Some(open) = &open {
-            row.setup.prompt = (row.setup.hosting == hostel_agents::Hosting::PerMessage).then(|| open.prompt.clone());
+        if let (Some(open), Some(setup)) = (&open, &mut row.setup) {
+            setup.prompt = (setup.hosting == hostel_agents::Hosting::PerMessage).then(|| open.prompt.clone());
         }
         let process = self.hub.processes.by_id(row.id);
         match (open, process) {
             (Some(open), Some(process)) => self.take_up(open, &row, process).await,
-            (Some(open), None) => {
+            (Some(open), None) => match row.setup.take_if(|_| !row.started) {
                 // It was chosen and never started.
-                self.recorder.rewind(open.turn, open.first_seq);
-                self.turn = Some(self.turn_of(&open));
-                self.start_process(row.id, row.setup).await
-            }
-            (None, Some(process)) if process.status().running => {
-                self.session.change(|state| state.pid = Some(process.pid()));
-                self.talk = Some(self.resume_talk(&row, process));
-                Ok(())
-            }
-            (None, _) => {
-                let run = self.recorder.take_run();
-                self.recorder.insist(run, move |transaction| rows::end_process(transaction, row.id)).await
-            }
+                Some(setup) => {
+                    self.recorder.rewind(open.turn, open.first_seq);
+                    self.turn = Some(self.turn_of(&open, &[]));
+                    self.start_process(row.id, setup).await
+                }
+                None => self.give_up(&open, Some(row.id)).await,
+            },
+            (None, Some(process)) => self.take_back(&row, process).await,
+            (None, None) => self.write_off(row.id).await,
         }
     }
 
-    /// The process was written off before the turn was: nobody will answer.
-    async fn give_up(&mut self, open: &OpenTurn) -> Result<(), StoreError> {
-        self.turn = Some(self.turn_of(open));
+    /// There is no going on with the process: nobody will answer.
+    async fn give_up(&mut self, open: &OpenTurn, process: Option<ProcessId>) -> Result<(), StoreError> {
+        self.turn = Some(self.turn_of(open, &[]));
         self.recorder.begin_turn(open.turn);
-        let Some(process) = open.process else { return Ok(()) };
+        let Some(id) = process else { return Ok(()) };
+        self.kill(id).await?;
         let reason = "the agent's process was lost when the daemon ended".to_owned();
-        self.end_turn_without_process(process, hostel_agents::Outcome::Failed, reason).await
+        self.end_turn_without_process(id, Outcome::Failed, reason).await
     }
 
-    fn turn_of(&self, open: &OpenTurn) -> Turn {
-        let spent = std::time::Duration::from_nanos(crate::sessions::now_ns().saturating_sub(open.started_ns));
-        Turn::new(open.turn, open.prompt.clone(), self.hub.options.turn_limit.saturating_sub(spent))
-    }
-
-    fn resume_talk(&self, row: &ProcessRow, process: Arc<Process>) -> Talk {
-        let restored = row.at.saved.as_deref().map(|saved| hostel_agents::restore(&row.setup, saved));
-        match restored {
-            Some(Ok(driver)) => Talk::at(process, row.setup.clone(), driver, &row.at, &self.hub.options),
-            // A state that a later program wrote: everything is read again from the beginning.
-            Some(Err(_)) | None => Talk::fresh(process, row.setup.clone(), &self.hub.options),
+    /// Whatever is left of a process that nobody can talk to goes.
+    async fn kill(&mut self, id: ProcessId) -> Result<(), StoreError> {
+        if let Some(process) = self.hub.processes.by_id(id) {
+            process.kill_tree().await;
         }
+        insist(|| self.hub.approvals.withdraw_all(id)).await
+    }
+
+    /// What is left of the turn's time. What a person took to answer did not count.
+    fn turn_of(&self, open: &OpenTurn, approvals: &[Approval]) -> Turn {
+        let now = now_ns();
+        let asked = approvals.iter().filter(|approval| approval.turn == open.turn).map(|approval| {
+            let settled = if approval.decided_ns == 0 { now } else { approval.decided_ns };
+            settled.saturating_sub(approval.created_ns)
+        });
+        let spent = now.saturating_sub(open.started_ns).saturating_sub(asked.sum());
+        let left = self.hub.options.turn_limit.saturating_sub(Duration::from_nanos(spent));
+        Turn::new(open.turn, open.prompt.clone(), left)
+    }
+
+    /// The conversation as it was; none if this program cannot read what another has written.
+    fn resume_talk(&self, row: &ProcessRow, process: &Arc<Process>) -> Option<Talk> {
+        let setup = row.setup.clone()?;
+        launch::limit(&self.session, process);
+        let process = Arc::clone(process);
+        Some(match row.at.saved.as_deref() {
+            Some(saved) => {
+                let driver = hostel_agents::restore(&setup, saved).ok()?;
+                Talk::at(process, setup, driver, &row.at, &self.hub.options)
+            }
+            None => Talk::fresh(process, setup, &self.hub.options),
+        })
+    }
+
+    /// Goes on with a process that has nothing to do, or had nothing to do when it ended.
+    async fn take_back(&mut self, row: &ProcessRow, process: Arc<Process>) -> Result<(), StoreError> {
+        let Some(mut talk) = self.resume_talk(row, &process) else {
+            self.kill(row.id).await?;
+            return self.write_off(row.id).await;
+        };
+        talk.recall(insist(|| self.hub.approvals.of_process(row.id)).await?);
+        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
+        self.talk = Some(talk);
+        self.catch_up().await
     }
 
     /// Reads the turn's part of the journal again.
     async fn take_up(&mut self, open: OpenTurn, row: &ProcessRow, process: Arc<Process>) -> Result<(), StoreError> {
-        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
-        let mut talk = self.resume_talk(row, process);
+        let Some(mut talk) = self.resume_talk(row, &process) else {
+            return self.give_up(&open, Some(row.id)).await;
+        };
         if row.at.saved.is_some() {
             talk.begin_turn();
         }
         talk.expect(MarkId::prompt(open.turn), Given::Prompt { turn: open.turn, text: open.prompt.clone() });
-        talk.expect(MarkId::interrupt(open.turn), Given::Interrupt);
-        for approval in self.hub.approvals.of_process(row.id).await? {
-            if let Some(decision) = answer_of(&approval) {
-                let given = Given::Decision { approval: approval.id, request: approval.request, decision };
-                talk.expect(MarkId::decision(approval.no), given);
-            }
-        }
+        let approvals = insist(|| self.hub.approvals.of_process(row.id)).await?;
+        self.recorder.rewind(open.turn, open.first_seq);
+        self.turn = Some(self.turn_of(&open, &approvals));
+        talk.recall(approvals);
         if open.cause.is_some() {
             talk.expect_stop();
         }
-        self.recorder.rewind(open.turn, open.first_seq);
-        self.turn = Some(self.turn_of(&open));
+        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
         self.talk = Some(talk);
         Ok(())
     }

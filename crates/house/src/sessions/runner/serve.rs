@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use hostel_agents::{Event, Hosting, Outcome, TurnOver, Usage};
+use hostel_agents::{Event, Hosting, Outcome};
 use tokio::time::Instant;
 
+use super::Runner;
+use super::record::insist;
 use super::talk::{Stopping, Talk};
-use super::{Runner, cancelled_text};
 use crate::approvals::Question;
-use crate::processes::ProcessId;
-use crate::sessions::conversation::{Checkpoint, Parsed};
-use crate::sessions::rows::TurnEnd;
-use crate::sessions::types::Cause;
-use crate::sessions::{now_ns, rows};
+use crate::sessions::conversation::Parsed;
+use crate::sessions::rows;
+use crate::sessions::types::{Cause, Standing};
 use crate::store::StoreError;
 
 /// The longest answer that is kept whole with its turn; the events hold all of it.
@@ -28,8 +27,10 @@ pub(super) struct Turn {
     answer: String,
     /// Pieces since the last whole block.
     pieces: String,
-    result_seen: bool,
+    pub(super) result_seen: bool,
     deadline: Instant,
+    /// Since when a person is waited for. That time does not count: the question has a limit of its own.
+    asking: Option<Instant>,
     linger: Option<Instant>,
 }
 
@@ -41,9 +42,23 @@ impl Turn {
             answer: String::new(),
             pieces: String::new(),
             result_seen: false,
-            deadline: Instant::now() + limit,
+            deadline: after(limit),
+            asking: None,
             linger: None,
         }
+    }
+
+    /// When it has taken too long; never while a person is waited for.
+    fn limit(&mut self, asks: bool) -> Option<Instant> {
+        match (asks, self.asking) {
+            (true, None) => self.asking = Some(Instant::now()),
+            (false, Some(since)) => {
+                self.deadline += since.elapsed();
+                self.asking = None;
+            }
+            _ => {}
+        }
+        (!asks).then_some(self.deadline)
     }
 
     fn hear(&mut self, event: &Event) {
@@ -61,7 +76,7 @@ impl Turn {
         }
     }
 
-    fn answer(self) -> String {
+    pub(super) fn answer(self) -> String {
         let mut answer = self.answer;
         if !answer.is_empty() && !self.pieces.is_empty() {
             add(&mut answer, "\n\n");
@@ -69,6 +84,12 @@ impl Turn {
         add(&mut answer, &self.pieces);
         answer
     }
+}
+
+/// So far from now, or as far as clocks go.
+fn after(time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+    Instant::now() + time.min(FAR)
 }
 
 /// Appends as much as the limit allows, in whole characters.
@@ -85,22 +106,27 @@ fn is_question(event: &Event) -> bool {
 impl Runner {
     /// Carries the running turn to its end.
     pub(super) async fn serve(&mut self) -> Result<(), StoreError> {
-        let mut approvals = self.hub.approvals.changed();
+        let grace = self.hub.options.stop_grace;
         while self.turn.is_some() {
             let current = self.talk.as_ref().is_some_and(Talk::is_current);
-            if current && self.stop_if_asked().await? {
+            // Before it is current nothing may be said or stopped, unless it never will be.
+            let known = current || self.talk.as_ref().is_some_and(|talk| talk.is_stuck(grace));
+            if known && self.stop_if_asked(current).await? {
                 return Ok(());
             }
-            let (Some(talk), Some(turn)) = (&mut self.talk, &self.turn) else { return Ok(()) };
+            let (Some(talk), Some(turn)) = (&mut self.talk, &mut self.turn) else {
+                return self.abandon().await;
+            };
             if current {
                 talk.feed(Some((turn.no, &turn.prompt))).await;
             }
-            let wait = [Some(turn.deadline), turn.linger, talk.deadline()].into_iter().flatten().min();
             let asks = talk.has_questions();
+            let limit = turn.limit(asks).filter(|_| known);
+            let wait = [limit, turn.linger, talk.deadline(grace)].into_iter().flatten().min();
             let news = tokio::select! {
                 read = talk.read() => Some(read),
                 () = self.session.wake.notified() => None,
-                _ = approvals.changed(), if asks => None,
+                _ = self.decisions.changed(), if asks => None,
                 () = tokio::time::sleep_until(wait.unwrap_or_else(|| Instant::now() + LINGER)) => None,
             };
             match news {
@@ -110,7 +136,7 @@ impl Runner {
                     if asks {
                         self.hear_decisions().await?;
                     }
-                    self.watch_clock().await?;
+                    self.watch_clock(limit).await?;
                 }
             }
             // Other sessions share this thread.
@@ -128,17 +154,21 @@ impl Runner {
     }
 
     /// Somebody wants the turn to stop. `true` when it is over with that.
-    async fn stop_if_asked(&mut self) -> Result<bool, StoreError> {
-        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
-        let (Some(cause), Some(turn)) = (cause, &self.turn) else { return Ok(false) };
+    async fn stop_if_asked(&mut self, current: bool) -> Result<bool, StoreError> {
+        let (cause, closed) = self.session.change(|state| {
+            let cause = state.running.and_then(|running| running.cause);
+            (cause, state.standing != Standing::Live)
+        });
+        let (Some(_), Some(turn)) = (cause, &self.turn) else { return Ok(false) };
         let Some(talk) = &mut self.talk else { return Ok(false) };
-        match talk.stop_turn(turn.no, self.hub.options.stop_grace).await {
+        // Who closes a session waits for it, and has no use for an agent that has stopped in good order.
+        match talk.stop_turn(turn.no, self.hub.options.stop_grace, closed || !current) {
             Stopping::UnderWay => Ok(false),
             Stopping::NotBegun => {
                 // A conversation in the middle of its greeting is no good to anybody.
                 let id = talk.id();
                 self.end_process(true).await?;
-                self.end_turn_without_process(id, Outcome::Cancelled, cancelled_text(cause)).await?;
+                self.end_turn_without_process(id, Outcome::Failed, String::new()).await?;
                 Ok(true)
             }
         }
@@ -170,7 +200,7 @@ impl Runner {
         match &mut event {
             Event::PermissionWithdrawn { request } => {
                 if let Some(no) = self.talk.as_mut().and_then(|talk| talk.withdrawn(request)) {
-                    self.hub.approvals.withdraw(no).await?;
+                    insist(|| self.hub.approvals.withdraw(no)).await?;
                 }
             }
             asked => self.ask(asked).await?,
@@ -195,7 +225,7 @@ impl Runner {
     }
 
     /// The CLI's id of the conversation and its model, kept when they are news.
-    fn learn(&self, id: Option<String>, model: Option<String>, certain: bool) {
+    pub(super) fn learn(&mut self, id: Option<String>, model: Option<String>, certain: bool) {
         let news = self.session.change(|state| {
             let mut news = Vec::new();
             if let Some(id) = id.filter(|id| state.cli_session.as_ref() != Some(id))
@@ -212,9 +242,19 @@ impl Runner {
         });
         let no = self.session.no();
         for (column, value) in news {
-            // Written again with the end of the turn, should the line be full.
+            self.learned.retain(|(known, _)| *known != column);
+            self.learned.push((column, value.clone()));
+            // Written again with the end of the turn, should the line be full or the disk refuse.
             self.hub.store.try_submit(move |transaction| rows::set_text(transaction, no, column, Some(&value)));
         }
+    }
+
+    /// What was learned and is not known to be on disk, unless somebody has chosen otherwise since.
+    pub(super) fn take_learned(&mut self) -> Vec<(&'static str, String)> {
+        let (id, model) = self.session.change(|state| (state.cli_session.clone(), state.model_told.clone()));
+        let mut learned = std::mem::take(&mut self.learned);
+        learned.retain(|(column, value)| (if *column == "cli_session" { &id } else { &model }).as_ref() == Some(value));
+        learned
     }
 
     /// Puts the agent's question to people.
@@ -224,16 +264,17 @@ impl Runner {
         };
         let Some(talk) = &mut self.talk else { return Ok(()) };
         let question = Question {
-            session: (self.session.no(), self.session.id().to_owned()),
+            session: self.session.no(),
             turn: self.turn.as_ref().map_or(0, |turn| turn.no),
             process: talk.id(),
             request: request.clone(),
+            seq: self.recorder.next_seq(),
             tool: tool.clone(),
             input: input.clone(),
             summary: summary.clone(),
             wait: self.session.approval_wait,
         };
-        let asked = self.hub.approvals.ask(question).await?;
+        let asked = insist(|| self.hub.approvals.ask(question.clone())).await?;
         approval.clone_from(&asked.id);
         *timeout_secs = asked.expires_ns.saturating_sub(asked.created_ns) / 1_000_000_000;
         talk.asked(&asked);
@@ -242,25 +283,25 @@ impl Runner {
 
     pub(super) async fn hear_decisions(&mut self) -> Result<(), StoreError> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
-        let approvals = self.hub.approvals.of_process(talk.id()).await?;
+        let open = talk.open_questions();
+        let approvals = insist(|| self.hub.approvals.these(open.clone())).await?;
         talk.decided(&approvals);
         Ok(())
     }
 
     /// Time has passed: stop harder, or stop because it takes too long.
-    async fn watch_clock(&mut self) -> Result<(), StoreError> {
+    async fn watch_clock(&mut self, limit: Option<Instant>) -> Result<(), StoreError> {
         let grace = self.hub.options.stop_grace;
         let (Some(talk), Some(turn)) = (&mut self.talk, &mut self.turn) else { return Ok(()) };
         if talk.escalate(grace) {
             return self.lose_process().await;
         }
         let now = Instant::now();
-        if turn.linger.is_some_and(|at| at <= now) && !talk.is_signalled() {
-            turn.linger = None;
+        if turn.linger.take_if(|at| *at <= now).is_some() && !talk.is_signalled() {
             talk.signal(grace);
         }
-        if turn.deadline <= now {
-            turn.deadline = now + self.hub.options.turn_limit;
+        if limit.is_some_and(|at| at <= now) {
+            turn.deadline = after(self.hub.options.turn_limit);
             let (no, number) = (self.session.no(), turn.no);
             let cause = Cause::TimeLimit;
             self.hub.store.write(move |transaction| rows::set_cause(transaction, no, number, cause)).await.ok();
@@ -271,159 +312,5 @@ impl Runner {
             });
         }
         Ok(())
-    }
-
-    /// A warm process that died before the prompt reached it: another one gets it.
-    async fn retry_elsewhere(&mut self) -> Result<(), StoreError> {
-        let (Some(talk), Some(turn)) = (&self.talk, &self.turn) else { return Ok(()) };
-        if !talk.died_unused(turn.no) {
-            return Ok(());
-        }
-        let (no, number, prompt) = (self.session.no(), turn.no, turn.prompt.clone());
-        self.end_process(false).await?;
-        let id = ProcessId::random().map_err(|error| StoreError::Sqlite(error.to_string()))?;
-        let setup = crate::sessions::launch::setup(&self.session, &prompt);
-        let stored = hostel_agents::Setup { prompt: None, ..setup.clone() };
-        let run = self.recorder.take_run();
-        // The turn's first event stays where it is; what the dead process said is between it and the rest.
-        let (first_seq, now) = (self.session.log.last_seq(), now_ns());
-        self.recorder
-            .insist(run, move |transaction| {
-                rows::insert_process(transaction, no, id, &stored, now)?;
-                rows::start_turn(transaction, no, number, id, 0, first_seq, now)
-            })
-            .await?;
-        self.start_process(id, setup).await
-    }
-
-    /// The process can no longer be read, or does not end whatever is done.
-    async fn lose_process(&mut self) -> Result<(), StoreError> {
-        let Some(talk) = &self.talk else { return Ok(()) };
-        if self.turn.is_none() {
-            return Ok(());
-        }
-        let reason = match (talk.is_unreadable(), talk.has_ended()) {
-            (true, _) => "the output of the agent's process cannot be read any more",
-            (false, true) => "the agent's process ended without an answer",
-            (false, false) => "the agent's process does not end",
-        };
-        let (id, outcome) = (talk.id(), Outcome::Failed);
-        self.end_process(true).await?;
-        self.end_turn_without_process(id, outcome, reason.to_owned()).await
-    }
-
-    /// The agent is done with the turn.
-    async fn over(&mut self, time_ns: u64, over: TurnOver, at: Checkpoint) -> Result<(), StoreError> {
-        let Some(talk) = &mut self.talk else { return Ok(()) };
-        // It died before the prompt reached it; that is no end of the turn.
-        if self.turn.as_ref().is_none_or(|turn| talk.died_unused(turn.no)) {
-            return Ok(());
-        }
-        talk.turn_over();
-        // Tools may outlive the CLI that was told to end: nobody hears of the end before they are gone.
-        talk.sweep().await;
-        let questions = talk.drop_questions();
-        let ended = talk.has_ended();
-        let (id, to_seq) = (talk.id(), talk.last_seq());
-        let session_id = talk.session_id();
-        for no in questions {
-            self.hub.approvals.withdraw(no).await?;
-        }
-        if let Some(id) = session_id {
-            self.learn(Some(id), None, false);
-        }
-        let Some(turn) = self.turn.take() else { return Ok(()) };
-        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
-        let result_seen = turn.result_seen;
-        let number = turn.no;
-        let answer = turn.answer();
-        let (outcome, text) = match (over.outcome, cause) {
-            (Outcome::Completed, _) => (Outcome::Completed, answer.clone()),
-            (_, Some(Cause::TimeLimit)) => (Outcome::Failed, self.too_long()),
-            (_, Some(cause)) => (Outcome::Cancelled, cancelled_text(cause)),
-            // It was told to end because it lingered after its last word.
-            (Outcome::Cancelled, None) if result_seen => (Outcome::Completed, answer.clone()),
-            (Outcome::Cancelled, None) => (Outcome::Cancelled, "The agent stopped the turn by itself.".to_owned()),
-            (Outcome::Failed, None) => (Outcome::Failed, over.reason),
-        };
-        let kept = if outcome == Outcome::Completed || answer.is_empty() { text.clone() } else { answer };
-        let end = self.close_turn(time_ns, number, outcome, text, kept, over.usage, to_seq);
-        let (no, run) = (self.session.no(), self.recorder.take_run());
-        self.recorder
-            .insist(run, move |transaction| {
-                rows::end_turn(transaction, no, &end)?;
-                match ended {
-                    true => rows::end_process(transaction, id),
-                    false => rows::save_process(transaction, id, &at),
-                }
-            })
-            .await
-    }
-
-    fn too_long(&self) -> String {
-        format!(
-            "the turn took longer than {} seconds ([sessions] turn_limit) and was stopped",
-            self.hub.options.turn_limit.as_secs()
-        )
-    }
-
-    /// Ends a turn whose process is not there, or not any more.
-    pub(super) async fn end_turn_without_process(
-        &mut self,
-        id: ProcessId,
-        outcome: Outcome,
-        text: String,
-    ) -> Result<(), StoreError> {
-        let Some(turn) = self.turn.take() else { return Ok(()) };
-        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
-        let (outcome, text) = match (outcome, cause) {
-            (Outcome::Failed, Some(Cause::TimeLimit)) => (Outcome::Failed, self.too_long()),
-            (Outcome::Failed, Some(cause)) => (Outcome::Cancelled, cancelled_text(cause)),
-            kept => (kept.0, text),
-        };
-        let number = turn.no;
-        let answer = turn.answer();
-        let kept = if answer.is_empty() { text.clone() } else { answer };
-        let end = self.close_turn(now_ns(), number, outcome, text, kept, Usage::default(), 0);
-        let (no, run) = (self.session.no(), self.recorder.take_unshown());
-        self.recorder
-            .insist(run, move |transaction| {
-                rows::end_turn(transaction, no, &end)?;
-                rows::end_process(transaction, id)
-            })
-            .await
-    }
-
-    /// The last event of a turn, and what is kept of it. The session is idle before anybody hears of it.
-    #[expect(clippy::too_many_arguments, reason = "one call gathers what the row holds")]
-    fn close_turn(
-        &mut self,
-        time_ns: u64,
-        turn: u64,
-        outcome: Outcome,
-        text: String,
-        answer: String,
-        usage: Usage,
-        to_seq: u64,
-    ) -> TurnEnd {
-        let gone = self.talk.as_ref().is_none_or(Talk::has_ended);
-        let session_usage = self.session.change(|state| {
-            state.running = None;
-            if gone {
-                state.pid = None;
-            }
-            state.usage.input_tokens += usage.input_tokens;
-            state.usage.output_tokens += usage.output_tokens;
-            state.usage.cached_tokens += usage.cached_tokens;
-            state.usage.cost_usd += usage.cost_usd;
-            state.usage
-        });
-        self.recorder.push(time_ns, Event::TurnEnded { turn, outcome, text, usage });
-        let state = match outcome {
-            Outcome::Completed => "completed",
-            Outcome::Failed => "failed",
-            Outcome::Cancelled => "cancelled",
-        };
-        TurnEnd { turn, state, answer, usage, to_seq, session_usage, now_ns: now_ns() }
     }
 }

@@ -62,11 +62,15 @@ pub(super) struct Talk {
     /// What it had started when it was asked to stop.
     offspring: Option<Arc<[Member]>>,
     retry: Option<Instant>,
+    /// An input of which nobody knows whether the keeper has it: nothing else may be offered in its place.
+    unsure: Option<Due>,
     questions: Vec<Asked>,
     /// Bytes of input that the keeper has accepted.
     accepted: u64,
     /// How far the journal went when this began to read it: the last frame, and bytes of input.
     goal: (u64, u64),
+    /// When something was read last.
+    heard_at: Instant,
 }
 
 /// What became of a wish to stop a turn.
@@ -109,7 +113,9 @@ impl Talk {
             interrupt_waits: false,
             offspring: None,
             retry: None,
+            unsure: None,
             questions: Vec::new(),
+            heard_at: Instant::now(),
         }
     }
 
@@ -137,6 +143,12 @@ impl Talk {
         read || self.ended || self.watch.is_none()
     }
 
+    /// It should be current by now, and is not: what is known of it has to do. Input whose mark cannot be written while
+    /// the journal is full is such a case, and input that did not come from here.
+    pub(super) fn is_stuck(&self, grace: Duration) -> bool {
+        !self.is_current() && self.heard_at + grace <= Instant::now()
+    }
+
     /// It died before the prompt reached it, after it had served others: another process may try.
     pub(super) fn died_unused(&self, turn: u64) -> bool {
         self.ended && self.reused && !self.prompt_given(turn)
@@ -148,13 +160,24 @@ impl Talk {
 
     /// Whether it can serve a turn that would start a process like this.
     pub(super) fn fits(&self, setup: &Setup) -> bool {
-        !self.ended && self.stop == Stop::No && self.process.status().running && launch::still_fits(&self.setup, setup)
+        let whole = !self.conversation.is_mid_sentence();
+        let alive = !self.ended && self.stop == Stop::No && self.process.status().running;
+        whole && alive && launch::still_fits(&self.setup, setup)
     }
 
     pub(super) fn begin_turn(&mut self) {
         self.reused = true;
         self.conversation.begin_turn();
-        self.questions.clear();
+    }
+
+    /// Half an input was given.
+    pub(super) fn is_mid_sentence(&self) -> bool {
+        self.conversation.is_mid_sentence()
+    }
+
+    /// Whether there is more to be read of a process that is gone.
+    pub(super) fn is_unheard(&self) -> bool {
+        !self.ended && self.watch.is_some() && !self.process.status().running
     }
 
     /// An input that may be found in the journal that is read again.
@@ -187,6 +210,7 @@ impl Talk {
 
     /// What was read.
     pub(super) fn parse(&mut self, parsed: &mut Vec<Parsed>) {
+        self.heard_at = Instant::now();
         self.conversation.read(&self.batch, parsed);
         self.ended |= matches!(parsed.last(), Some(Parsed::Ended));
     }
@@ -196,8 +220,10 @@ impl Talk {
         self.watch.is_none() && !self.ended
     }
 
-    /// A question of the agent that waits for a person.
+    /// A question of the agent that waits for a person, or whose answer has not reached it. An agent that uses an id
+    /// again has no use for an answer to the earlier question.
     pub(super) fn asked(&mut self, approval: &Approval) {
+        self.questions.retain(|asked| asked.request != approval.request);
         self.questions.push(Asked {
             no: approval.no,
             approval: approval.id.clone(),
@@ -206,19 +232,39 @@ impl Talk {
         });
     }
 
+    /// Questions from before a restart: the journal may be read from a place behind them.
+    pub(super) fn recall(&mut self, approvals: Vec<Approval>) {
+        for approval in approvals {
+            if approval.state != State::Withdrawn {
+                self.asked(&approval);
+            }
+            if let Some(decision) = answer_of(&approval) {
+                let given = Given::Decision { approval: approval.id, request: approval.request, decision };
+                self.expect(MarkId::decision(approval.no), given);
+            }
+        }
+    }
+
     /// The question is no more; returns its number.
     pub(super) fn withdrawn(&mut self, request: &str) -> Option<u64> {
         let at = self.questions.iter().position(|asked| asked.request == request)?;
         Some(self.questions.swap_remove(at).no)
     }
 
+    /// Whether a person is waited for.
     pub(super) fn has_questions(&self) -> bool {
         self.questions.iter().any(|asked| asked.answer.is_none())
     }
 
-    /// Questions that nobody needs to answer any more.
-    pub(super) fn drop_questions(&mut self) -> Vec<u64> {
-        self.questions.drain(..).map(|asked| asked.no).collect()
+    /// The numbers of the questions that a person is waited for with.
+    pub(super) fn open_questions(&self) -> Vec<u64> {
+        self.questions.iter().filter(|asked| asked.answer.is_none()).map(|asked| asked.no).collect()
+    }
+
+    /// Questions that nobody needs to answer any more: all of them, or those the agent does not wait for.
+    pub(super) fn drop_questions(&mut self, all: bool) -> Vec<u64> {
+        let Self { questions, conversation, .. } = self;
+        questions.extract_if(.., |asked| all || !conversation.waits_for(&asked.request)).map(|asked| asked.no).collect()
     }
 
     /// What people have decided since.
@@ -233,11 +279,12 @@ impl Talk {
     /// Gives the agent what is due, one thing after the other.
     pub(super) async fn feed(&mut self, turn: Option<(u64, &str)>) {
         self.retry = None;
-        while let Some(due) = self.next_due(turn) {
+        while let Some(due) = self.unsure.take().or_else(|| self.next_due(turn)) {
             match self.process.stdin_marked(due.offset, &due.bytes, due.mark.0).await {
                 Ok(applied) => self.accepted = applied.applied,
                 Err(StdinError::NotRunning | StdinError::Gap) => return,
-                Err(StdinError::Full | StdinError::Keeper(_)) => {
+                Err(error) => {
+                    self.unsure = matches!(error, StdinError::Keeper(_)).then_some(due);
                     self.retry = Some(Instant::now() + NO_ROOM);
                     return;
                 }
@@ -302,27 +349,23 @@ impl Talk {
         None
     }
 
-    /// Begins to stop the running turn, if that has not begun.
-    pub(super) async fn stop_turn(&mut self, turn: u64, grace: Duration) -> Stopping {
-        if self.stop != Stop::No || self.interrupt_waits {
+    /// Begins to stop the running turn, if that has not begun. `hurry`: the agent is not asked, its process is told.
+    pub(super) fn stop_turn(&mut self, turn: u64, grace: Duration, hurry: bool) -> Stopping {
+        let asked = self.stop != Stop::No || self.interrupt_waits;
+        if self.is_signalled() || (asked && !hurry) {
             return Stopping::UnderWay;
         }
         match self.conversation.say(MarkId::interrupt(turn), Given::Interrupt) {
-            _ if self.ended => Stopping::UnderWay,
-            Said::Signal => {
-                self.signal(grace);
-                Stopping::UnderWay
-            }
-            Said::Nothing if !self.prompt_given(turn) => Stopping::NotBegun,
+            _ if self.ended => {}
+            Said::Signal => self.signal(grace),
+            Said::Nothing if !self.prompt_given(turn) => return Stopping::NotBegun,
+            _ if hurry => self.signal(grace),
             Said::Due(_) | Said::Later | Said::Nothing => {
-                // Later it could not be told whose they were.
-                let offspring = tokio::time::timeout(LOOK, self.process.offspring()).await;
-                self.offspring = offspring.ok().map(Arc::from);
                 self.interrupt_waits = true;
                 self.stop = Stop::Asked(Instant::now() + grace);
-                Stopping::UnderWay
             }
         }
+        Stopping::UnderWay
     }
 
     /// The process is to end.
@@ -334,12 +377,13 @@ impl Talk {
     }
 
     /// When to look again, if nothing happens before.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self, grace: Duration) -> Option<Instant> {
         let stop = match self.stop {
             Stop::No => None,
             Stop::Asked(at) | Stop::Signalled(at) | Stop::Killed(at) => Some(at),
         };
-        [stop, self.retry].into_iter().flatten().min()
+        let stuck = (!self.is_current()).then(|| self.heard_at + grace).filter(|at| *at > Instant::now());
+        [stop, self.retry, stuck].into_iter().flatten().min()
     }
 
     /// The next degree of stopping, if its time has come. `true` when there is nothing more that could be done.
@@ -388,8 +432,9 @@ impl Talk {
         }
     }
 
-    /// Ends the process. `hard`: with everything it ever started.
+    /// Ends the process. `hard`: with everything it ever started, as one that was told to end before.
     pub(super) async fn end(&mut self, grace: Duration, hard: bool) {
+        let hard = hard || self.is_signalled();
         if self.process.status().running {
             if hard {
                 self.process.kill(Signal::TERM).await;
@@ -402,7 +447,7 @@ impl Talk {
             }
             self.process.kill_tree().await;
             self.process.wait_exit(grace).await;
-        } else if hard || self.is_signalled() {
+        } else if hard {
             self.process.kill_tree().await;
         }
     }

@@ -1,7 +1,8 @@
 -- Sessions, their turns and queue, their events, the processes that serve them, and what people were asked.
 
+-- Numbers of sessions and approvals are never given twice: a reader of a deleted session must not find another's events.
 CREATE TABLE sessions (
-    no            INTEGER PRIMARY KEY,
+    no            INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT    NOT NULL UNIQUE,
     name          TEXT,
     agent         TEXT    NOT NULL,
@@ -50,6 +51,7 @@ CREATE TABLE turns (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX turns_open ON turns (session, turn) WHERE state IN ('queued', 'running');
+CREATE INDEX turns_untold ON turns (session, turn) WHERE state = 'cancelled' AND told = 0;
 
 -- Events in runs: one row holds the events first_seq..last_seq, one JSON line each.
 CREATE TABLE events (
@@ -64,6 +66,7 @@ CREATE TABLE agent_processes (
     id         BLOB    NOT NULL PRIMARY KEY,
     session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
     setup      TEXT    NOT NULL,
+    -- chosen: to be started under this id; live: it was; ended: it serves nobody any more.
     state      TEXT    NOT NULL,
     -- Taken between turns: the driver's state, and how far its journal (frames up to seq, and this many bytes of the
     -- next one) and its input had been read then.
@@ -75,15 +78,18 @@ CREATE TABLE agent_processes (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX agent_processes_by_session ON agent_processes (session);
+CREATE INDEX agent_processes_live ON agent_processes (session) WHERE state <> 'ended';
 
 CREATE TABLE approvals (
-    no         INTEGER PRIMARY KEY,
+    no         INTEGER PRIMARY KEY AUTOINCREMENT,
     id         TEXT    NOT NULL UNIQUE,
     kind       TEXT    NOT NULL,
     session    INTEGER REFERENCES sessions (no) ON DELETE CASCADE,
     turn       INTEGER NOT NULL DEFAULT 0,
     process    BLOB,
     request    TEXT    NOT NULL,
+    -- The number of the event that asked: agents may use the id of a question again once it is settled.
+    seq        INTEGER NOT NULL DEFAULT 0,
     tool       TEXT    NOT NULL,
     input      TEXT    NOT NULL,
     summary    TEXT    NOT NULL,
@@ -95,7 +101,7 @@ CREATE TABLE approvals (
     decider    TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 
-CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request) WHERE process IS NOT NULL;
+CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request, seq) WHERE process IS NOT NULL;
 CREATE INDEX approvals_pending ON approvals (state) WHERE state = 'pending';
 
 -- A small text that a door keeps with a session.

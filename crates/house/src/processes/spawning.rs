@@ -1,0 +1,135 @@
+//! Starting processes.
+//!
+//! Invariant: a process that was started is known, whatever becomes of the caller, of the link or of the answer.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::Arc;
+
+use hostel_keeper::TAG_VARIABLE;
+use hostel_keeper::proto::{OnFull, Spawn, Stage, StdinKind};
+use hostel_keeper::tree;
+
+use super::label::Label;
+use super::link::{Answer, Gone};
+use super::process::{Process, Progress};
+use super::{ProcessId, Processes, RELINK_LIMIT, SpawnError, SpawnSpec};
+
+/// Bytes of the command line that are kept for showing, here as in the keeper.
+const COMMAND_LIMIT: usize = 4096;
+
+impl Processes {
+    /// Starts a process. An older one of the same name loses it, and is ended, once the new one runs.
+    ///
+    /// Runs to its end even if the caller stops waiting: a process that was started is known.
+    pub async fn spawn(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
+        let processes = self.clone();
+        let started = tokio::spawn(async move { processes.spawn_now(spec).await });
+        started.await.map_err(|error| SpawnError::Keeper(error.to_string()))?
+    }
+
+    async fn spawn_now(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
+        let id = match spec.id {
+            Some(id) => id,
+            None => ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?,
+        };
+        let label = Label {
+            name: spec.name.clone(),
+            door: spec.door.clone(),
+            program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+        };
+        if label.encode().len() > hostel_journal::MAX_LABEL {
+            return Err(SpawnError::Limit("the process's name is too long".to_owned()));
+        }
+        let mut command =
+            spec.argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
+        // It is kept for as long as the process is known, and may hold a whole prompt.
+        command.truncate(COMMAND_LIMIT);
+        command.shrink_to_fit();
+        let request = self.spawn_request(id, &label, spec)?;
+        let process = Process::new(&self.house, id, label, command, Progress::START);
+        // Known before it is asked for: its first note may overtake the answer.
+        self.house.registry.write().by_id.insert(id, Arc::clone(&process));
+        let outcome = self.request_spawn(&process, &request).await;
+        if let Err(error) = outcome {
+            self.house.remove(&process);
+            return Err(error);
+        }
+        let older = {
+            let _turn = self.house.naming.lock();
+            self.house.name(&process)
+        };
+        if let Some(older) = older.filter(|older| older.status().running) {
+            tokio::spawn(async move { older.kill_tree().await });
+        }
+        Ok(process)
+    }
+
+    fn spawn_request(&self, id: ProcessId, label: &Label, spec: SpawnSpec) -> Result<Spawn, SpawnError> {
+        let options = &self.house.options;
+        let tag = tree::tag_value(&self.house.tag(), id);
+        let mut env: Vec<Vec<u8>> = Vec::with_capacity(spec.env.len() + 1);
+        for (key, value) in spec.env {
+            if key != TAG_VARIABLE {
+                env.push([key.as_bytes(), b"=", value.as_bytes()].concat());
+            }
+        }
+        env.push(format!("{TAG_VARIABLE}={tag}").into_bytes());
+        let cwd = match spec.cwd {
+            Some(cwd) if cwd.is_absolute() => cwd,
+            // The keeper stands elsewhere: what is relative here must be absolute there.
+            relative => {
+                let here = std::env::current_dir();
+                let here = here.map_err(|error| SpawnError::Chdir { errno: error.raw_os_error().unwrap_or(0) })?;
+                relative.map_or_else(|| here.clone(), |cwd| here.join(cwd))
+            }
+        };
+        Ok(Spawn {
+            id,
+            label: label.encode(),
+            program: spec.program.into_os_string().as_bytes().to_vec(),
+            argv: spec.argv.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            env,
+            cwd: cwd.into_os_string().as_bytes().to_vec(),
+            umask: options.child_umask,
+            nofile: options.child_nofile,
+            stdin: if spec.socket_stdin { StdinKind::Socket } else { StdinKind::Pipe },
+            quota: 0,
+            on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
+        })
+    }
+
+    async fn request_spawn(&self, process: &Process, request: &Spawn) -> Result<(), SpawnError> {
+        let mut frame = Vec::new();
+        request.encode(0, &mut frame);
+        if frame.len() > hostel_keeper::proto::MAX_FRAME_BYTES {
+            return Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
+        }
+        let mut relinked = self.house.relinked.subscribe();
+        let answer = match self.house.request(|corr, out| request.encode(corr, out)).await {
+            Ok(answer) => answer,
+            Err(gone) => {
+                // Nobody knows whether it was started, but the same keeper will, once there is a link again.
+                if gone == Gone::Answerless {
+                    tokio::time::timeout(RELINK_LIMIT, relinked.changed()).await.ok();
+                }
+                let started = process.started.get().is_some();
+                return if started { Ok(()) } else { Err(SpawnError::Keeper(gone.to_string())) };
+            }
+        };
+        match answer {
+            Answer::Spawned { pid, start_ns } => {
+                process.started.get_or_init(|| (pid, start_ns));
+                Ok(())
+            }
+            Answer::Failed { stage: Stage::Chdir, errno, .. } => Err(SpawnError::Chdir { errno }),
+            Answer::Failed { stage: Stage::Exec, errno, .. } => Err(SpawnError::Exec { errno }),
+            Answer::Failed { stage: Stage::Limit, text, .. } => Err(SpawnError::Limit(text)),
+            Answer::Failed { stage: Stage::Setup, errno, .. } => {
+                Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
+            }
+            Answer::Refused(text) => Err(SpawnError::Keeper(text)),
+            other => Err(SpawnError::Keeper(format!("unexpected answer {other:?}"))),
+        }
+    }
+}

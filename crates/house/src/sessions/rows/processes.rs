@@ -1,0 +1,83 @@
+//! The processes that serve sessions.
+
+use hostel_agents::Setup;
+use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
+
+use crate::processes::ProcessId;
+use crate::sessions::conversation::Checkpoint;
+use crate::sessions::lines::Place;
+
+/// A process that serves a session.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessRow {
+    pub(crate) id: ProcessId,
+    /// It certainly was started.
+    pub(crate) started: bool,
+    /// None where a later program has written it.
+    pub(crate) setup: Option<Setup>,
+    pub(crate) at: Checkpoint,
+}
+
+pub(crate) fn insert_process(
+    transaction: &Transaction<'_>,
+    session: i64,
+    id: ProcessId,
+    setup: &Setup,
+    now_ns: u64,
+) -> rusqlite::Result<()> {
+    let setup = serde_json::to_string(setup).unwrap_or_default();
+    transaction
+        .prepare_cached(
+            "INSERT INTO agent_processes (id, session, setup, state, created_ns) VALUES (?, ?, ?, 'chosen', ?)",
+        )?
+        .execute(params![id.0, session, setup, now_ns as i64])
+        .map(drop)
+}
+
+/// It runs: should it be unknown later, it is lost, and is not to be started again.
+pub(crate) fn process_started(transaction: &Transaction<'_>, id: ProcessId) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE agent_processes SET state = 'live' WHERE id = ? AND state = 'chosen'")?
+        .execute([id.0])
+        .map(drop)
+}
+
+pub(crate) fn save_process(transaction: &Transaction<'_>, id: ProcessId, at: &Checkpoint) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE agent_processes SET saved = ?, seq = ?, skip = ?, stdin = ? WHERE id = ?")?
+        .execute(params![at.saved, at.place.seq as i64, at.place.skip as i64, at.stdin as i64, id.0])
+        .map(drop)
+}
+
+pub(crate) fn end_process(transaction: &Transaction<'_>, id: ProcessId) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE agent_processes SET state = 'ended', saved = NULL WHERE id = ?")?
+        .execute([id.0])
+        .map(drop)
+}
+
+/// The process that may still serve a session.
+pub(crate) fn live_process(connection: &Connection, session: i64) -> rusqlite::Result<Option<ProcessRow>> {
+    connection
+        .prepare_cached(
+            "SELECT id, setup, saved, seq, skip, stdin, state FROM agent_processes WHERE session = ? AND state <> 'ended'
+             ORDER BY created_ns DESC LIMIT 1",
+        )?
+        .query_row([session], |row| {
+            let setup: String = row.get(1)?;
+            let at = Checkpoint {
+                saved: row.get(2)?,
+                place: Place { seq: row.get::<_, i64>(3)? as u64, skip: row.get::<_, i64>(4)? as u64 },
+                stdin: row.get::<_, i64>(5)? as u64,
+            };
+            let started = row.get::<_, String>(6)? == "live";
+            Ok(ProcessRow { id: ProcessId(row.get(0)?), started, setup: serde_json::from_str(&setup).ok(), at })
+        })
+        .optional()
+}
+
+/// Every process of any session, and of one.
+pub(crate) fn all_processes(connection: &Connection, session: Option<i64>) -> rusqlite::Result<Vec<ProcessId>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM agent_processes WHERE ?1 IS NULL OR session = ?1")?;
+    statement.query_map([session], |row| row.get(0).map(ProcessId))?.collect()
+}

@@ -1,0 +1,230 @@
+//! Sessions, and what doors keep with them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hostel_agents::{Hosting, Kind, Mode, Usage};
+use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
+
+use crate::sessions::types::Standing;
+
+/// A session as it is stored.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionRow {
+    pub(crate) no: i64,
+    pub(crate) id: String,
+    pub(crate) name: Option<String>,
+    pub(crate) agent: String,
+    pub(crate) kind: Kind,
+    pub(crate) door: String,
+    pub(crate) owner: Option<String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) mode: Mode,
+    pub(crate) model: Option<String>,
+    pub(crate) model_told: Option<String>,
+    pub(crate) cli_session: Option<String>,
+    pub(crate) hosting: Hosting,
+    pub(crate) standing: Standing,
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) approval_wait: Duration,
+    pub(crate) created_ns: u64,
+    pub(crate) active_ns: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) usage: Usage,
+    pub(crate) turns: u64,
+}
+
+fn standing_word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Live => "live",
+        Standing::Archived => "archived",
+        Standing::Killed => "killed",
+    }
+}
+
+fn hosting_word(hosting: Hosting) -> &'static str {
+    match hosting {
+        Hosting::Warm => "warm",
+        Hosting::PerMessage => "per-message",
+    }
+}
+
+/// Variables as they are stored: name, `=`, value, each ended by a zero byte.
+fn encode_env(env: &[(OsString, OsString)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (name, value) in env {
+        bytes.extend_from_slice(name.as_bytes());
+        bytes.push(b'=');
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.push(0);
+    }
+    bytes
+}
+
+fn decode_env(bytes: &[u8]) -> Vec<(OsString, OsString)> {
+    let entries = bytes.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());
+    entries
+        .filter_map(|entry| {
+            let at = entry.iter().position(|byte| *byte == b'=')?;
+            let (name, value) = entry.split_at_checked(at)?;
+            let value = value.get(1..).unwrap_or_default();
+            Some((OsStr::from_bytes(name).to_owned(), OsStr::from_bytes(value).to_owned()))
+        })
+        .collect()
+}
+
+const SESSION: &str = "SELECT no, id, name, agent, kind, door, owner, cwd, mode, model, model_told, cli_session, \
+    hosting, standing, env, approval_wait, created_ns, active_ns, last_seq, usage, \
+    (SELECT coalesce(max(turn), 0) FROM turns WHERE turns.session = sessions.no) FROM sessions";
+
+fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    let text = |index: usize| row.get::<_, String>(index);
+    let number = |index: usize| row.get::<_, i64>(index).map(|number| number as u64);
+    Ok(SessionRow {
+        no: row.get(0)?,
+        id: text(1)?,
+        name: row.get(2)?,
+        agent: text(3)?,
+        kind: Kind::named(&text(4)?).unwrap_or(Kind::Acp),
+        door: text(5)?,
+        owner: row.get(6)?,
+        cwd: PathBuf::from(OsString::from_vec(row.get(7)?)),
+        // A mode that cannot be read is the one that asks.
+        mode: Mode::named(&text(8)?).unwrap_or(Mode::Ask),
+        model: row.get(9)?,
+        model_told: row.get(10)?,
+        cli_session: row.get(11)?,
+        hosting: if text(12)? == "warm" { Hosting::Warm } else { Hosting::PerMessage },
+        standing: match text(13)?.as_str() {
+            "live" => Standing::Live,
+            "archived" => Standing::Archived,
+            _ => Standing::Killed,
+        },
+        env: decode_env(&row.get::<_, Vec<u8>>(14)?),
+        approval_wait: Duration::from_nanos(number(15)?),
+        created_ns: number(16)?,
+        active_ns: number(17)?,
+        last_seq: number(18)?,
+        usage: serde_json::from_str(&text(19)?).unwrap_or_default(),
+        turns: number(20)?,
+    })
+}
+
+pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) -> rusqlite::Result<i64> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
+             approval_wait, created_ns, active_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )?
+        .insert(params![
+            row.id,
+            row.name,
+            row.agent,
+            row.kind.name(),
+            row.door,
+            row.owner,
+            row.cwd.as_os_str().as_bytes(),
+            row.mode.name(),
+            row.model,
+            hosting_word(row.hosting),
+            standing_word(row.standing),
+            encode_env(&row.env),
+            i64::try_from(row.approval_wait.as_nanos()).unwrap_or(i64::MAX),
+            row.created_ns as i64,
+            row.active_ns as i64,
+        ])
+}
+
+/// Every session that takes prompts, oldest first.
+pub(crate) fn live_sessions(connection: &Connection) -> rusqlite::Result<Vec<SessionRow>> {
+    let mut statement = connection.prepare(&format!("{SESSION} WHERE standing = 'live' ORDER BY created_ns, no"))?;
+    statement.query_map([], session)?.collect()
+}
+
+pub(crate) fn find_session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    connection.prepare_cached(&format!("{SESSION} WHERE id = ?"))?.query_row([id], session).optional()
+}
+
+pub(crate) fn session_by_no(connection: &Connection, no: i64) -> rusqlite::Result<Option<SessionRow>> {
+    connection.prepare_cached(&format!("{SESSION} WHERE no = ?"))?.query_row([no], session).optional()
+}
+
+pub(crate) fn recent_sessions(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<SessionRow>> {
+    let mut statement = connection.prepare_cached(&format!("{SESSION} ORDER BY active_ns DESC, no DESC LIMIT ?"))?;
+    statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], session)?.collect()
+}
+
+/// Sessions that were closed before this moment.
+pub(crate) fn closed_before(connection: &Connection, moment_ns: u64) -> rusqlite::Result<Vec<String>> {
+    let mut statement =
+        connection.prepare_cached("SELECT id FROM sessions WHERE standing <> 'live' AND closed_ns < ? LIMIT 1000")?;
+    statement.query_map([moment_ns as i64], |row| row.get(0))?.collect()
+}
+
+pub(crate) fn set_standing(
+    transaction: &Transaction<'_>,
+    session: i64,
+    standing: Standing,
+    now_ns: u64,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE sessions SET standing = ?, closed_ns = ? WHERE no = ?")?
+        .execute(params![standing_word(standing), now_ns as i64, session])
+        .map(drop)
+}
+
+/// Sets one column of a session. `column` is a word of ours, never a caller's.
+pub(crate) fn set_text(
+    transaction: &Transaction<'_>,
+    session: i64,
+    column: &'static str,
+    value: Option<&str>,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(&format!("UPDATE sessions SET {column} = ? WHERE no = ?"))?
+        .execute(params![value, session])
+        .map(drop)
+}
+
+pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
+    transaction.prepare_cached("DELETE FROM sessions WHERE no = ?")?.execute([session]).map(drop)
+}
+
+/// Sessions that have something left to do: turns that are open or untold, or a process that lives.
+pub(crate) fn restless_sessions(connection: &Connection) -> rusqlite::Result<Vec<i64>> {
+    // Each part has an index that holds nothing else: nothing of the past is looked at.
+    let mut statement = connection.prepare(
+        "SELECT session FROM turns WHERE state IN ('queued', 'running')
+         UNION SELECT session FROM turns WHERE state = 'cancelled' AND told = 0
+         UNION SELECT session FROM agent_processes WHERE state <> 'ended'",
+    )?;
+    statement.query_map([], |row| row.get(0))?.collect()
+}
+
+pub(crate) fn door_states(connection: &Connection) -> rusqlite::Result<Vec<(i64, String, String)>> {
+    let mut statement = connection.prepare("SELECT session, door, state FROM door_state")?;
+    statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?.collect()
+}
+
+/// What doors keep with one session.
+pub(crate) fn door_states_of(connection: &Connection, session: i64) -> rusqlite::Result<Vec<(String, String)>> {
+    let mut statement = connection.prepare_cached("SELECT door, state FROM door_state WHERE session = ?")?;
+    statement.query_map([session], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
+pub(crate) fn set_door_state(
+    transaction: &Transaction<'_>,
+    session: i64,
+    door: &str,
+    state: &str,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO door_state (session, door, state) VALUES (?, ?, ?)
+             ON CONFLICT (session, door) DO UPDATE SET state = excluded.state",
+        )?
+        .execute(params![session, door, state])
+        .map(drop)
+}

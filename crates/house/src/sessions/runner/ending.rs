@@ -1,0 +1,204 @@
+//! How a turn ends: by the agent's word, by its process, or without either.
+//!
+//! Invariant: a turn ends once, in one step on disk with its last event, its cost and the state of its process; only
+//! then anybody hears of it.
+
+use hostel_agents::{Event, Outcome, TurnOver, Usage};
+
+use super::record::insist;
+use super::talk::Talk;
+use super::{Runner, cancelled_text, fresh_id};
+use crate::processes::ProcessId;
+use crate::sessions::conversation::Checkpoint;
+use crate::sessions::rows::TurnEnd;
+use crate::sessions::types::Cause;
+use crate::sessions::{launch, now_ns, rows};
+use crate::store::StoreError;
+
+impl Runner {
+    /// A warm process that died before the prompt reached it: another one gets it, in one step on disk, so that a
+    /// daemon that comes later finds the one or the other.
+    pub(super) async fn retry_elsewhere(&mut self) -> Result<(), StoreError> {
+        let (Some(talk), Some(turn)) = (&mut self.talk, &self.turn) else { return Ok(()) };
+        if !talk.died_unused(turn.no) {
+            return Ok(());
+        }
+        let (no, number, prompt, old) = (self.session.no(), turn.no, turn.prompt.clone(), talk.id());
+        talk.end(self.hub.options.stop_grace, false).await;
+        self.talk = None;
+        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
+        if cause.is_some() {
+            return self.end_turn_without_process(old, Outcome::Failed, String::new()).await;
+        }
+        insist(|| self.hub.approvals.withdraw_all(old)).await?;
+        let id = fresh_id().await;
+        let setup = launch::setup(&self.session, &prompt);
+        let stored = hostel_agents::Setup { prompt: None, ..setup.clone() };
+        // The turn's first event stays where it is; what the dead process said is between it and the rest.
+        let (run, now) = (self.recorder.take_run(), now_ns());
+        let first_seq = self.session.log.last_seq();
+        self.recorder
+            .insist(run, move |transaction| {
+                rows::end_process(transaction, old)?;
+                rows::insert_process(transaction, no, id, &stored, now)?;
+                rows::start_turn(transaction, no, number, id, 0, first_seq, now)
+            })
+            .await?;
+        self.start_process(id, setup).await
+    }
+
+    /// There is a turn and no process for it. Nothing should lead here; if something does, the turn ends.
+    pub(super) async fn abandon(&mut self) -> Result<(), StoreError> {
+        let id = fresh_id().await;
+        let reason = "the turn has lost its process".to_owned();
+        self.end_turn_without_process(id, Outcome::Failed, reason).await
+    }
+
+    /// The process can no longer be read, or does not end whatever is done.
+    pub(super) async fn lose_process(&mut self) -> Result<(), StoreError> {
+        let Some(talk) = &self.talk else { return Ok(()) };
+        if self.turn.is_none() {
+            return Ok(());
+        }
+        let reason = match (talk.is_unreadable(), talk.has_ended()) {
+            (true, _) => "the output of the agent's process cannot be read any more",
+            (false, true) => "the agent's process ended without an answer",
+            (false, false) => "the agent's process does not end",
+        };
+        let (id, outcome) = (talk.id(), Outcome::Failed);
+        self.end_process(true).await?;
+        self.end_turn_without_process(id, outcome, reason.to_owned()).await
+    }
+
+    /// The agent is done with the turn.
+    pub(super) async fn over(&mut self, time_ns: u64, over: TurnOver, at: Checkpoint) -> Result<(), StoreError> {
+        let Some(talk) = &mut self.talk else { return Ok(()) };
+        // It died before the prompt reached it; that is no end of the turn.
+        if self.turn.as_ref().is_none_or(|turn| talk.died_unused(turn.no)) {
+            return Ok(());
+        }
+        talk.turn_over();
+        // Tools may outlive the CLI that was told to end: nobody hears of the end before they are gone.
+        talk.sweep().await;
+        let ended = talk.has_ended();
+        // A subagent may go on after a turn that came to its end, and wait for its answer.
+        let questions = talk.drop_questions(ended || over.outcome != Outcome::Completed);
+        if talk.is_mid_sentence() {
+            // What was left of the prompt would become part of the next one.
+            self.session.change(|state| state.retire = true);
+        }
+        let (id, to_seq) = (talk.id(), talk.last_seq());
+        let session_id = talk.session_id();
+        for no in questions {
+            insist(|| self.hub.approvals.withdraw(no)).await?;
+        }
+        if let Some(id) = session_id {
+            self.learn(Some(id), None, false);
+        }
+        let Some(turn) = self.turn.take() else { return Ok(()) };
+        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
+        let result_seen = turn.result_seen;
+        let number = turn.no;
+        let answer = turn.answer();
+        let (outcome, text) = match (over.outcome, cause) {
+            (Outcome::Completed, _) => (Outcome::Completed, answer.clone()),
+            (_, Some(Cause::TimeLimit)) => (Outcome::Failed, self.too_long()),
+            (_, Some(cause)) => (Outcome::Cancelled, cancelled_text(cause)),
+            // It was told to end because it lingered after its last word.
+            (Outcome::Cancelled, None) if result_seen => (Outcome::Completed, answer.clone()),
+            (Outcome::Cancelled, None) => (Outcome::Cancelled, "The agent stopped the turn by itself.".to_owned()),
+            (Outcome::Failed, None) => (Outcome::Failed, over.reason),
+        };
+        let kept = if outcome == Outcome::Completed || answer.is_empty() { text.clone() } else { answer };
+        let end = self.close_turn(time_ns, number, outcome, text, kept, over.usage, to_seq);
+        // The end depends on more than the journal (who stopped it, and when), so nobody hears of it before it is on disk.
+        let (no, run, learned) = (self.session.no(), self.recorder.take_unshown(), self.take_learned());
+        self.recorder
+            .insist(run, move |transaction| {
+                rows::end_turn(transaction, no, &end)?;
+                for (column, value) in &learned {
+                    rows::set_text(transaction, no, column, Some(value))?;
+                }
+                match ended {
+                    true => rows::end_process(transaction, id),
+                    false => rows::save_process(transaction, id, &at),
+                }
+            })
+            .await
+    }
+
+    fn too_long(&self) -> String {
+        format!(
+            "the turn took longer than {} seconds ([sessions] turn_limit) and was stopped",
+            self.hub.options.turn_limit.as_secs()
+        )
+    }
+
+    /// Ends a turn whose process is not there, or not any more. If somebody wanted it to stop, that is the reason.
+    pub(super) async fn end_turn_without_process(
+        &mut self,
+        id: ProcessId,
+        outcome: Outcome,
+        text: String,
+    ) -> Result<(), StoreError> {
+        let Some(turn) = self.turn.take() else { return Ok(()) };
+        let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
+        let (outcome, text) = match (outcome, cause) {
+            (Outcome::Failed, Some(Cause::TimeLimit)) => (Outcome::Failed, self.too_long()),
+            (Outcome::Failed, Some(cause)) => (Outcome::Cancelled, cancelled_text(cause)),
+            kept => (kept.0, text),
+        };
+        let number = turn.no;
+        let answer = turn.answer();
+        let kept = if answer.is_empty() { text.clone() } else { answer };
+        let end = self.close_turn(now_ns(), number, outcome, text, kept, Usage::default(), 0);
+        let (no, run) = (self.session.no(), self.recorder.take_unshown());
+        self.recorder
+            .insist(run, move |transaction| {
+                rows::end_turn(transaction, no, &end)?;
+                rows::end_process(transaction, id)
+            })
+            .await
+    }
+
+    /// The last event of a turn, and what is kept of it. The session is idle before anybody hears of it.
+    #[expect(clippy::too_many_arguments, reason = "one call gathers what the row holds")]
+    fn close_turn(
+        &mut self,
+        time_ns: u64,
+        turn: u64,
+        outcome: Outcome,
+        text: String,
+        answer: String,
+        usage: Usage,
+        to_seq: u64,
+    ) -> TurnEnd {
+        let gone = self.talk.as_ref().is_none_or(Talk::has_ended);
+        let session_usage = self.session.change(|state| {
+            state.running = None;
+            if gone {
+                state.pid = None;
+            }
+            state.usage = sum(state.usage, usage);
+            state.usage
+        });
+        self.recorder.push(time_ns, Event::TurnEnded { turn, outcome, text, usage });
+        let state = match outcome {
+            Outcome::Completed => "completed",
+            Outcome::Failed => "failed",
+            Outcome::Cancelled => "cancelled",
+        };
+        TurnEnd { turn, state, answer, usage, to_seq, session_usage, now_ns: now_ns() }
+    }
+}
+
+/// Both together. An agent may say any number.
+fn sum(total: Usage, more: Usage) -> Usage {
+    let cost_usd = total.cost_usd + more.cost_usd;
+    Usage {
+        input_tokens: total.input_tokens.saturating_add(more.input_tokens),
+        output_tokens: total.output_tokens.saturating_add(more.output_tokens),
+        cached_tokens: total.cached_tokens.saturating_add(more.cached_tokens),
+        cost_usd: if cost_usd.is_finite() { cost_usd } else { total.cost_usd },
+    }
+}

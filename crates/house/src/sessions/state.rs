@@ -1,0 +1,69 @@
+//! What changes about a session, as its doors and its runner share it.
+//!
+//! Invariant: it is looked at and changed under one lock that nobody holds while waiting.
+
+use std::collections::{HashMap, VecDeque};
+
+use hostel_agents::{Mode, Usage};
+
+use super::rows::OpenTurn;
+use super::types::{Cause, Standing, Status};
+
+/// A prompt that waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Queued {
+    pub(crate) turn: u64,
+    pub(crate) prompt: String,
+    pub(crate) door: String,
+}
+
+/// The turn that runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Running {
+    pub(crate) turn: u64,
+    pub(crate) cause: Option<Cause>,
+}
+
+/// What changes about a session.
+pub(crate) struct State {
+    pub(crate) name: Option<String>,
+    pub(crate) owner: Option<String>,
+    pub(crate) mode: Mode,
+    pub(crate) model: Option<String>,
+    pub(crate) model_told: Option<String>,
+    pub(crate) cli_session: Option<String>,
+    pub(crate) standing: Standing,
+    pub(crate) active_ns: u64,
+    pub(crate) usage: Usage,
+    pub(crate) queue: VecDeque<Queued>,
+    pub(crate) running: Option<Running>,
+    pub(crate) turns: u64,
+    /// Prompts that were cancelled while they waited; their end is not among the events yet.
+    pub(crate) untold: VecDeque<(u64, Cause)>,
+    /// A turn that was running when the last daemon ended.
+    pub(crate) interrupted: Option<OpenTurn>,
+    pub(crate) pid: Option<u32>,
+    /// A runner is at work.
+    pub(crate) runner: bool,
+    /// The idle process is to go.
+    pub(crate) retire: bool,
+    /// The session is being closed.
+    pub(crate) closing: Option<Cause>,
+    /// Counted among the busy ones.
+    pub(super) counted: bool,
+    pub(super) door_states: HashMap<String, String>,
+}
+
+impl State {
+    /// How many prompts wait. The first of an idle session is as good as running: its runner is on its way.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() - usize::from(self.running.is_none() && !self.queue.is_empty())
+    }
+
+    pub(super) fn status(&self) -> Status {
+        match self.running.is_none() && self.queue.is_empty() {
+            true => Status::Idle,
+            false => Status::Busy,
+        }
+    }
+}
