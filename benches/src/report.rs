@@ -39,9 +39,9 @@ impl Metric {
         self.of(label).map(stats::median)
     }
 
-    /// The same with a figure from elsewhere beside it.
-    pub(crate) fn quoted(self, figure: &'static str) -> Metric {
-        Metric { quoted: Some(figure), ..self }
+    /// The same with a figure from elsewhere beside it, if there is one.
+    pub(crate) fn quoted(self, figure: impl Into<Option<&'static str>>) -> Metric {
+        Metric { quoted: figure.into(), ..self }
     }
 
     /// One subject over another.

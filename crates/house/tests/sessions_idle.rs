@@ -10,9 +10,8 @@ use hostel_house::approvals::State;
 use hostel_house::sessions::{Cause, SessionOptions};
 use support::sessions::{
     Daemon, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
-    until_idle,
 };
-use support::{LIMIT, TestHouse, until};
+use support::{LIMIT, TestHouse, keeper_program, until};
 
 /// After its first answer it waits for a file, then has something to say; `later` asks for leave first.
 fn talker() -> SessionOptions {
@@ -194,9 +193,7 @@ fn a_process_that_was_lost_with_keeper_and_daemon_is_not_started_again() {
     let daemon = Daemon::start(&place, options(script));
     daemon.run(async {
         let session = daemon.sessions.get("s").unwrap();
-        until_idle(&session).await;
-        let turns = daemon.sessions.turns("s").await.unwrap();
-        assert_eq!(turns[0].state, "failed");
+        assert_eq!(end_of(&follow(&session, 0, 1).await).0, Outcome::Failed);
     });
     assert_eq!(std::fs::read_to_string(place.path().join("starts")).unwrap(), "x\n");
     daemon.end();
@@ -224,6 +221,145 @@ fn a_prompt_of_several_pieces_arrives_whole_whenever_its_daemon_vanishes() {
         let frame = serde_json::json!({"type": "user", "message": {"role": "user", "content": ""},
             "parent_tool_use_id": null, "session_id": ""});
         assert_eq!(end_of(&events), (Outcome::Completed, (text.len() + frame.to_string().len()).to_string()));
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_prompt_that_was_stopped_as_it_was_taken_up_does_not_run_after_a_restart() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        let first = session.send(prompt("sleep 1")).await.unwrap();
+        session.send(prompt("never")).await.unwrap();
+        follow_until(&session, first.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        // What a daemon leaves that is killed between the wish to stop a turn and its beginning.
+        let stop = |transaction: &rusqlite::Transaction<'_>| {
+            transaction.execute("UPDATE turns SET cause = 'client_rpc' WHERE state = 'queued'", [])
+        };
+        assert_eq!(daemon.store.write(stop).await.unwrap(), 1);
+    });
+    drop(session);
+    daemon.vanish();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        assert_eq!(end_of(&follow(&session, 0, 1).await).0, Outcome::Completed);
+        assert_eq!(end_of(&follow(&session, 0, 2).await).0, Outcome::Cancelled);
+        let all = history(&daemon.sessions, "s").await;
+        let started = all.iter().filter(|entry| matches!(entry.event, Event::TurnStarted { .. })).count();
+        assert_eq!(started, 1);
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_turn_does_not_notice_that_its_keeper_is_replaced() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        let sent = session.send(prompt("sleep 0.5")).await.unwrap();
+        let next = session.send(prompt("next")).await.unwrap();
+        follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        daemon.processes.upgrade_keeper(&keeper_program()).await.unwrap();
+        let pid = session.info().pid;
+        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "sleeping done");
+        assert_eq!(end_of(&follow(&session, sent.after_seq, next.turn).await).1, "echo: next");
+        assert_eq!(session.info().pid, pid);
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_turn_whose_keeper_dies_fails_and_the_next_one_works() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        let sent = session.send(prompt("sleep 100")).await.unwrap();
+        let next = session.send(prompt("next")).await.unwrap();
+        follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
+        rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+        let (outcome, reason) = end_of(&follow(&session, sent.after_seq, sent.turn).await);
+        assert_eq!(outcome, Outcome::Failed);
+        assert!(reason.contains("keeper"), "{reason}");
+        assert_eq!(end_of(&follow(&session, sent.after_seq, next.turn).await).1, "echo: next");
+        history(&daemon.sessions, "s").await;
+    });
+    daemon.end();
+}
+
+#[test]
+fn sessions_closed_long_ago_are_forgotten_with_their_journals() {
+    let place = TestHouse::new();
+    let mut options = options(Vec::new());
+    options.keep_archived = Duration::ZERO;
+    let daemon = Daemon::start(&place, options);
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        ask(&session, "hello").await;
+        let journals = || std::fs::read_dir(place.journal()).unwrap().count();
+        let kept = journals();
+        assert_eq!(daemon.sessions.tidy().await.unwrap(), 0, "it is in use");
+        let all = hostel_house::processes::Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 };
+        session.close(Cause::SessionRemoved).await.unwrap();
+        daemon.processes.collect_garbage(all, false).await.unwrap();
+        assert_eq!(journals(), kept, "a session's journals live as long as the session");
+        assert_eq!(daemon.sessions.tidy().await.unwrap(), 1);
+        assert!(daemon.sessions.stored("s").await.unwrap().is_none());
+        assert_eq!(journals(), kept - 1);
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_process_that_served_its_message_is_forgotten_by_the_keeper_and_kept_on_disk() {
+    let place = TestHouse::new();
+    let script = claude_once("init; say hello; result hello");
+    let daemon = Daemon::start(&place, options(script.clone()));
+    let session = daemon.session("script", Hosting::PerMessage, place.path());
+    daemon.run(async {
+        for _ in 0..3 {
+            assert_eq!(ask(&session, "x").await.1, "hello");
+        }
+        assert!(daemon.processes.list().iter().all(|process| process.command().len() <= 4096));
+    });
+    drop(session);
+    daemon.vanish();
+    // The next daemon sees to what this one had no time for; the one after it finds what there is.
+    let daemon = Daemon::start(&place, options(script.clone()));
+    std::thread::sleep(Duration::from_millis(300));
+    daemon.vanish();
+    let daemon = Daemon::start(&place, options(script));
+    let commands: Vec<Vec<u8>> = daemon.processes.list().iter().map(|process| process.command().to_vec()).collect();
+    // Only the keeper knows more of them than the name of the program.
+    assert_eq!(commands.len(), 3);
+    assert!(commands.iter().all(|command| !command.contains(&b' ')), "{commands:?}");
+    assert_eq!(daemon.run(ask(&daemon.sessions.get("s").unwrap(), "y")).1, "hello");
+    daemon.end();
+}
+
+#[test]
+fn what_comes_in_one_breath_with_the_end_of_a_turn_and_of_the_process_is_kept() {
+    let place = TestHouse::new();
+    let script =
+        claude(r#"*'"content":"last words"'*) { init; say answer; result answer; init; say "last words"; }; exit 0;;"#);
+    let daemon = Daemon::start(&place, options(script.clone()));
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    daemon.run(async {
+        let sent = session.send(prompt("last words")).await.unwrap();
+        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "answer");
+    });
+    drop(session);
+    daemon.vanish();
+    let daemon = Daemon::start(&place, options(script));
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        assert_eq!(ask(&session, "next").await.1, "ok");
+        assert_eq!(said(&history(&daemon.sessions, "s").await), ["answer", "last words", "ok"]);
     });
     daemon.end();
 }

@@ -1,124 +1,117 @@
-//! Daemons that vanish in the middle of turns: what follows them goes on without losing or repeating anything.
+//! Daemons that vanish in the middle of turns: what follows them goes on without losing or repeating anything, and
+//! nothing that somebody has seen becomes something else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
 mod support;
 
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_agents::{Event, Hosting, Kind, Mode, Outcome};
-use hostel_house::approvals::Approvals;
-use hostel_house::processes::Processes;
-use hostel_house::sessions::{
-    AgentLimits, AgentSpec, Entry, NewSession, NextEvents, Prompt, SessionOptions, Sessions, Status,
-};
-use hostel_house::store::Store;
-use support::{LIMIT, TestHouse, keeper_program};
+use hostel_agents::{Decision, Event, Hosting, Outcome};
+use hostel_house::sessions::{Cause, Entry, NextEvents, Scope, SessionOptions};
+use parking_lot::Mutex;
+use support::TestHouse;
+use support::sessions::{Daemon, claude, claude_once, history, options, prompt, said, until_idle};
 
-/// A house as one daemon has it, on threads that end with it.
-struct Daemon {
-    runtime: tokio::runtime::Runtime,
-    processes: Processes,
-    sessions: Sessions,
-    store: Store,
-}
+/// Everything that was ever seen, by number.
+type Seen = Arc<Mutex<BTreeMap<u64, Arc<Entry>>>>;
 
-fn options() -> SessionOptions {
-    let script = r#"
-printf '%s\n' '{"type":"system","subtype":"init","session_id":"sdk-1","model":"m1"}'
-i=0; while [ $i -lt 60 ]; do
-  printf '{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s "}}}\n' $i
-  i=$((i+1)); sleep 0.002; done
-printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"session_id":"sdk-1","result":"said"}'"#;
-    let agent = |alias: &str, kind, command: Vec<String>| AgentSpec {
-        alias: alias.to_owned(),
-        kind,
-        command,
-        env: Vec::new(),
-        model: None,
-        mode: Some(Mode::Auto),
-        cwd: None,
-        limits: AgentLimits::default(),
-    };
-    let echo = keeper_program().to_str().unwrap().to_owned();
-    SessionOptions {
-        agents: vec![
-            agent("echo", Kind::Echo, vec![echo, "echo-agent".to_owned()]),
-            agent("script", Kind::Claude, ["sh", "-c", script, "claude"].map(str::to_owned).to_vec()),
-        ],
-        environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        queue: 100,
-        warm: 4,
-        idle: Duration::from_secs(600),
-        turn_limit: Duration::from_secs(600),
-        stop_grace: Duration::from_secs(2),
-        line_limit: 1 << 20,
-        prompt_limit: 4 << 20,
-        keep_archived: Duration::from_secs(3600),
-    }
-}
-
-impl Daemon {
-    fn start(place: &TestHouse) -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let (processes, sessions, store) = runtime.block_on(open(place));
-        Self { runtime, processes, sessions, store }
-    }
-
-    /// Ends wherever it is. A killed process takes its threads with it; here the writer has to be waited for.
-    fn vanish(self) {
-        let Daemon { runtime, processes, sessions, store } = self;
-        runtime.shutdown_timeout(Duration::from_secs(5));
-        drop((processes, sessions));
-        let (writer, deadline) = (store.close(), std::time::Instant::now() + LIMIT);
-        while writer.strong_count() > 0 {
-            assert!(std::time::Instant::now() < deadline, "the writer does not end");
-            std::thread::yield_now();
-        }
-    }
-}
-
-async fn open(place: &TestHouse) -> (Processes, Sessions, Store) {
-    let processes = place.open().await;
-    let store = Store::open(&place.path().join("state.db")).unwrap();
-    let approvals = Approvals::open(store.clone()).await.unwrap();
-    let sessions = Sessions::open(store.clone(), processes.clone(), approvals, options()).await.unwrap();
-    (processes, sessions, store)
-}
-
-fn new_session(id: &str, agent: &str, hosting: Hosting, cwd: &Path) -> NewSession {
-    NewSession {
-        id: Some(id.to_owned()),
-        name: None,
-        agent: agent.to_owned(),
-        cwd: Some(cwd.to_owned()),
-        mode: None,
-        model: None,
-        hosting,
-        door: "test",
-        owner: None,
-        env: Vec::new(),
-        approval_wait: Duration::from_secs(600),
-    }
-}
-
-async fn all_events(sessions: &Sessions, id: &str) -> Vec<Arc<Entry>> {
-    let session = sessions.get(id).unwrap();
+/// Looks on as long as the daemon lives.
+async fn look_on(daemon: &Daemon, seen: Seen) {
+    let session = daemon.sessions.get("s").unwrap();
     let mut events = session.events(0);
-    let mut all = Vec::new();
-    while session.status() == Status::Busy || events.position() < session.last_seq() {
-        let next = tokio::time::timeout(LIMIT, events.next()).await.expect("no event came").unwrap();
-        let NextEvents::Entries(entries) = next else { panic!("{next:?}") };
-        all.extend(entries);
-    }
-    all
+    tokio::spawn(async move {
+        while let Ok(NextEvents::Entries(entries)) = events.next().await {
+            let mut seen = seen.lock();
+            for entry in entries {
+                if let Some(known) = seen.get(&entry.seq) {
+                    assert_eq!(*known, entry, "an event has changed");
+                }
+                seen.insert(entry.seq, entry);
+            }
+        }
+    });
 }
 
-/// Every turn is there once, whole and in order.
+struct Storm {
+    agent: &'static str,
+    hosting: Hosting,
+    options: SessionOptions,
+    prompts: Vec<String>,
+    lives: u64,
+    /// Answers whatever is asked.
+    approves: bool,
+    /// Stops what runs when a daemon begins, in every so many lives.
+    interrupts: Option<u64>,
+}
+
+impl Storm {
+    /// Everything there is in the end.
+    fn run(mut self) -> Vec<Arc<Entry>> {
+        self.options.queue = self.prompts.len();
+        let place = TestHouse::new();
+        let seen = Seen::default();
+        let mut daemon = Daemon::start(&place, self.options.clone());
+        let session = daemon.session(self.agent, self.hosting, place.path());
+        for text in &self.prompts {
+            daemon.run(session.send(prompt(text))).unwrap();
+        }
+        drop(session);
+        let mut cut = 0;
+        for life in 0..self.lives {
+            daemon.run(look_on(&daemon, Arc::clone(&seen)));
+            self.approve(&daemon);
+            if self.interrupts.is_some_and(|every| life % every == 0) {
+                let session = daemon.sessions.get("s").unwrap();
+                daemon.run(session.interrupt(Scope::Running, Cause::ClientRpc));
+            }
+            // Any instant will do; these are spread.
+            std::thread::sleep(Duration::from_millis(1 + (life * 7919) % 23));
+            cut += u64::from(daemon.sessions.get("s").unwrap().info().running_turn.is_some());
+            daemon.vanish();
+            daemon = Daemon::start(&place, self.options.clone());
+        }
+        daemon.run(look_on(&daemon, Arc::clone(&seen)));
+        self.approve(&daemon);
+        let session = daemon.sessions.get("s").unwrap();
+        daemon.run(until_idle(&session));
+        // What an agent says without being asked may still be on its way.
+        std::thread::sleep(Duration::from_millis(300));
+        let all = daemon.run(history(&daemon.sessions, "s"));
+        for (seq, entry) in seen.lock().iter() {
+            assert_eq!(all.get(*seq as usize - 1), Some(entry), "an event has changed");
+        }
+        let lives = self.lives;
+        assert!(cut > lives / 4, "only {cut} of {lives} daemons vanished in the middle of a turn");
+        drop(session);
+        daemon.end();
+        all
+    }
+
+    fn approve(&self, daemon: &Daemon) {
+        if !self.approves {
+            return;
+        }
+        let approvals = daemon.approvals.clone();
+        daemon.run(async move {
+            tokio::spawn(async move {
+                let mut changed = approvals.changed();
+                loop {
+                    for approval in approvals.pending() {
+                        drop(approvals.decide(&approval.id, Decision::AllowOnce, "a test").await);
+                    }
+                    if changed.changed().await.is_err() {
+                        return;
+                    }
+                }
+            });
+        });
+    }
+}
+
+/// Each turn has its beginning, its end, and between them what it must have said, and all of it in order.
 fn check(all: &[Arc<Entry>], turns: u64, pieces: &[String]) {
-    assert_eq!(all.iter().map(|entry| entry.seq).collect::<Vec<_>>(), (1..=all.len() as u64).collect::<Vec<_>>());
-    let mut begun = Vec::new();
     for turn in 1..=turns {
         let of_turn: Vec<&Event> = all.iter().filter(|entry| entry.turn == turn).map(|entry| &entry.event).collect();
         assert!(matches!(of_turn.first(), Some(Event::TurnStarted { .. })), "turn {turn}: {:?}", of_turn.first());
@@ -132,47 +125,124 @@ fn check(all: &[Arc<Entry>], turns: u64, pieces: &[String]) {
             })
             .collect();
         assert_eq!(said, pieces, "turn {turn}");
-        let ends = of_turn.iter().filter(|event| matches!(event, Event::TurnEnded { .. })).count();
-        assert_eq!(ends, 1, "turn {turn}");
-        begun.push(turn);
     }
-    assert_eq!(begun.len() as u64, turns);
+    check_ends(all, turns);
 }
 
-fn storm(agent: &str, hosting: Hosting, prompt: &str, pieces: &[String], turns: u64, lives: u64) {
-    let place = TestHouse::new();
-    let mut daemon = Daemon::start(&place);
-    daemon.runtime.block_on(async {
-        let session = daemon.sessions.create(new_session("s", agent, hosting, place.path())).await.unwrap();
-        for _ in 0..turns {
-            session.send(Prompt { text: prompt.to_owned(), door: "test" }).await.unwrap();
-        }
+/// One end each, in order.
+fn check_ends(all: &[Arc<Entry>], turns: u64) {
+    let ends = all.iter().filter_map(|entry| match &entry.event {
+        Event::TurnEnded { turn, .. } => Some(*turn),
+        _ => None,
     });
-    let mut cut = 0;
-    for life in 0..lives {
-        // Any instant will do; these are spread.
-        std::thread::sleep(Duration::from_millis(1 + (life * 7919) % 23));
-        let session = daemon.sessions.get("s").unwrap();
-        cut += u64::from(session.info().running_turn.is_some());
-        drop(session);
-        daemon.vanish();
-        daemon = Daemon::start(&place);
-    }
-    let all = daemon.runtime.block_on(all_events(&daemon.sessions, "s"));
-    check(&all, turns, pieces);
-    assert!(cut > lives / 4, "only {cut} of {lives} daemons vanished in the middle of a turn");
-    daemon.runtime.block_on(daemon.processes.stop_keeper(Duration::ZERO)).unwrap();
-    daemon.vanish();
+    assert_eq!(ends.collect::<Vec<_>>(), (1..=turns).collect::<Vec<_>>());
+}
+
+fn counted(count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{number} ")).collect()
 }
 
 #[test]
 fn warm_turns_survive_their_daemons() {
-    let pieces: Vec<String> = (0..300).map(|number| format!("{number} ")).collect();
-    storm("echo", Hosting::Warm, "stream 300", &pieces, 60, 40);
+    let storm = Storm {
+        agent: "echo",
+        hosting: Hosting::Warm,
+        options: options(Vec::new()),
+        prompts: vec!["stream 300".to_owned(); 60],
+        lives: 40,
+        approves: false,
+        interrupts: None,
+    };
+    check(&storm.run(), 60, &counted(300));
 }
 
 #[test]
 fn processes_per_message_survive_their_daemons() {
-    let pieces: Vec<String> = (0..60).map(|number| format!("{number} ")).collect();
-    storm("script", Hosting::PerMessage, "go", &pieces, 6, 40);
+    let script = r#"init
+i=0; while [ $i -lt 60 ]; do
+  printf '{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"%s "}}}\n' $i
+  i=$((i+1)); sleep 0.002; done
+result said"#;
+    let storm = Storm {
+        agent: "script",
+        hosting: Hosting::PerMessage,
+        options: options(claude_once(script)),
+        prompts: vec!["go".to_owned(); 6],
+        lives: 40,
+        approves: false,
+        interrupts: None,
+    };
+    check(&storm.run(), 6, &counted(60));
+}
+
+#[test]
+fn words_that_nobody_asked_for_survive_the_daemons() {
+    // It says something more after every answer, at once or a little later.
+    let script = claude(
+        r#"*'"content":"go"'*) n=$((n+1)); init; say "a$n"; sleep 0.01; say "b$n"; result b
+            [ $((n%3)) = 0 ] && sleep 0.02; init; say "c$n"; [ $((n%3)) = 1 ] && sleep 0.01; say "d$n"; result d;;"#,
+    );
+    let turns = 30;
+    let storm = Storm {
+        agent: "script",
+        hosting: Hosting::Warm,
+        options: options(script),
+        prompts: vec!["go".to_owned(); turns],
+        lives: 40,
+        approves: false,
+        interrupts: None,
+    };
+    let all = storm.run();
+    check_ends(&all, turns as u64);
+    let expected: Vec<String> =
+        (1..=turns).flat_map(|n| ["a", "b", "c", "d"].map(|word| format!("{word}{n}"))).collect();
+    assert_eq!(said(&all), expected);
+}
+
+#[test]
+fn questions_survive_the_daemons_and_are_answered_once() {
+    // It asks three times in a turn, always under the same id.
+    let script = claude(
+        r#"*'"content":"go"'*) n=$((n+1)); i=1; init; ask 1 "ls $n";;
+        *'"behavior":"allow"'*) say "$n.$i"; i=$((i+1)); if [ $i -le 3 ]; then ask 1 "ls $n"; else result x; fi;;"#,
+    );
+    let turns = 12;
+    let storm = Storm {
+        agent: "script",
+        hosting: Hosting::Warm,
+        options: options(script),
+        prompts: vec!["go".to_owned(); turns],
+        lives: 50,
+        approves: true,
+        interrupts: None,
+    };
+    let all = storm.run();
+    check_ends(&all, turns as u64);
+    let expected: Vec<String> = (1..=turns).flat_map(|n| [1, 2, 3].map(|i| format!("{n}.{i}"))).collect();
+    assert_eq!(said(&all), expected);
+    for (what, wanted) in [
+        ("asked", (|event| matches!(event, Event::PermissionAsked { .. })) as fn(&Event) -> bool),
+        ("answered", |event| matches!(event, Event::PermissionAnswered { .. })),
+    ] {
+        assert_eq!(all.iter().filter(|entry| wanted(&entry.event)).count(), 3 * turns, "{what}");
+    }
+}
+
+#[test]
+fn turns_that_are_stopped_end_once_whichever_daemon_sees_to_it() {
+    let turns = 30;
+    let storm = Storm {
+        agent: "echo",
+        hosting: Hosting::Warm,
+        options: options(Vec::new()),
+        prompts: vec!["sleep 0.05".to_owned(); turns],
+        lives: 60,
+        approves: false,
+        interrupts: Some(2),
+    };
+    let all = storm.run();
+    check_ends(&all, turns as u64);
+    let stopped = |entry: &&Arc<Entry>| matches!(entry.event, Event::TurnEnded { outcome: Outcome::Cancelled, .. });
+    assert!(all.iter().filter(stopped).count() > 0, "nothing was stopped");
+    assert!(!all.iter().any(|entry| matches!(entry.event, Event::TurnEnded { outcome: Outcome::Failed, .. })));
 }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hostel_house::store::{Store, StoreError};
 use rusqlite::Connection;
@@ -100,4 +102,75 @@ async fn what_stands_in_line_is_written_before_the_end_and_nothing_after() {
     }
     let after = store.write(|transaction| insert(transaction, "after")).await;
     assert!(matches!(after, Err(StoreError::Closed)), "{after:?}");
+}
+
+/// As SQLite does by itself when the disk is full: everything of the transaction is taken back at once.
+fn lose_everything(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<usize> {
+    transaction.execute_batch("ROLLBACK")?;
+    Err(rusqlite::Error::QueryReturnedNoRows)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_is_told_wrong_when_a_whole_transaction_is_lost() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let (begun, began) = tokio::sync::oneshot::channel::<()>();
+    // The first keeps the writer busy until the others stand in line, so that they are written together.
+    let busy = move |_: &rusqlite::Transaction<'_>| {
+        begun.send(()).unwrap();
+        Ok(held.recv().is_ok())
+    };
+    let first = store.submit(busy).await.unwrap();
+    began.await.unwrap();
+    let before = store.submit(|transaction| insert(transaction, "before")).await.unwrap();
+    let lost = store.submit(lose_everything).await.unwrap();
+    let after = store.submit(|transaction| insert(transaction, "after")).await.unwrap();
+    hold.send(()).unwrap();
+    first.done().await.unwrap();
+    for (what, ticket) in [("before", before), ("lost", lost), ("after", after)] {
+        let told = ticket.done().await;
+        assert!(matches!(told, Err(StoreError::Sqlite(_))), "{what}: {told:?}");
+    }
+    let count = |connection: &Connection| connection.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0));
+    let kept: i64 = store.read(count).await.unwrap();
+    assert_eq!(kept, 0);
+    store.write(|transaction| insert(transaction, "later")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_somebody_else_holds_is_not_taken_for_closed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("state.db");
+    let store = Store::open(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = store.write(|transaction| insert(transaction, "refused")).await;
+    assert!(matches!(refused, Err(StoreError::Sqlite(_))), "{refused:?}");
+    other.execute_batch("COMMIT").unwrap();
+    store.write(|transaction| insert(transaction, "taken")).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_readers_share_few_connections() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut readers = tokio::task::JoinSet::new();
+    for _ in 0..64 {
+        let (store, at_once, most) = (store.clone(), Arc::clone(&at_once), Arc::clone(&most));
+        readers.spawn(async move {
+            let work = move |_: &Connection| {
+                most.fetch_max(at_once.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(2));
+                at_once.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            };
+            store.read(work).await
+        });
+    }
+    while let Some(read) = readers.join_next().await {
+        read.unwrap().unwrap();
+    }
+    assert!(most.load(Ordering::SeqCst) <= 8, "{most:?} at once");
 }

@@ -279,3 +279,49 @@ fn a_directory_that_is_gone_is_named() {
     let refused = house.cast().call("session.create", &json!({"path": project})).expect_err("it is gone");
     assert!(refused.to_string().contains(&name), "{refused}");
 }
+
+#[test]
+fn a_warm_process_that_dies_between_turns_is_replaced() {
+    let mut house = Resident::start();
+    let mut native = house.native();
+    let agents = ["claude", "codex", "gemini", "opencode", "echo"];
+    let ids: Vec<String> =
+        agents.iter().map(|agent| native.make(json!({"agent_alias": agent, "cwd": house.work()}))).collect();
+    for round in ["with a daemon", "without one", "while a turn runs without one"] {
+        let mut native = house.native();
+        let mut processes = Vec::new();
+        for (agent, id) in agents.iter().zip(&ids) {
+            assert_eq!(native.prompt(id, "say one")["outcome"], "completed", "{agent} {round}");
+            processes.push(house.process_of(id));
+        }
+        let running = round.starts_with("while");
+        for (agent, id) in agents.iter().zip(&ids).filter(|_| running) {
+            native.send(id, if *agent == "echo" { "sleep 60" } else { "sleep 61" });
+            native.send(id, "say two");
+            native.update_of("agent_message_chunk");
+        }
+        if round != "with a daemon" {
+            house.kill();
+        }
+        processes.iter().for_each(|process| process.signal(Signal::KILL));
+        processes.iter().for_each(|process| process.wait_gone(wait::LIMIT));
+        if round != "with a daemon" {
+            house.serve();
+        }
+        let mut native = house.native();
+        for (agent, id) in agents.iter().zip(&ids) {
+            if !running {
+                native.send(id, "say two");
+            }
+            let turns = events::turns_of(&mut native, id);
+            let [.., before, last] = turns.as_slice() else { panic!("{agent}: {} turns", turns.len()) };
+            assert_eq!((last.prompt.as_str(), last.outcome.as_str()), ("say two", "completed"), "{agent} {round}");
+            if running {
+                assert_eq!(before.outcome, "failed", "{agent}: {before:?}");
+                assert!(before.text.contains("killed by signal 9"), "{agent}: {:?}", before.text);
+            }
+        }
+    }
+    let prompts = house.cli_prompts();
+    assert_eq!(prompts.iter().filter(|prompt| *prompt == "say two").count(), 12, "every prompt was put once");
+}

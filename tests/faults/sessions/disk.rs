@@ -129,9 +129,6 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
     disk.empty();
     house.serve();
     let mut native = house.native().patient(Duration::from_secs(60));
-    wait::until_true(Duration::from_secs(60), "the turns to end", || {
-        native.listed(&id).is_ok_and(|listed| listed["status"] == "idle")
-    });
     let turns = events::turns_of(&mut native, &id);
     let prompts: Vec<&str> = turns.iter().map(|turn| turn.prompt.as_str()).collect();
     assert_eq!(prompts, ["say warm", &format!("slow {pieces} 10"), "say queued before"]);

@@ -1,5 +1,8 @@
 //! The numbered events of a session as the house keeps them, and what must be true of any such list.
 
+use std::time::Duration;
+
+use hostel_tests::wait;
 use serde_json::{Value, json};
 
 use super::native::Native;
@@ -134,7 +137,17 @@ pub(crate) fn turns(events: &[Event]) -> Vec<Turn> {
     turns
 }
 
-/// The turns of a session that rests.
+/// The turns of a session, once every one of them has ended.
 pub(crate) fn turns_of(native: &mut Native, session: &str) -> Vec<Turn> {
-    turns(&all(native, session))
+    let limit = Duration::from_secs(60);
+    let events = wait::until(limit, &format!("session {session} to rest"), || {
+        let listed = native.listed(session).expect("the session is listed");
+        if listed["status"] != "idle" {
+            return None;
+        }
+        let events = all(native, session);
+        let ended = events.iter().filter(|event| event.kind == "turn_ended").count();
+        (listed["turns"] == ended).then_some(events)
+    });
+    turns(&events)
 }

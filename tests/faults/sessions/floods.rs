@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use hostel_tests::procfs;
 use hostel_tests::wait;
+use rustix::process::Signal;
 use serde_json::json;
 
+use super::events;
 use super::native::Native;
 use super::resident::Resident;
 
@@ -208,4 +210,40 @@ fn clients_who_stop_reading_for_a_while_lose_nothing_and_hold_up_nobody() {
         }
     }
     assert!(said.ends_with(&expected[expected.len() / 2..]), "the updates are not what was said");
+}
+
+#[test]
+fn a_large_prompt_arrives_whole_across_kills() {
+    let mut house = Resident::start();
+    let mut native = house.native();
+    let agents = ["claude", "codex", "gemini"];
+    let mut ids: Vec<String> =
+        agents.iter().map(|agent| native.make(json!({"agent_alias": agent, "cwd": house.work()}))).collect();
+    for id in &ids {
+        native.prompt(id, "say warm");
+    }
+    ids.push(house.cast().make(&json!({"path": house.work()})));
+    let length = 3_000_000;
+    let prompt = format!("count {}", "x".repeat(length));
+    for round in 0..3_u64 {
+        // Agents that are frozen do not read: what they are told is stuck on its way, in several pieces.
+        let frozen: Vec<_> = ids[..3].iter().map(|id| house.process_of(id)).collect();
+        frozen.iter().for_each(|process| process.signal(Signal::STOP));
+        let mut native = house.native();
+        for id in &ids {
+            native.send(id, &prompt);
+        }
+        thread::sleep(Duration::from_millis(20 * round));
+        house.restart();
+        frozen.iter().for_each(|process| process.signal(Signal::CONT));
+        thread::sleep(Duration::from_millis(30 * round));
+        house.restart();
+        let mut native = house.native();
+        for id in &ids {
+            let turns = events::turns_of(&mut native, id);
+            assert_eq!(turns.last().map(|turn| turn.text.clone()), Some(format!("counted {length}")), "round {round}");
+        }
+    }
+    let got = house.cli_prompts().iter().filter(|prompt| prompt.starts_with("count")).count();
+    assert_eq!(got, 12, "every prompt was put once");
 }

@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::events;
-use super::native::Native;
 use super::resident::Resident;
 
 const AGENTS: [&str; 5] = ["claude by message", "claude", "codex", "gemini", "echo"];
@@ -38,12 +37,6 @@ fn wait_for_words(house: &Resident, ids: &[String], turn: u64) {
     }
 }
 
-fn wait_idle(native: &mut Native, agent: &str, id: &str) {
-    wait::until_true(wait::LIMIT, &format!("{agent} to rest"), || {
-        native.listed(id).is_ok_and(|listed| listed["status"] == "idle")
-    });
-}
-
 #[test]
 fn a_keeper_that_dies_fails_its_turns_and_the_sessions_go_on() {
     let mut house = Resident::start();
@@ -68,7 +61,6 @@ fn a_keeper_that_dies_fails_its_turns_and_the_sessions_go_on() {
         }
         let mut native = house.native();
         for (agent, id) in AGENTS.iter().zip(&ids) {
-            wait_idle(&mut native, agent, id);
             let turns = events::turns_of(&mut native, id);
             let [.., failed, after] = turns.as_slice() else { panic!("{agent}: {} turns", turns.len()) };
             assert_eq!(failed.outcome, "failed", "{agent}: {:?}", failed.text);
@@ -117,7 +109,6 @@ fn a_keeper_that_is_replaced_in_the_middle_of_turns_is_not_noticed() {
     assert_eq!(house.keeper(), keeper, "the keeper's process changed");
     let mut native = house.native();
     for (agent, id) in AGENTS.iter().zip(&ids) {
-        wait_idle(&mut native, agent, id);
         let turns = events::turns_of(&mut native, id);
         let expected: Vec<String> = match *agent {
             "echo" => vec!["sleeping".to_owned(), " done".to_owned()],

@@ -17,3 +17,4 @@ mod native;
 mod resident;
 mod stops;
 mod storm;
+mod watching;

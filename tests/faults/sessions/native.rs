@@ -70,7 +70,9 @@ impl Native {
     pub(crate) fn begin(&mut self, method: &str, params: Value) -> Result<u64, Trouble> {
         let id = self.next_id;
         self.next_id += 1;
-        let line = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string() + "\n";
+        let mut request = json!({"jsonrpc": "2.0", "id": id, "method": method});
+        request["params"] = params;
+        let line = format!("{request}\n");
         self.stream.set_write_timeout(Some(self.limit)).map_err(|_| Trouble::Lost)?;
         self.stream.write_all(line.as_bytes()).map_err(|_| Trouble::Lost)?;
         Ok(id)

@@ -141,6 +141,14 @@ impl Resident {
         self.remember();
     }
 
+    /// Lets the daemon end in good order; its processes live on.
+    pub(crate) fn terminate(&mut self) {
+        let daemon = self.daemon();
+        daemon.signal(Signal::TERM);
+        daemon.wait_gone(wait::LIMIT);
+        self.remember();
+    }
+
     /// Kills the daemon and starts another.
     pub(crate) fn restart(&mut self) {
         self.kill();
@@ -149,6 +157,12 @@ impl Resident {
 
     pub(crate) fn keeper(&self) -> Identity {
         peer_of(&self.socket("keeper.sock")).expect("the house has a keeper")
+    }
+
+    /// The process that serves a session.
+    pub(crate) fn process_of(&self, session: &str) -> Identity {
+        let pid = self.native().listed(session).expect("it is listed")["pid"].as_i64().expect("it has a process");
+        Identity::of(i32::try_from(pid).expect("a pid")).expect("it runs")
     }
 
     /// The processes the keeper holds, and theirs.

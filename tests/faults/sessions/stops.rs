@@ -28,12 +28,6 @@ fn long_prompt(agent: &str) -> &'static str {
     if agent == "echo" { "sleep 600" } else { "slow 60000 10" }
 }
 
-/// The process that serves a session.
-fn process_of(native: &mut Native, session: &str) -> Identity {
-    let pid = native.listed(session).expect("it is listed")["pid"].as_i64().expect("it has a process");
-    Identity::of(i32::try_from(pid).expect("a pid")).expect("it runs")
-}
-
 /// Watches a session until its agent has said something, and gives what was seen.
 fn watch_beginning(native: &mut Native, session: &str, since: u64) -> Vec<Value> {
     native.attach(session, since, true).expect("a session to attach to");
@@ -70,7 +64,7 @@ fn an_interrupt_before_a_kill_still_stops_the_turn_after_it() {
             watchers.push((native, since, seen));
         }
         let mut native = house.native();
-        let processes: Vec<Identity> = ids.iter().map(|id| process_of(&mut native, id)).collect();
+        let processes: Vec<Identity> = ids.iter().map(|id| house.process_of(id)).collect();
         // Every other time the agents are frozen, so that it is certainly the next daemon that stops them.
         let frozen = round % 2 == 0;
         if frozen {
@@ -89,9 +83,7 @@ fn an_interrupt_before_a_kill_still_stops_the_turn_after_it() {
         let since = Instant::now();
         let mut native = house.native();
         for ((agent, id), (_, before, seen)) in AGENTS.iter().zip(&ids).zip(&watchers) {
-            wait::until_true(wait::LIMIT, &format!("{agent} to rest"), || {
-                native.listed(id).is_ok_and(|listed| listed["status"] == "idle")
-            });
+            events::turns_of(&mut native, id);
             // Nothing that somebody has seen may become something else.
             native.attach(id, *before, false).expect("a replay");
             for update in seen {
@@ -133,9 +125,7 @@ fn an_interrupt_of_everything_takes_the_queue_along_across_a_kill() {
     house.restart();
     let mut native = house.native();
     for (agent, id) in AGENTS.iter().zip(&ids) {
-        wait::until_true(wait::LIMIT, &format!("{agent} to rest"), || {
-            native.listed(id).is_ok_and(|listed| listed["status"] == "idle")
-        });
+        events::turns_of(&mut native, id);
         native.prompt(id, "say at last");
         let turns = events::turns_of(&mut native, id);
         let outcomes: Vec<&str> = turns.iter().map(|turn| turn.outcome.as_str()).collect();
@@ -155,7 +145,7 @@ fn an_agent_that_ignores_signals_is_killed_by_the_next_daemon() {
     for id in &ids {
         native.send(id, "hang");
         watch_beginning(&mut house.native(), id, 0);
-        processes.push(process_of(&mut native, id));
+        processes.push(house.process_of(id));
     }
     for id in &ids {
         native.ask("session/cancel", json!({"session_id": id}));

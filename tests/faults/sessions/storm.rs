@@ -16,6 +16,7 @@ use super::events::{self, Turn};
 use super::feeding::{self, Shared, Subject, Way};
 use super::native::Native;
 use super::resident::Resident;
+use super::watching;
 
 /// How often the daemon is killed, unless `HOSTEL_KILLS` says otherwise.
 const KILLS: u64 = 50;
@@ -41,8 +42,8 @@ fn killing_the_daemon_during_turns_loses_and_repeats_nothing() {
             let (shared, feeding, restless) = (&shared, random.bits(), random.bits());
             scope.spawn(move || feeding::feed(shared, subject, feeding));
             watchers.push((
-                scope.spawn(move || feeding::watch(shared, subject, None)),
-                scope.spawn(move || feeding::watch(shared, subject, Some(restless))),
+                scope.spawn(move || watching::watch(shared, subject, None)),
+                scope.spawn(move || watching::watch(shared, subject, Some(restless))),
             ));
         }
         let restarts = kill_repeatedly(&mut house, &shared, &mut random, kills, end);
@@ -104,7 +105,10 @@ fn kill_repeatedly(
         if random.below(8) == 0 {
             house.upgrade_keeper();
         }
-        house.kill();
+        match random.below(10) {
+            0 => house.terminate(),
+            _ => house.kill(),
+        }
         // Now and then the next one dies as well, while it starts.
         if random.below(5) == 0 {
             house.false_start(Duration::from_micros(random.below(200_000)));

@@ -30,8 +30,9 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             }
         });
         let rate = collected.metric("health", name, ("1/s", 0), |outcome| outcome.rate).quoted(rates);
-        let middle = collected.metric("health", format!("{name}, p50"), ("µs", 1), |outcome| outcome.middle);
-        let middle = if connections == 1 { middle.quoted("27–98") } else { middle };
+        let middle = collected
+            .metric("health", format!("{name}, p50"), ("µs", 1), |outcome| outcome.middle)
+            .quoted((connections == 1).then_some("27–98"));
         let late = collected.metric("health", format!("{name}, p99"), ("µs", 1), |outcome| outcome.late);
         let text = format!("{name}: rate, at least 0.8 of a bare axum handler");
         report.ratio_bar(&rate, text, ("hostel", "bare"), Wanted::AtLeast(0.8));

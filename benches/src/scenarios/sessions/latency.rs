@@ -64,7 +64,7 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         let pipe = collected.metric("latency", format!("the pipe alone, {name}"), unit, |run| pick(&run.pipe));
         let added = collected
             .metric("latency", format!("added, {name}"), unit, |run| pick(&run.through) - pick(&run.pipe))
-            .quoted(if name == "p50" { "67–83" } else { "–" });
+            .quoted((name == "p50").then_some("67–83"));
         report.metrics.extend([whole, pipe, added]);
     }
     Ok(())

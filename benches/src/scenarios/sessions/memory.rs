@@ -30,9 +30,9 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let collected = bench.interleave("memory", &[Kind::Hostel], report, |subject| measure(bench, subject));
     let mut resident = Vec::new();
     for (at, when, quoted) in [
-        (0, "no session".to_owned(), "5.7"),
-        (1, format!("{SESSIONS} idle sessions"), "6.0"),
-        (2, format!("{SESSIONS} idle sessions after a turn each"), "–"),
+        (0, "no session".to_owned(), Some("5.7")),
+        (1, format!("{SESSIONS} idle sessions"), Some("6.0")),
+        (2, format!("{SESSIONS} idle sessions after a turn each"), None),
     ] {
         let metric = |what: &str, value: fn(&Memory) -> f64| {
             let name = format!("{what}, {when}");

@@ -5,12 +5,14 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Version};
 
 use super::body::Body;
 use super::caller::Caller;
@@ -23,6 +25,8 @@ const PATH: &str = "/rpc";
 /// How much of a body that is too large is read all the same: a client that is cut off while it sends does not see
 /// why.
 const PATIENCE: usize = 16 * 1024 * 1024;
+/// How long the rest of a request that is refused may take to arrive.
+const LEFTOVERS: Duration = Duration::from_secs(5);
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENTS: HeaderValue = HeaderValue::from_static("text/event-stream");
@@ -37,21 +41,11 @@ pub(super) async fn respond(
 ) -> Response<Body> {
     connection.next_request();
     let (head, body) = request.into_parts();
-    if let Err((status, sentence)) = admit(&door, &caller, &head.headers, head.uri.host()) {
-        door.log.warn(format_args!("codecast: {} from {}: {sentence}", status.as_u16(), connection.line.remote()));
-        return refuse(status, sentence);
-    }
-    if head.uri.path() != PATH {
-        return status(StatusCode::NOT_FOUND);
-    }
-    if head.method != Method::POST {
-        let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-        return response;
-    }
-    if !is_json(&head.headers) {
-        let sentence = "Expected request with `Content-Type: application/json`";
-        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
+    if let Some(refusal) = refusal(&door, &connection, &caller, &head) {
+        if head.version == Version::HTTP_2 {
+            tokio::time::timeout(LEFTOVERS, discard(body)).await.ok();
+        }
+        return refusal;
     }
     let limits = &door.settings.limits;
     let body = match tokio::time::timeout(limits.request, read(body, &head.headers, limits.body)).await {
@@ -66,6 +60,37 @@ pub(super) async fn respond(
         },
         Err(Unreadable::Syntax(sentence)) => refuse(StatusCode::BAD_REQUEST, sentence),
         Err(Unreadable::Shape(sentence)) => refuse(StatusCode::UNPROCESSABLE_ENTITY, sentence),
+    }
+}
+
+/// What a request comes to whatever its body is, if it comes to nothing.
+fn refusal(door: &Door, connection: &Connection, caller: &Caller, head: &Parts) -> Option<Response<Body>> {
+    if let Err((status, sentence)) = admit(door, caller, &head.headers, head.uri.host()) {
+        door.log.warn(format_args!("codecast: {} from {}: {sentence}", status.as_u16(), connection.line.remote()));
+        return Some(refuse(status, sentence));
+    }
+    if head.uri.path() != PATH {
+        return Some(status(StatusCode::NOT_FOUND));
+    }
+    if head.method != Method::POST {
+        let mut response = status(StatusCode::METHOD_NOT_ALLOWED);
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        return Some(response);
+    }
+    if !is_json(&head.headers) {
+        let sentence = "Expected request with `Content-Type: application/json`";
+        return Some(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence));
+    }
+    None
+}
+
+/// Reads a body nobody wants: over HTTP/2 one that is left lying resets the stream, and the answer is lost with it.
+async fn discard(mut body: Incoming) {
+    let mut length = 0;
+    while length <= PATIENCE
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        length += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 

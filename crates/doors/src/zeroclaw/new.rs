@@ -135,7 +135,7 @@ fn same_agent(info: &SessionInfo, agent: &str) -> Result<(), Failure> {
     }
 }
 
-async fn own(visitor: &Visitor, session: &Session) -> Result<(), Failure> {
+async fn own(visitor: &Visitor, session: &Arc<Session>) -> Result<(), Failure> {
     let identity = visitor.identity().map(|identity| identity.id);
     session.set_owner(identity).await.map_err(internal)
 }

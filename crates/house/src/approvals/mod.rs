@@ -79,8 +79,12 @@ pub struct Approval {
     pub decision: Option<Decision>,
     /// Who answered, in words.
     pub decider: String,
+    /// The process that asks.
+    pub(crate) process: Option<ProcessId>,
     /// The agent's own id of the question.
     pub(crate) request: String,
+    /// The number of the event that asked.
+    pub(crate) seq: u64,
 }
 
 /// A question to be asked.
@@ -128,7 +132,7 @@ struct Inner {
 
 const COLUMNS: &str = "approvals.no, approvals.id, sessions.id, approvals.turn, approvals.tool, approvals.input, \
     approvals.summary, approvals.state, approvals.created_ns, approvals.expires_ns, approvals.decided_ns, \
-    approvals.decision, approvals.decider, approvals.request";
+    approvals.decision, approvals.decider, approvals.request, approvals.seq, approvals.process";
 
 fn select(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM approvals JOIN sessions ON sessions.no = approvals.session {rest}")
@@ -154,6 +158,8 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Approval> {
         decision: decision.and_then(|text| serde_json::from_str(&text).ok()),
         decider: row.get(12)?,
         request: row.get(13)?,
+        seq: row.get::<_, i64>(14)? as u64,
+        process: row.get::<_, Option<[u8; 16]>>(15)?.map(ProcessId),
     })
 }
 
@@ -246,23 +252,16 @@ impl Approvals {
         self.settle(no, State::Withdrawn, None, "").await.map(drop)
     }
 
-    /// The process that asked is gone: it wants to know nothing any more.
-    pub(crate) async fn withdraw_all(&self, process: ProcessId) -> Result<(), StoreError> {
-        let now = now_ns();
-        let work = move |transaction: &Transaction<'_>| {
-            let mut statement = transaction.prepare_cached(
-                "UPDATE approvals SET state = 'withdrawn', decided_ns = ? WHERE process = ? AND state = 'pending'
-                 RETURNING no",
-            )?;
-            let rows = statement.query_map(params![now as i64, process.0], |row| row.get::<_, i64>(0))?;
-            rows.map(|no| no.map(|no| no as u64)).collect::<rusqlite::Result<Vec<u64>>>()
-        };
-        let withdrawn = self.inner.store.write(work).await?;
-        if !withdrawn.is_empty() {
-            self.inner.pending.lock().retain(|no, _| !withdrawn.contains(no));
+    /// The process that asked is gone, and that is on disk: what it asked is not pending any more.
+    pub(crate) fn withdrawn(&self, process: ProcessId) {
+        let mut pending = self.inner.pending.lock();
+        let before = pending.len();
+        pending.retain(|_, approval| approval.process != Some(process));
+        let changed = pending.len() != before;
+        drop(pending);
+        if changed {
             self.tell();
         }
-        Ok(())
     }
 
     /// The questions of a process, by number.
@@ -322,6 +321,17 @@ impl Approvals {
     fn tell(&self) {
         self.inner.changed.send_modify(|count| *count += 1);
     }
+}
+
+/// A process is gone: it wants to know nothing any more. Part of the write that says so; [`Approvals::withdrawn`]
+/// follows it.
+pub(crate) fn withdraw_all(transaction: &Transaction<'_>, process: ProcessId) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached(
+            "UPDATE approvals SET state = 'withdrawn', decided_ns = ? WHERE process = ? AND state = 'pending'",
+        )?
+        .execute(params![now_ns() as i64, process.0])
+        .map(drop)
 }
 
 /// The question as it is stored, and whether it was not before.

@@ -100,6 +100,20 @@ pub(super) async fn forget_ended(house: &Arc<House>, id: ProcessId) {
     };
 }
 
+/// Lets the keeper forget a process that has ended: it would keep its place, and its cgroup, for as long as the journal
+/// is kept. One that has no journal is known to nobody else, and stays.
+pub(super) async fn release(house: &Arc<House>, id: ProcessId) {
+    let forgettable = |process: &Arc<Process>| {
+        let progress = *process.progress.borrow();
+        // Of what only a journal remembers, nobody knows the command line.
+        progress.exit.is_some() && progress.has_file && !process.command.is_empty()
+    };
+    if house.find(id).is_some_and(|process| forgettable(&process)) {
+        // A keeper that cannot be asked remembers it, which does no harm.
+        drop(house.request(link::about(kind::FORGET, id)).await);
+    }
+}
+
 /// The keeper first, then the file: a keeper that still knew it would miss it.
 async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
     let answer = house.request(link::about(kind::FORGET, process.id())).await;

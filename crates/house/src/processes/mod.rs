@@ -362,6 +362,11 @@ impl Processes {
         garbage::forget_ended(&self.house, id).await;
     }
 
+    /// Lets the keeper forget a process that has ended; its journal stays, and with it all there is to know.
+    pub(crate) async fn release(&self, id: ProcessId) {
+        garbage::release(&self.house, id).await;
+    }
+
     /// Limits what a process and everything it starts may use, through its cgroup. `false` where it has none that can.
     pub fn limit_cgroup(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
         self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))

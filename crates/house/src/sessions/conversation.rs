@@ -94,6 +94,8 @@ pub(crate) enum Parsed {
         time_ns: u64,
         over: TurnOver,
         at: Checkpoint,
+        /// The process has ended with it: nothing comes after this.
+        last: bool,
     },
     /// The process has ended; the last of all.
     Ended,
@@ -285,14 +287,14 @@ impl Conversation {
                 }
                 heard.over.is_none()
             });
-            self.hand_out(time_ns, parsed);
+            self.hand_out(time_ns, false, parsed);
         }
     }
 
-    fn hand_out(&mut self, time_ns: u64, parsed: &mut Vec<Parsed>) {
+    fn hand_out(&mut self, time_ns: u64, last: bool, parsed: &mut Vec<Parsed>) {
         parsed.extend(self.heard.events.drain(..).map(|event| Parsed::Event { time_ns, event }));
         if let Some(over) = self.heard.over.take() {
-            parsed.push(Parsed::Over { time_ns, over, at: self.checkpoint() });
+            parsed.push(Parsed::Over { time_ns, over, at: self.checkpoint(), last });
         }
     }
 
@@ -330,18 +332,18 @@ impl Conversation {
         if mark != MarkId::own() {
             self.sent.push(mark);
         }
-        self.hand_out(time_ns, parsed);
+        self.hand_out(time_ns, false, parsed);
     }
 
     fn ended(&mut self, time_ns: u64, code: i32, signal: i32, lost: bool, parsed: &mut Vec<Parsed>) {
         if let Some(line) = self.lines.last() {
             self.driver.line(&line, &mut self.heard);
-            self.hand_out(time_ns, parsed);
+            self.hand_out(time_ns, false, parsed);
         }
         let exit = Exit { code, signal, lost, stopped: self.stopped };
         let stderr: Vec<u8> = self.stderr.iter().copied().collect();
         self.driver.ended(exit, String::from_utf8_lossy(&stderr).trim(), &mut self.heard);
-        self.hand_out(time_ns, parsed);
+        self.hand_out(time_ns, true, parsed);
         parsed.push(Parsed::Ended);
     }
 }

@@ -41,7 +41,7 @@ impl Sessions {
                 ))
             })
             .await?;
-        hub.processes.spare(ids);
+        hub.processes.spare(ids.iter().copied());
         let mut by_session: HashMap<i64, Vec<(String, String)>> = HashMap::new();
         for (session, door, state) in states {
             by_session.entry(session).or_default().push((door, state));
@@ -64,6 +64,13 @@ impl Sessions {
                 session.recover().await?;
             }
         }
+        // The last daemon may have had no time for it.
+        let processes = hub.processes.clone();
+        tokio::spawn(async move {
+            for id in ids {
+                processes.release(id).await;
+            }
+        });
         Ok(Self { hub })
     }
 

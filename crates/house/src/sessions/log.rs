@@ -163,6 +163,12 @@ fn words(decision: &Decision) -> usize {
 pub(crate) fn store_run(transaction: &Transaction<'_>, session: i64, run: &[Arc<Entry>]) -> rusqlite::Result<()> {
     let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
     let body = run::write(run).map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;
+    let moved = transaction
+        .prepare_cached("UPDATE sessions SET last_seq = ? WHERE no = ? AND last_seq = ?")?
+        .execute(params![last.seq as i64, session, first.seq as i64 - 1])?;
+    if moved != 1 {
+        return Err(rusqlite::Error::StatementChangedRows(moved));
+    }
     transaction
         .prepare_cached("INSERT INTO events (session, first_seq, last_seq, body) VALUES (?, ?, ?, ?)")?
         .execute(params![session, first.seq as i64, last.seq as i64, body])

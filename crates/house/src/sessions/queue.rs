@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::session::Session;
 use super::state::Queued;
-use super::types::{Cause, Prompt, Scope, SendError, Sent, Standing, Status};
+use super::types::{Cause, Prompt, Scope, SendError, Sent, Standing};
 use super::{detached, now_ns, rows};
 use crate::store::StoreError;
 
@@ -29,7 +29,7 @@ impl Session {
             if state.standing != Standing::Live {
                 return Err(SendError::Closed);
             }
-            if state.status() == Status::Busy && state.waiting() >= self.hub.options.queue {
+            if state.has_turn() && state.waiting() >= self.hub.options.queue {
                 return Err(SendError::QueueFull(state.waiting()));
             }
             Ok(state.turns + 1)
@@ -57,25 +57,26 @@ impl Session {
         withdrawn.await.unwrap_or(false)
     }
 
-    /// Cancels prompts that wait, on disk and then in memory. Returns how many.
+    /// Cancels prompts that wait. They are on disk as cancelled when this returns; that they are is written once more
+    /// with the event that tells of it. Returns how many.
     async fn cancel_queued(self: &Arc<Self>, cause: Cause, which: impl Fn(&Queued) -> bool) -> usize {
         let turns: Vec<u64> = self.change(|state| {
             let (gone, kept): (VecDeque<_>, VecDeque<_>) = state.queue.drain(..).partition(which);
             state.queue = kept;
+            state.untold.extend(gone.iter().map(|queued| (queued.turn, cause)));
             gone.iter().map(|queued| queued.turn).collect()
         });
         if turns.is_empty() {
             return 0;
         }
-        let (no, now, cancelled) = (self.no(), now_ns(), turns.clone());
+        let (no, now, count) = (self.no(), now_ns(), turns.len());
         let written = self.hub.store.write(move |transaction| {
-            cancelled.iter().try_for_each(|turn| rows::cancel_queued(transaction, no, *turn, cause, now))
+            turns.iter().try_for_each(|turn| rows::cancel_queued(transaction, no, *turn, cause, now))
         });
-        // What the disk does not take now is written with the event that tells of it.
+        // What the disk does not take now, the runner insists on.
         written.await.ok();
-        self.change(|state| state.untold.extend(turns.iter().map(|turn| (*turn, cause))));
         self.ensure_runner();
-        turns.len()
+        count
     }
 
     /// Stops the running turn, or that and everything that waits. Returns whether there was something to stop; does

@@ -60,10 +60,16 @@ impl State {
         self.queue.len() - usize::from(self.running.is_none() && !self.queue.is_empty())
     }
 
+    /// A turn is as good as running, or runs.
+    pub(super) fn has_turn(&self) -> bool {
+        self.running.is_some() || !self.queue.is_empty()
+    }
+
+    /// Not idle before the end of everything that was taken is among the events.
     pub(super) fn status(&self) -> Status {
-        match self.running.is_none() && self.queue.is_empty() {
-            true => Status::Idle,
-            false => Status::Busy,
+        match self.has_turn() || !self.untold.is_empty() {
+            true => Status::Busy,
+            false => Status::Idle,
         }
     }
 }

@@ -98,7 +98,7 @@ pub struct NewSession {
 pub enum Status {
     /// Nothing runs and nothing waits.
     Idle,
-    /// A turn runs or waits.
+    /// A turn runs or waits, or its end is not among the events yet.
     Busy,
 }
 

@@ -1,13 +1,16 @@
 -- version 1
 CREATE INDEX agent_processes_by_session ON agent_processes (session);
-CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request) WHERE process IS NOT NULL;
+CREATE INDEX agent_processes_live ON agent_processes (session) WHERE state <> 'ended';
+CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request, seq) WHERE process IS NOT NULL;
 CREATE INDEX approvals_pending ON approvals (state) WHERE state = 'pending';
 CREATE INDEX sessions_by_standing ON sessions (standing, active_ns);
 CREATE INDEX turns_open ON turns (session, turn) WHERE state IN ('queued', 'running');
+CREATE INDEX turns_untold ON turns (session, turn) WHERE state = 'cancelled' AND told = 0;
 CREATE TABLE agent_processes (
     id         BLOB    NOT NULL PRIMARY KEY,
     session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
     setup      TEXT    NOT NULL,
+    -- chosen: to be started under this id; live: it was; ended: it serves nobody any more.
     state      TEXT    NOT NULL,
     -- Taken between turns: the driver's state, and how far its journal (frames up to seq, and this many bytes of the
     -- next one) and its input had been read then.
@@ -18,13 +21,15 @@ CREATE TABLE agent_processes (
     created_ns INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE approvals (
-    no         INTEGER PRIMARY KEY,
+    no         INTEGER PRIMARY KEY AUTOINCREMENT,
     id         TEXT    NOT NULL UNIQUE,
     kind       TEXT    NOT NULL,
     session    INTEGER REFERENCES sessions (no) ON DELETE CASCADE,
     turn       INTEGER NOT NULL DEFAULT 0,
     process    BLOB,
     request    TEXT    NOT NULL,
+    -- The number of the event that asked: agents may use the id of a question again once it is settled.
+    seq        INTEGER NOT NULL DEFAULT 0,
     tool       TEXT    NOT NULL,
     input      TEXT    NOT NULL,
     summary    TEXT    NOT NULL,
@@ -49,7 +54,7 @@ CREATE TABLE events (
     PRIMARY KEY (session, first_seq)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE sessions (
-    no            INTEGER PRIMARY KEY,
+    no            INTEGER PRIMARY KEY AUTOINCREMENT,
     id            TEXT    NOT NULL UNIQUE,
     name          TEXT,
     agent         TEXT    NOT NULL,
@@ -71,6 +76,7 @@ CREATE TABLE sessions (
     last_seq      INTEGER NOT NULL DEFAULT 0,
     usage         TEXT    NOT NULL DEFAULT '{}'
 ) STRICT;
+CREATE TABLE sqlite_sequence(name,seq);
 CREATE TABLE turns (
     session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
     turn       INTEGER NOT NULL,

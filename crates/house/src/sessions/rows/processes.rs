@@ -3,6 +3,7 @@
 use hostel_agents::Setup;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use crate::approvals;
 use crate::processes::ProcessId;
 use crate::sessions::conversation::Checkpoint;
 use crate::sessions::lines::Place;
@@ -49,11 +50,12 @@ pub(crate) fn save_process(transaction: &Transaction<'_>, id: ProcessId, at: &Ch
         .map(drop)
 }
 
+/// It serves nobody any more, and what it asked needs no answer.
 pub(crate) fn end_process(transaction: &Transaction<'_>, id: ProcessId) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("UPDATE agent_processes SET state = 'ended', saved = NULL WHERE id = ?")?
-        .execute([id.0])
-        .map(drop)
+        .execute([id.0])?;
+    approvals::withdraw_all(transaction, id)
 }
 
 /// The process that may still serve a session.

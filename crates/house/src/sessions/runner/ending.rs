@@ -4,6 +4,7 @@
 //! then anybody hears of it.
 
 use hostel_agents::{Event, Outcome, TurnOver, Usage};
+use rusqlite::Transaction;
 
 use super::record::insist;
 use super::talk::Talk;
@@ -30,7 +31,6 @@ impl Runner {
         if cause.is_some() {
             return self.end_turn_without_process(old, Outcome::Failed, String::new()).await;
         }
-        insist(|| self.hub.approvals.withdraw_all(old)).await?;
         let id = fresh_id().await;
         let setup = launch::setup(&self.session, &prompt);
         let stored = hostel_agents::Setup { prompt: None, ..setup.clone() };
@@ -44,6 +44,7 @@ impl Runner {
                 rows::start_turn(transaction, no, number, id, 0, first_seq, now)
             })
             .await?;
+        self.written_off(old);
         self.start_process(id, setup).await
     }
 
@@ -70,8 +71,14 @@ impl Runner {
         self.end_turn_without_process(id, outcome, reason.to_owned()).await
     }
 
-    /// The agent is done with the turn.
-    pub(super) async fn over(&mut self, time_ns: u64, over: TurnOver, at: Checkpoint) -> Result<(), StoreError> {
+    /// The agent is done with the turn. `last`: and with everything.
+    pub(super) async fn over(
+        &mut self,
+        time_ns: u64,
+        over: TurnOver,
+        at: Checkpoint,
+        last: bool,
+    ) -> Result<(), StoreError> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         // It died before the prompt reached it; that is no end of the turn.
         if self.turn.as_ref().is_none_or(|turn| talk.died_unused(turn.no)) {
@@ -109,22 +116,25 @@ impl Runner {
             (Outcome::Cancelled, None) => (Outcome::Cancelled, "The agent stopped the turn by itself.".to_owned()),
             (Outcome::Failed, None) => (Outcome::Failed, over.reason),
         };
-        let kept = if outcome == Outcome::Completed || answer.is_empty() { text.clone() } else { answer };
-        let end = self.close_turn(time_ns, number, outcome, text, kept, over.usage, to_seq);
-        // The end depends on more than the journal (who stopped it, and when), so nobody hears of it before it is on disk.
-        let (no, run, learned) = (self.session.no(), self.recorder.take_unshown(), self.take_learned());
-        self.recorder
-            .insist(run, move |transaction| {
-                rows::end_turn(transaction, no, &end)?;
-                for (column, value) in &learned {
-                    rows::set_text(transaction, no, column, Some(value))?;
-                }
-                match ended {
-                    true => rows::end_process(transaction, id),
-                    false => rows::save_process(transaction, id, &at),
-                }
-            })
-            .await
+        let answer = if outcome == Outcome::Completed || answer.is_empty() { text.clone() } else { answer };
+        let end = End { time_ns, outcome, text, answer, usage: over.usage, to_seq };
+        let (no, learned) = (self.session.no(), self.take_learned());
+        self.close_turn(number, end, move |transaction| {
+            for (column, value) in &learned {
+                rows::set_text(transaction, no, column, Some(value))?;
+            }
+            // What it said after the end of the turn is still to be heard.
+            match last {
+                true => rows::end_process(transaction, id),
+                false => rows::save_process(transaction, id, &at),
+            }
+        })
+        .await?;
+        if let Some(talk) = self.talk.as_mut().filter(|_| last) {
+            talk.write_off();
+            self.written_off(id);
+        }
+        Ok(())
     }
 
     fn too_long(&self) -> String {
@@ -150,46 +160,59 @@ impl Runner {
         };
         let number = turn.no;
         let answer = turn.answer();
-        let kept = if answer.is_empty() { text.clone() } else { answer };
-        let end = self.close_turn(now_ns(), number, outcome, text, kept, Usage::default(), 0);
-        let (no, run) = (self.session.no(), self.recorder.take_unshown());
-        self.recorder
-            .insist(run, move |transaction| {
-                rows::end_turn(transaction, no, &end)?;
-                rows::end_process(transaction, id)
-            })
-            .await
+        let answer = if answer.is_empty() { text.clone() } else { answer };
+        let end = End { time_ns: now_ns(), outcome, text, answer, usage: Usage::default(), to_seq: 0 };
+        self.close_turn(number, end, move |transaction| rows::end_process(transaction, id)).await?;
+        self.written_off(id);
+        Ok(())
     }
 
-    /// The last event of a turn, and what is kept of it. The session is idle before anybody hears of it.
-    #[expect(clippy::too_many_arguments, reason = "one call gathers what the row holds")]
-    fn close_turn(
+    /// The last event of a turn, and what is kept of it. How a turn ends depends on more than the journal (who stopped
+    /// it, and when), so nobody hears of it before it is on disk; and whoever hears of it finds the session idle.
+    async fn close_turn(
         &mut self,
-        time_ns: u64,
         turn: u64,
-        outcome: Outcome,
-        text: String,
-        answer: String,
-        usage: Usage,
-        to_seq: u64,
-    ) -> TurnEnd {
+        end: End,
+        also: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
+    ) -> Result<(), StoreError> {
+        let End { time_ns, outcome, text, answer, usage, to_seq } = end;
         let gone = self.talk.as_ref().is_none_or(Talk::has_ended);
-        let session_usage = self.session.change(|state| {
-            state.running = None;
-            if gone {
-                state.pid = None;
-            }
-            state.usage = sum(state.usage, usage);
-            state.usage
-        });
+        let session_usage = sum(self.session.change(|state| state.usage), usage);
         self.recorder.push(time_ns, Event::TurnEnded { turn, outcome, text, usage });
         let state = match outcome {
             Outcome::Completed => "completed",
             Outcome::Failed => "failed",
             Outcome::Cancelled => "cancelled",
         };
-        TurnEnd { turn, state, answer, usage, to_seq, session_usage, now_ns: now_ns() }
+        let (no, run) = (self.session.no(), self.recorder.take_unshown());
+        let row = TurnEnd { turn, state, answer, usage, to_seq, session_usage, now_ns: now_ns() };
+        let write = move |transaction: &Transaction<'_>| {
+            rows::end_turn(transaction, no, &row)?;
+            also(transaction)
+        };
+        self.recorder.commit(&run, write).await?;
+        self.session.change(|state| {
+            state.running = None;
+            state.usage = session_usage;
+            if gone {
+                state.pid = None;
+            }
+        });
+        self.recorder.show_run(&run);
+        Ok(())
     }
+}
+
+/// What is to be said of a turn that is over.
+struct End {
+    time_ns: u64,
+    outcome: Outcome,
+    /// The answer, or the reason why there is none.
+    text: String,
+    /// What is kept with the turn.
+    answer: String,
+    usage: Usage,
+    to_seq: u64,
 }
 
 /// Both together. An agent may say any number.

@@ -25,7 +25,7 @@ use super::types::Cause;
 use super::{Hub, launch, now_ns, rows};
 use crate::processes::ProcessId;
 use crate::store::StoreError;
-use record::{Recorder, insist};
+use record::Recorder;
 use serve::Turn;
 use talk::Talk;
 
@@ -67,8 +67,12 @@ impl Runner {
                 continue;
             }
             self.tell_cancelled().await?;
-            let closing = self.session.change(|state| state.closing);
-            if closing.is_some() {
+            let (closing, untold) = self.session.change(|state| (state.closing.is_some(), !state.untold.is_empty()));
+            if untold {
+                // Before anybody hears that there will be no more.
+                continue;
+            }
+            if closing {
                 self.end_process(true).await?;
                 self.session.log.close();
             } else if let Some(next) = self.take_next() {
@@ -161,14 +165,23 @@ impl Runner {
 
     /// Prompts that were cancelled while they waited get their end, now that nothing runs.
     async fn tell_cancelled(&mut self) -> Result<(), StoreError> {
-        while let Some((turn, cause)) = self.session.change(|state| state.untold.pop_front()) {
-            let text = cancelled_text(cause);
-            let ended = Event::TurnEnded { turn, outcome: Outcome::Cancelled, text, usage: Usage::default() };
-            let now = now_ns();
-            self.recorder.push_of(turn, now, ended);
-            let (run, no) = (self.recorder.take_unshown(), self.session.no());
-            self.recorder.insist(run, move |transaction| rows::mark_told(transaction, no, turn, cause, now)).await?;
+        let untold: Vec<(u64, Cause)> = self.session.change(|state| state.untold.iter().copied().collect());
+        if untold.is_empty() {
+            return Ok(());
         }
+        let (no, now, count) = (self.session.no(), now_ns(), untold.len());
+        for (turn, cause) in &untold {
+            let (turn, outcome, text) = (*turn, Outcome::Cancelled, cancelled_text(*cause));
+            self.recorder.push_of(turn, now, Event::TurnEnded { turn, outcome, text, usage: Usage::default() });
+        }
+        let run = self.recorder.take_unshown();
+        let told = move |transaction: &rusqlite::Transaction<'_>| {
+            let mut told = untold.iter();
+            told.try_for_each(|(turn, cause)| rows::mark_told(transaction, no, *turn, *cause, now))
+        };
+        self.recorder.commit(&run, told).await?;
+        self.session.change(|state| drop(state.untold.drain(..count)));
+        self.recorder.show_run(&run);
         Ok(())
     }
 
@@ -249,14 +262,26 @@ impl Runner {
         let Some(mut talk) = self.talk.take() else { return Ok(()) };
         self.session.change(|state| state.pid = None);
         talk.end(self.hub.options.stop_grace, hard).await;
-        self.write_off(talk.id()).await
+        // Its end may be on disk already, with that of its turn.
+        match talk.is_written_off() && self.recorder.is_written() {
+            true => Ok(()),
+            false => self.write_off(talk.id()).await,
+        }
     }
 
-    /// The process serves nobody any more, and what it asked needs no answer.
+    /// The process serves nobody any more.
     async fn write_off(&mut self, id: ProcessId) -> Result<(), StoreError> {
-        insist(|| self.hub.approvals.withdraw_all(id)).await?;
         let run = self.recorder.take_run();
-        self.recorder.insist(run, move |transaction| rows::end_process(transaction, id)).await
+        self.recorder.insist(run, move |transaction| rows::end_process(transaction, id)).await?;
+        self.written_off(id);
+        Ok(())
+    }
+
+    /// That it serves nobody any more is on disk. Its journal stays; its keeper need not remember it.
+    fn written_off(&self, id: ProcessId) {
+        self.hub.approvals.withdrawn(id);
+        let processes = self.hub.processes.clone();
+        tokio::spawn(async move { processes.release(id).await });
     }
 }
 

@@ -124,7 +124,8 @@ impl Recorder {
         self.show_run(&self.fresh);
     }
 
-    fn show_run(&self, run: &[Arc<Entry>]) {
+    /// Shows a run to readers.
+    pub(super) fn show_run(&self, run: &[Arc<Entry>]) {
         let shown = self.log.last_seq();
         let new = run.partition_point(|entry| entry.seq <= shown);
         self.log.append(run.get(new..).unwrap_or_default());
@@ -170,12 +171,21 @@ impl Recorder {
         run: Run,
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
+        self.commit(&run, work).await?;
+        self.show_run(&run);
+        Ok(())
+    }
+
+    /// The same without showing it: for what has to be true before anybody hears of it.
+    pub(super) async fn commit(
+        &mut self,
+        run: &Run,
+        work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
+    ) -> Result<(), StoreError> {
         while !self.on_their_way.is_empty() {
             self.land_one().await?;
         }
-        self.insist_now(Arc::clone(&run), work).await?;
-        self.show_run(&run);
-        Ok(())
+        self.insist_now(Arc::clone(run), work).await
     }
 
     async fn insist_now(
@@ -194,6 +204,11 @@ impl Recorder {
         .await?;
         self.landed(&run);
         Ok(())
+    }
+
+    /// Nothing has to be written.
+    pub(super) fn is_written(&self) -> bool {
+        self.fresh.is_empty() && self.on_their_way.is_empty()
     }
 
     /// Nothing will come for a while: memory is given back.

@@ -55,17 +55,16 @@ impl Runner {
         self.turn = Some(self.turn_of(open, &[]));
         self.recorder.begin_turn(open.turn);
         let Some(id) = process else { return Ok(()) };
-        self.kill(id).await?;
+        self.kill(id).await;
         let reason = "the agent's process was lost when the daemon ended".to_owned();
         self.end_turn_without_process(id, Outcome::Failed, reason).await
     }
 
     /// Whatever is left of a process that nobody can talk to goes.
-    async fn kill(&mut self, id: ProcessId) -> Result<(), StoreError> {
+    async fn kill(&mut self, id: ProcessId) {
         if let Some(process) = self.hub.processes.by_id(id) {
             process.kill_tree().await;
         }
-        insist(|| self.hub.approvals.withdraw_all(id)).await
     }
 
     /// What is left of the turn's time. What a person took to answer did not count.
@@ -97,10 +96,11 @@ impl Runner {
     /// Goes on with a process that has nothing to do, or had nothing to do when it ended.
     async fn take_back(&mut self, row: &ProcessRow, process: Arc<Process>) -> Result<(), StoreError> {
         let Some(mut talk) = self.resume_talk(row, &process) else {
-            self.kill(row.id).await?;
+            self.kill(row.id).await;
             return self.write_off(row.id).await;
         };
-        talk.recall(insist(|| self.hub.approvals.of_process(row.id)).await?);
+        let approvals = insist(|| self.hub.approvals.of_process(row.id)).await?;
+        talk.recall(approvals, self.recorder.next_seq() - 1);
         self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
         self.talk = Some(talk);
         self.catch_up().await
@@ -118,7 +118,7 @@ impl Runner {
         let approvals = insist(|| self.hub.approvals.of_process(row.id)).await?;
         self.recorder.rewind(open.turn, open.first_seq);
         self.turn = Some(self.turn_of(&open, &approvals));
-        talk.recall(approvals);
+        talk.recall(approvals, open.first_seq);
         if open.cause.is_some() {
             talk.expect_stop();
         }

@@ -162,7 +162,7 @@ impl Runner {
         let (Some(_), Some(turn)) = (cause, &self.turn) else { return Ok(false) };
         let Some(talk) = &mut self.talk else { return Ok(false) };
         // Who closes a session waits for it, and has no use for an agent that has stopped in good order.
-        match talk.stop_turn(turn.no, self.hub.options.stop_grace, closed || !current) {
+        match talk.stop_turn(turn.no, self.hub.options.stop_grace, closed || !current).await {
             Stopping::UnderWay => Ok(false),
             Stopping::NotBegun => {
                 // A conversation in the middle of its greeting is no good to anybody.
@@ -184,7 +184,7 @@ impl Runner {
             match item {
                 Parsed::Event { time_ns, event } if is_question(&event) => self.hear_question(time_ns, event).await?,
                 Parsed::Event { time_ns, event } => self.hear(time_ns, event),
-                Parsed::Over { time_ns, over, at } => self.over(time_ns, over, at).await?,
+                Parsed::Over { time_ns, over, at, last } => self.over(time_ns, over, at, last).await?,
                 Parsed::Ended => {}
             }
         }

@@ -69,8 +69,10 @@ pub(super) struct Talk {
     accepted: u64,
     /// How far the journal went when this began to read it: the last frame, and bytes of input.
     goal: (u64, u64),
-    /// When something was read last.
+    /// When something on the way there was read last.
     heard_at: Instant,
+    /// That it has ended is on disk.
+    written_off: bool,
 }
 
 /// What became of a wish to stop a turn.
@@ -116,6 +118,7 @@ impl Talk {
             unsure: None,
             questions: Vec::new(),
             heard_at: Instant::now(),
+            written_off: false,
         }
     }
 
@@ -133,6 +136,15 @@ impl Talk {
 
     pub(super) fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// That it has ended is on disk.
+    pub(super) fn write_off(&mut self) {
+        self.written_off = true;
+    }
+
+    pub(super) fn is_written_off(&self) -> bool {
+        self.written_off
     }
 
     /// Everything was read that was there when it was taken up. Before that nothing may be said or stopped: what is
@@ -210,7 +222,9 @@ impl Talk {
 
     /// What was read.
     pub(super) fn parse(&mut self, parsed: &mut Vec<Parsed>) {
-        self.heard_at = Instant::now();
+        if self.conversation.last_seq() < self.goal.0 {
+            self.heard_at = Instant::now();
+        }
         self.conversation.read(&self.batch, parsed);
         self.ended |= matches!(parsed.last(), Some(Parsed::Ended));
     }
@@ -232,13 +246,15 @@ impl Talk {
         });
     }
 
-    /// Questions from before a restart: the journal may be read from a place behind them.
-    pub(super) fn recall(&mut self, approvals: Vec<Approval>) {
+    /// Questions from before a restart: those the agent waits for at the place from which its journal is read, and
+    /// those that are read again, after the event of this number.
+    pub(super) fn recall(&mut self, approvals: Vec<Approval>, after_seq: u64) {
         for approval in approvals {
-            if approval.state != State::Withdrawn {
+            let open = approval.state != State::Withdrawn && self.conversation.waits_for(&approval.request);
+            if open {
                 self.asked(&approval);
             }
-            if let Some(decision) = answer_of(&approval) {
+            if let Some(decision) = answer_of(&approval).filter(|_| open || approval.seq > after_seq) {
                 let given = Given::Decision { approval: approval.id, request: approval.request, decision };
                 self.expect(MarkId::decision(approval.no), given);
             }
@@ -350,7 +366,7 @@ impl Talk {
     }
 
     /// Begins to stop the running turn, if that has not begun. `hurry`: the agent is not asked, its process is told.
-    pub(super) fn stop_turn(&mut self, turn: u64, grace: Duration, hurry: bool) -> Stopping {
+    pub(super) async fn stop_turn(&mut self, turn: u64, grace: Duration, hurry: bool) -> Stopping {
         let asked = self.stop != Stop::No || self.interrupt_waits;
         if self.is_signalled() || (asked && !hurry) {
             return Stopping::UnderWay;
@@ -361,6 +377,9 @@ impl Talk {
             Said::Nothing if !self.prompt_given(turn) => return Stopping::NotBegun,
             _ if hurry => self.signal(grace),
             Said::Due(_) | Said::Later | Said::Nothing => {
+                // Later it could not be told whose they were.
+                let offspring = tokio::time::timeout(LOOK, self.process.offspring()).await;
+                self.offspring = offspring.ok().map(Arc::from);
                 self.interrupt_waits = true;
                 self.stop = Stop::Asked(Instant::now() + grace);
             }
