@@ -141,13 +141,13 @@ fn agents() -> Result<(), Failure> {
             while let Some(entry) = told.next_if(|entry| entry["after"].as_u64() <= Some(number as u64)) {
                 seed.extend_from_slice(said(&entry["line"]).as_bytes());
             }
-            // What is long is long because of lists of commands and tools.
-            if line.len() < 3000 {
+            // Small seeds are quick, but answers and questions have to be there for a conversation to go on.
+            let matters = ["\"result\"", "can_use_tool", "equestApproval", "request_permission"];
+            if (line.len() < 800 && seed.len() < 4000) || matters.iter().any(|word| line.contains(word)) {
                 seed.extend_from_slice(line.as_bytes());
-                seed.extend_from_slice(b"\n>s\n");
+                seed.extend_from_slice(if number % 4 == 0 { b"\n>s\n" } else { b"\n" });
             }
         }
-        seed.truncate(16_000);
         put("agent_lines", &format!("{program}-{name}"), seed)?;
     }
     Ok(())

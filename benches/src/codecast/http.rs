@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_whole_however_they_are_cut() {
-        let bytes = b"6\r\ndata: \r\n1c\r\n{\"type\":\"partial\",\"content\":\"\r\n11\r\n0000012 \"}\n\ndata:\r\n8\r\n [DONE]\n\r\n1\r\n\n\r\n0\r\n\r\n";
+        let bytes = b"6\r\ndata: \r\n1d\r\n{\"type\":\"partial\",\"content\":\"\r\n11\r\n0000012 \"}\n\ndata:\r\n8\r\n [DONE]\n\r\n1\r\n\n\r\n0\r\n\r\n";
         for step in [1, 2, 5, bytes.len()] {
             let mut body = Body::default();
             let mut frames = Vec::new();

@@ -109,9 +109,9 @@ fn failure(error: &RawValue) -> Failure {
         let data: Data<'_> = text::object(error.data)?;
         text::string(data.details).or_else(|| text::string(data.message))
     });
-    let message = match details.map(|details| plain(&details)) {
+    let message = match details.map(|details| plain(&details)).filter(|details| !details.is_empty()) {
         Some(details) if said.is_empty() => details,
-        Some(details) if !details.is_empty() && !said.contains(&details) => format!("{said}: {details}"),
+        Some(details) if !said.contains(&details) => format!("{said}: {details}"),
         _ if said.is_empty() => format!("error {code}"),
         _ => said,
     };
@@ -132,7 +132,7 @@ fn plain(message: &str) -> String {
     }
     let inner = text::parse::<Outer<'_>>(message)
         .and_then(|outer| text::object::<Inner<'_>>(outer.error))
-        .and_then(|inner| text::owned(inner.message));
+        .and_then(|inner| text::words(inner.message));
     inner.unwrap_or_else(|| message.trim().to_owned())
 }
 
@@ -234,6 +234,7 @@ mod tests {
             (r#"{"code":1,"message":"Internal error: gone","data":"gone"}"#, 1, "Internal error: gone"),
             (r#"{"data":{"message":"only this"}}"#, 0, "only this"),
             (r#"{"code":5}"#, 5, "error 5"),
+            (r#"{"code":5,"message":" ","data":{"details":""}}"#, 5, "error 5"),
             (r#""odd""#, 0, "\"odd\""),
         ] {
             let failure = failure_of(&format!(r#"{{"id":1,"error":{error}}}"#));

@@ -55,6 +55,11 @@ pub(crate) fn owned(field: Field<'_>) -> Option<String> {
     string(field).map(Cow::into_owned)
 }
 
+/// The words in this field; a blank text says nothing.
+pub(crate) fn words(field: Field<'_>) -> Option<String> {
+    owned(field).filter(|text| !text.trim().is_empty())
+}
+
 /// The whole number in this field.
 pub(crate) fn number(field: Field<'_>) -> Option<u64> {
     let json = field?.get();
@@ -64,6 +69,13 @@ pub(crate) fn number(field: Field<'_>) -> Option<u64> {
 /// The number in this field.
 pub(crate) fn decimal(field: Field<'_>) -> Option<f64> {
     field?.get().parse().ok().filter(|n: &f64| n.is_finite())
+}
+
+/// Money to the billionth: sums of fractions stay readable, and are the same after having been written down. What
+/// can be no cost of a conversation, as less than nothing or more than a million, counts as nothing.
+pub(crate) fn dollars(amount: f64) -> f64 {
+    let rounded = (amount * 1e9).round() / 1e9;
+    if (0.0..=1e6).contains(&rounded) { rounded } else { 0.0 }
 }
 
 /// Whether this field says `true`.
@@ -310,6 +322,15 @@ mod tests {
     fn numbers_are_read_from_any_form() {
         for (json, value) in [("7", Some(7)), ("7.9", Some(7)), ("1e3", Some(1000)), ("-1", None), ("\"7\"", None)] {
             assert_eq!(number(Some(&raw(json))), value, "{json}");
+        }
+    }
+
+    #[test]
+    fn money_is_an_amount_or_nothing() {
+        assert_eq!(dollars(0.1 + 0.2), 0.3);
+        assert_eq!(dollars(1e6), 1e6);
+        for nonsense in [-1.0, 2e6, 1e300, f64::INFINITY, f64::NAN] {
+            assert_eq!(dollars(nonsense), 0.0, "{nonsense}");
         }
     }
 

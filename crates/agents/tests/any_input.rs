@@ -8,7 +8,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use hostel_agents::{
-    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Setup, driver, restore,
+    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, Setup, driver, restore,
 };
 use proptest::prelude::*;
 use support::{exit, killed, setup, stopped};
@@ -245,12 +245,105 @@ proptest! {
                 let read: Event = serde_json::from_str(&written).unwrap();
                 prop_assert_eq!(&serde_json::to_string(&read).unwrap(), &written, "an event can be kept");
             }
-            over += u64::from(heard.over.is_some());
+            over += u64::from(over_well(&heard));
             prop_assert!(over <= begun);
         }
         let mut heard = Heard::default();
         driver.ended(end, &stderr, &mut heard);
-        over += u64::from(heard.over.is_some());
+        over += u64::from(over_well(&heard));
         prop_assert!(over <= begun);
     }
+}
+
+/// Whether a turn is over: a failure with words and no other end with any, and a cost that can be one.
+fn over_well(heard: &Heard) -> bool {
+    if let Some(over) = &heard.over {
+        assert_eq!(over.reason.is_empty(), over.outcome != Outcome::Failed, "{over:?}");
+        assert!(over.usage.cost_usd.is_finite() && over.usage.cost_usd >= 0.0, "{over:?}");
+    }
+    heard.over.is_some()
+}
+
+/// A conversation in which everything is said as soon as it can be, from its first prompt to its end.
+fn converse(kind: Kind, hosting: Hosting, lines: &[&str]) -> Outcome {
+    let mut setup = setup(kind, hosting, Mode::Auto);
+    setup.command = if kind == Kind::Acp { vec!["agent".into()] } else { vec![] };
+    let mut driver = driver(&setup);
+    let mut outcome = None;
+    let mut prompted = false;
+    for line in lines {
+        let mut heard = Heard::default();
+        if driver.wants().is_some() {
+            driver.sent(&Input::Own, &mut heard);
+        }
+        if !prompted {
+            prompted = say(&mut *driver, &Input::Prompt { turn: 1, text: "hi" }, &mut heard);
+        }
+        driver.line(line.as_bytes(), &mut heard);
+        over_well(&heard);
+        outcome = outcome.or(heard.over.map(|over| over.outcome));
+        driver = restore(&setup, &driver.save()).unwrap();
+    }
+    let mut heard = Heard::default();
+    driver.ended(exit(0), "", &mut heard);
+    over_well(&heard);
+    outcome.or(heard.over.map(|over| over.outcome)).unwrap()
+}
+
+const ACP_OPENING: [&str; 2] = [r#"{"id":0,"result":{}}"#, r#"{"id":1,"result":{"sessionId":"s"}}"#];
+const CODEX_OPENING: [&str; 2] = [r#"{"id":1,"result":{}}"#, r#"{"id":2,"result":{"thread":{"id":"t"}}}"#];
+
+#[test]
+fn a_failure_without_words_gets_some() {
+    use Hosting::{PerMessage, Warm};
+    for (kind, hosting, opening, failure) in [
+        (Kind::Claude, Warm, [].as_slice(), r#"{"type":"result","is_error":true}"#),
+        (Kind::Claude, Warm, &[], r#"{"type":"result","subtype":"","is_error":true,"result":" ","errors":[""]}"#),
+        (Kind::Acp, Warm, &ACP_OPENING, r#"{"id":2,"error":{"message":"","data":{"details":""}}}"#),
+        (Kind::Codex, Warm, &CODEX_OPENING, r#"{"id":3,"error":{"message":""}}"#),
+        (Kind::Codex, PerMessage, &[], r#"{"type":"turn.failed","error":{"message":""}}"#),
+        (Kind::Codex, PerMessage, &[], r#"{"type":"error","message":""}"#),
+        (Kind::Gemini, PerMessage, &[], r#"{"type":"result","status":"error","error":{"message":""}}"#),
+        (Kind::Gemini, PerMessage, &[], r#"{"type":"error","message":""}"#),
+        (Kind::Opencode, PerMessage, &[], r#"{"type":"error","error":{"name":"","data":{"message":""}}}"#),
+    ] {
+        assert_eq!(converse(kind, hosting, &[opening, &[failure]].concat()), Outcome::Failed, "{failure}");
+    }
+}
+
+#[test]
+fn a_cost_that_cannot_be_is_none() {
+    let cost = r#"{"method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"usage_update","cost":{"amount":1e300}}}}"#;
+    let answer = r#"{"id":2,"result":{"stopReason":"end_turn"}}"#;
+    converse(Kind::Acp, Hosting::Warm, &[ACP_OPENING.as_slice(), &[cost, answer]].concat());
+    for result in [
+        r#"{"type":"result","total_cost_usd":1e300}"#,
+        r#"{"type":"result","model_usage_since_last_result":{"m":{"costUSD":-5}}}"#,
+        r#"{"type":"result","model_usage_since_last_result":{"m":{"costUSD":1e308},"n":{"costUSD":1e308}}}"#,
+    ] {
+        converse(Kind::Claude, Hosting::Warm, &[result]);
+    }
+    let step = r#"{"type":"step_finish","part":{"cost":1e308}}"#;
+    converse(Kind::Opencode, Hosting::PerMessage, &[step, step]);
+}
+
+#[test]
+fn questions_that_are_open_at_once_have_names_of_their_own() {
+    let mut driver = driver(&setup(Kind::Codex, Hosting::Warm, Mode::Ask));
+    let mut heard = Heard::default();
+    for id in ["7", r#""\"7\"""#, r#""7""#] {
+        let line = format!(r#"{{"id":{id},"method":"item/commandExecution/requestApproval","params":{{}}}}"#);
+        driver.line(line.as_bytes(), &mut heard);
+    }
+    let mut names: Vec<_> = heard
+        .events
+        .iter()
+        .map(|event| match event {
+            Event::PermissionAsked { request, .. } => request.as_str(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 3, "{names:?}");
 }

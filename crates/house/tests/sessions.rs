@@ -6,15 +6,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_agents::{Decision, Event, Hosting, Kind, Mode, Outcome};
+use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::Approvals;
 use hostel_house::processes::Processes;
-use hostel_house::sessions::{
-    AgentLimits, AgentSpec, Cause, Entry, NewSession, NextEvents, Prompt, Scope, SendError, Session, SessionOptions,
-    Sessions, Status,
-};
+use hostel_house::sessions::{Cause, NewSession, NextEvents, Scope, SendError, Session, Sessions, Status};
 use hostel_house::store::Store;
-use support::{LIMIT, TestHouse, keeper_program};
+use support::sessions::{ask, end_of, follow, new_session, options, prompt};
+use support::{LIMIT, TestHouse};
 
 struct House {
     place: TestHouse,
@@ -23,41 +21,9 @@ struct House {
     approvals: Approvals,
 }
 
-fn agent(alias: &str, kind: Kind, command: &[&str]) -> AgentSpec {
-    AgentSpec {
-        alias: alias.to_owned(),
-        kind,
-        command: command.iter().map(|word| (*word).to_owned()).collect(),
-        env: Vec::new(),
-        model: None,
-        mode: None,
-        cwd: None,
-        limits: AgentLimits::default(),
-    }
-}
-
-fn options(script: &str) -> SessionOptions {
-    let echo = keeper_program();
-    SessionOptions {
-        agents: vec![
-            agent("echo", Kind::Echo, &[echo.to_str().unwrap(), "echo-agent"]),
-            agent("script", Kind::Claude, &["sh", "-c", script, "claude"]),
-            agent("missing", Kind::Claude, &["no-such-program-anywhere"]),
-        ],
-        environment: vec![("PATH".into(), "/usr/bin:/bin".into())],
-        queue: 3,
-        warm: 2,
-        idle: Duration::from_secs(600),
-        turn_limit: Duration::from_secs(60),
-        stop_grace: Duration::from_secs(2),
-        line_limit: 1 << 20,
-        prompt_limit: 4 << 20,
-        keep_archived: Duration::from_secs(3600),
-    }
-}
-
 impl House {
     async fn new(script: &str) -> Self {
+        let script = ["sh", "-c", script, "claude"].map(str::to_owned).to_vec();
         let place = TestHouse::new();
         let processes = place.open().await;
         let store = Store::open(&place.path().join("state.db")).unwrap();
@@ -67,56 +33,13 @@ impl House {
     }
 
     async fn session(&self, agent: &str, hosting: Hosting) -> Arc<Session> {
-        let new = NewSession {
-            id: None,
-            name: None,
-            agent: agent.to_owned(),
-            cwd: Some(self.place.path().to_owned()),
-            mode: Some(Mode::Ask),
-            model: None,
-            hosting,
-            door: "test",
-            owner: None,
-            env: Vec::new(),
-            approval_wait: Duration::from_secs(60),
-        };
+        let new = NewSession { id: None, ..new_session("", agent, hosting, self.place.path()) };
         self.sessions.create(new).await.unwrap()
     }
 
     async fn end(self) {
         self.processes.stop_keeper(Duration::ZERO).await.unwrap();
     }
-}
-
-fn prompt(text: &str) -> Prompt {
-    Prompt { text: text.to_owned(), door: "test" }
-}
-
-/// Every event after `after` up to the end of the turn.
-async fn follow(session: &Session, after: u64, turn: u64) -> Vec<Arc<Entry>> {
-    let mut events = session.events(after);
-    let mut all = Vec::new();
-    loop {
-        let next = tokio::time::timeout(LIMIT, events.next()).await.expect("no event came").unwrap();
-        let NextEvents::Entries(entries) = next else { panic!("{next:?} after {all:?}") };
-        all.extend(entries);
-        let ended = |entry: &Arc<Entry>| matches!(&entry.event, Event::TurnEnded { turn: ended, .. } if *ended == turn);
-        if all.iter().any(ended) {
-            return all;
-        }
-    }
-}
-
-fn end_of(entries: &[Arc<Entry>]) -> (Outcome, String) {
-    match &entries.last().unwrap().event {
-        Event::TurnEnded { outcome, text, .. } => (*outcome, text.clone()),
-        other => panic!("{other:?} is no end"),
-    }
-}
-
-async fn ask(session: &Arc<Session>, text: &str) -> (Outcome, String) {
-    let sent = session.send(prompt(text)).await.unwrap();
-    end_of(&follow(session, sent.after_seq, sent.turn).await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,7 +153,6 @@ printf '%s\n' '{"type":"result","subtype":"success","is_error":false,"session_id
 async fn one_process_per_message() {
     let house = House::new(ANSWER).await;
     let session = house.session("script", Hosting::PerMessage).await;
-    session.set_mode(Mode::Auto).await.unwrap();
     assert_eq!(ask(&session, "one").await, (Outcome::Completed, "said".to_owned()));
     assert_eq!(ask(&session, "two").await, (Outcome::Completed, "said".to_owned()));
     let info = session.info();
@@ -250,7 +172,6 @@ async fn a_failure_says_why() {
     assert!(reason.starts_with("Failed to spawn no-such-program-anywhere: No such file or directory"), "{reason}");
     assert!(reason.contains("[agents.missing]"), "{reason}");
     let session = house.session("script", Hosting::PerMessage).await;
-    session.set_mode(Mode::Auto).await.unwrap();
     let (outcome, reason) = ask(&session, "x").await;
     assert_eq!(outcome, Outcome::Failed);
     assert!(reason.contains("code=3") && reason.contains("no key"), "{reason}");
@@ -262,7 +183,6 @@ async fn a_failure_says_why() {
 async fn a_stubborn_process_is_killed_with_everything_it_started() {
     let house = House::new("trap '' TERM; setsid sleep 1000 & echo started; while :; do sleep 1; done").await;
     let session = house.session("script", Hosting::PerMessage).await;
-    session.set_mode(Mode::Auto).await.unwrap();
     let sent = session.send(prompt("x")).await.unwrap();
     let deadline = tokio::time::Instant::now() + LIMIT;
     let process = loop {

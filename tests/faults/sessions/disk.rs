@@ -13,7 +13,7 @@ use super::events;
 use super::native::Trouble;
 use super::resident::Resident;
 
-/// A small file system of its own, unmounted at the end.
+/// A small file system of its own.
 struct SmallDisk {
     path: PathBuf,
 }
@@ -49,32 +49,34 @@ impl SmallDisk {
     }
 }
 
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a daemon that is just being killed may still have a file open.
-        let status = Command::new("umount").arg("-l").arg(&self.path).status();
-        assert!(status.is_ok_and(|status| status.success()), "cannot unmount {}", self.path.display());
-    }
-}
-
-/// A house on a small disk; it goes before its disk does.
+/// A house on a small disk: its processes end before the disk is unmounted, its directory goes after that.
 struct Cramped {
     house: Resident,
     disk: SmallDisk,
 }
 
+impl Drop for Cramped {
+    fn drop(&mut self) {
+        self.house.end();
+        // Lazily: a process that is just being killed may still have a file open.
+        let status = Command::new("umount").arg("-l").arg(&self.disk.path).status();
+        assert!(status.is_ok_and(|status| status.success()), "cannot unmount {}", self.disk.path.display());
+    }
+}
+
 /// A house whose database, but not its journal, lies on a small disk; nothing where mounting is not allowed.
 fn house_on_small_disk() -> Option<Cramped> {
-    let mut house = Resident::prepare("");
+    let house = Resident::prepare("");
     let journal = house.path().join("journal");
     let settings = house.home().join("hostel.toml");
     let text = fs::read_to_string(&settings).expect("the settings");
     match SmallDisk::mount(&house.home(), "24m") {
         Ok(disk) => {
             let more = format!("[journal]\ndir = \"{}\"\n", journal.display());
+            let mut cramped = Cramped { house, disk };
             fs::write(&settings, text + &more).expect("the settings again");
-            house.serve();
-            Some(Cramped { house, disk })
+            cramped.house.serve();
+            Some(cramped)
         }
         Err(reason) => {
             eprintln!("\n==== SKIPPED: the full-disk test needs a tmpfs and cannot mount one: {reason} ====\n");

@@ -222,8 +222,9 @@ impl Resident {
     }
 }
 
-impl Drop for Resident {
-    fn drop(&mut self) {
+impl Resident {
+    /// Kills everything that belongs to the house.
+    pub(crate) fn end(&mut self) {
         self.remember();
         // First of all the daemon: it would start another keeper.
         if let Some(daemon) = self.daemon {
@@ -234,6 +235,12 @@ impl Drop for Resident {
         for process in &self.known {
             process.signal(Signal::KILL);
         }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.end();
         if thread::panicking() {
             eprintln!("---- last lines of the daemon's log\n{}\n----", self.daemon_log());
         }

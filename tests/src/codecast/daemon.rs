@@ -124,7 +124,7 @@ impl Daemon {
         house::set_base_environment(command, &self.home());
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
         // No CLI of this machine may be found: tests would depend on it, and on its account.
-        let clis = agents::Cli::ALL.map(|cli| cli.name());
+        let clis = agents::Cli::ALL.map(agents::Cli::name);
         let clean = path.split(':').filter(|folder| clis.iter().all(|cli| !Path::new(folder).join(cli).exists()));
         let path: Vec<&str> = clean.collect();
         command.env("PATH", format!("{}:{}", self.path().join("bin").display(), path.join(":")));

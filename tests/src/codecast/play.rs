@@ -42,11 +42,14 @@ fn names(daemon: &Daemon, directory: &Path) -> Names {
     ])
 }
 
+/// Method, path and headers.
+type Request = (String, String, Vec<(String, String)>);
+
 /// One connection of a case.
 struct Line {
     connection: Connection,
     /// A request that is being put together.
-    request: Option<(String, String, Vec<(String, String)>)>,
+    request: Option<Request>,
     answer: Option<Answer>,
 }
 

@@ -1,4 +1,4 @@
-//! The data files of the codecast door. `tests/README.md` describes them; [`super::play`] plays them.
+//! The data files of the codecast door. `tests/codecast/README.md` describes them; [`super::play`] plays them.
 
 use std::fs;
 use std::path::Path;

@@ -111,3 +111,32 @@ fn others_need_a_token_and_changes_count_at_once() {
     fs::remove_file(&tokens).unwrap();
     assert_eq!(ask(&mut connection, "/rpc", Some("Bearer ccast_2")).status, 401);
 }
+
+#[test]
+fn what_arrived_through_tls_is_not_owed() {
+    let daemon = exposed();
+    let mut connection = secure(&daemon, daemon.address());
+    let create = connection.call("session.create", Some(&json!({"path": "p", "cli_type": "echo"}))).result();
+    let session = create["sessionId"].clone();
+    connection.call("session.send", Some(&json!({"sessionId": session, "message": "stream 50"})));
+    assert_eq!(crate::numbers(&connection.events()).len(), 50);
+    drop(connection);
+    let stats = |connection: &mut Connection| {
+        connection.call("session.queue_stats", Some(&json!({"sessionId": session}))).result()
+    };
+    let mut connection = secure(&daemon, daemon.address());
+    assert_eq!(stats(&mut connection), json!({"clientConnected": true, "responsePending": 0, "userPending": 0}));
+
+    // One that is cut off in the middle is.
+    let mut cut = secure(&daemon, daemon.address());
+    cut.call("session.send", Some(&json!({"sessionId": session, "message": "stream 20000"})));
+    let mut first: Vec<serde_json::Value> = (0..100).map(|_| cut.event().unwrap()).collect();
+    first.extend(cut.arrived());
+    drop(cut);
+    let mut second: Vec<serde_json::Value> = Vec::new();
+    while second.last().is_none_or(|event| event["type"] != "result") {
+        let more = connection.call("session.reconnect", Some(&json!({"sessionId": session}))).result();
+        second.extend(more["bufferedEvents"].as_array().unwrap().clone());
+    }
+    crate::complete(20_000, &crate::numbers(&first), &crate::numbers(&second));
+}

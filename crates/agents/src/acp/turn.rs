@@ -286,7 +286,7 @@ impl Acp {
         }
         let Some(cost) = text::object::<Cost<'_>>(update.cost) else { return };
         let dollars = text::string(cost.currency).is_none_or(|currency| currency == "USD");
-        let Some(amount) = text::decimal(cost.amount).filter(|amount| dollars && amount.is_finite()) else { return };
+        let Some(amount) = text::decimal(cost.amount).filter(|_| dollars).map(text::dollars) else { return };
         self.state.cost = Some(amount);
         if let Some(turn) = &mut self.state.turn {
             turn.cost.get_or_insert(amount);
@@ -301,9 +301,7 @@ impl Acp {
         turn.settle(heard);
         let last = turn.text.as_str().trim().to_owned();
         turn.flush(heard);
-        let spent = self.state.cost.zip(turn.cost).map_or(0.0, |(now, before)| (now - before).max(0.0));
-        // Sums of floating point numbers show noise far below anything that is charged.
-        let cost_usd = (spent * 1e9).round() / 1e9;
+        let cost_usd = self.state.cost.zip(turn.cost).map_or(0.0, |(now, before)| text::dollars(now - before));
         let over = match result {
             Ok(result) => {
                 heard.events.push(Event::Result {

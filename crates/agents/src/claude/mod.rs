@@ -224,8 +224,9 @@ impl Driver for Claude {
 
     fn wants_eof(&self) -> bool {
         match self.talk {
-            // With an argument too: as long as its input is open it waits for more of the prompt.
-            Talk::Argument | Talk::Stdin => self.state.prompted,
+            // The house closes the input of a process whose prompt is in its arguments.
+            Talk::Argument => false,
+            Talk::Stdin => self.state.prompted,
             Talk::Stream => self.one_message() && self.state.closing.is_some(),
         }
     }

@@ -108,8 +108,8 @@ impl Claude {
 
     /// What was used since the last result.
     fn usage(&mut self, ending: &Ending<'_>) -> Usage {
-        let total = text::decimal(ending.total_cost_usd).map(dollars);
-        let since = total.zip(self.state.cost_seen).map_or(0.0, |(total, seen)| dollars(total - seen).max(0.0));
+        let total = text::decimal(ending.total_cost_usd).map(text::dollars);
+        let since = total.zip(self.state.cost_seen).map_or(0.0, |(total, seen)| text::dollars(total - seen));
         self.state.cost_seen = total.or(self.state.cost_seen);
         if let Some(usage) = ending.since_last_result() {
             return usage;
@@ -142,9 +142,9 @@ impl Ending<'_> {
         if aborted || (failed && interrupted) {
             (Outcome::Cancelled, String::new())
         } else if failed {
-            let errors = || Some(text::content(self.errors)).filter(|errors| !errors.is_empty());
-            let result = text::owned(self.result).filter(|result| !result.is_empty());
-            (Outcome::Failed, result.or_else(errors).unwrap_or_else(|| subtype.into_owned()))
+            let errors = || Some(text::content(self.errors)).filter(|errors| !errors.trim().is_empty());
+            let kind = || text::words(line.subtype).unwrap_or_else(|| "The turn failed.".to_owned());
+            (Outcome::Failed, text::words(self.result).or_else(errors).unwrap_or_else(kind))
         } else {
             (Outcome::Completed, String::new())
         }
@@ -162,7 +162,7 @@ impl Ending<'_> {
                 input_tokens: fresh.saturating_add(cached).saturating_add(created),
                 output_tokens: text::number(model.output_tokens).unwrap_or_default(),
                 cached_tokens: cached,
-                cost_usd: text::decimal(model.cost_usd).unwrap_or_default(),
+                cost_usd: text::decimal(model.cost_usd).map_or(0.0, text::dollars),
             };
             add(&mut sum, usage);
         }
@@ -196,10 +196,5 @@ pub(super) fn add(sum: &mut Usage, more: Usage) {
     sum.input_tokens = sum.input_tokens.saturating_add(more.input_tokens);
     sum.output_tokens = sum.output_tokens.saturating_add(more.output_tokens);
     sum.cached_tokens = sum.cached_tokens.saturating_add(more.cached_tokens);
-    sum.cost_usd = dollars(sum.cost_usd + more.cost_usd);
-}
-
-/// Money to the billionth: sums of fractions stay readable, and are the same after having been written down.
-fn dollars(amount: f64) -> f64 {
-    (amount * 1e9).round() / 1e9
+    sum.cost_usd = text::dollars(sum.cost_usd + more.cost_usd);
 }

@@ -184,7 +184,7 @@ impl Exec {
     }
 
     fn complained(&mut self, line: &Line<'_>, heard: &mut Heard) {
-        let message = text::owned(line.message).or_else(|| message_of(line.error));
+        let message = text::words(line.message).or_else(|| message_of(line.error));
         let message = message.unwrap_or_else(|| "Unknown error".to_owned());
         if is_retry(&message) {
             heard.events.push(Event::Notice { message });
@@ -202,7 +202,7 @@ fn message_of(error: Field<'_>) -> Option<String> {
         #[serde(borrow)]
         message: Field<'a>,
     }
-    text::owned(error).or_else(|| text::owned(text::object::<Error<'_>>(error)?.message))
+    text::words(error).or_else(|| text::words(text::object::<Error<'_>>(error)?.message))
 }
 
 /// Whether an error line only says that it tries again.

@@ -169,6 +169,9 @@ impl Server {
             // A number and a string that read the same.
             id.get().clone_into(&mut request);
         }
+        while self.state.questions.iter().any(|question| question.request == request) {
+            request.push('\'');
+        }
         let item = text::object::<Params<'_>>(params).and_then(|params| text::owned(params.item_id));
         let changes = self.state.changes.iter().find(|(of, _)| Some(of) == item.as_ref()).map(|(_, changes)| changes);
         let asked = ask::question(request, id.clone(), method, params, changes);
@@ -339,9 +342,9 @@ impl Server {
 /// An error in words.
 fn trouble(error: Field<'_>) -> String {
     let Some(error) = text::object::<Trouble<'_>>(error) else { return "Turn failed".to_owned() };
-    let message = text::owned(error.message).unwrap_or_else(|| "Turn failed".to_owned());
-    match text::string(error.additional_details) {
-        Some(details) if !details.is_empty() && details != message => format!("{message} ({details})"),
+    let message = text::words(error.message).unwrap_or_else(|| "Turn failed".to_owned());
+    match text::words(error.additional_details) {
+        Some(details) if details != message => format!("{message} ({details})"),
         _ => message,
     }
 }

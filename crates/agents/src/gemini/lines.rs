@@ -127,7 +127,7 @@ impl GeminiLines {
     }
 
     fn erred(&mut self, line: &Line<'_>, heard: &mut Heard) {
-        let message = text::owned(line.message).or_else(|| message(line.error));
+        let message = text::words(line.message).or_else(|| message(line.error));
         let message = message.unwrap_or_else(|| "Unknown error".to_owned());
         heard.events.push(Event::Error { message: message.clone() });
         if text::string(line.severity).as_deref() != Some("warning") && self.closing.is_none() {
@@ -156,7 +156,7 @@ fn message(error: Field<'_>) -> Option<String> {
         #[serde(borrow)]
         message: Field<'a>,
     }
-    text::owned(error).or_else(|| text::owned(text::object::<Error<'_>>(error)?.message))
+    text::words(error).or_else(|| text::words(text::object::<Error<'_>>(error)?.message))
 }
 
 fn usage(stats: Field<'_>) -> Usage {

@@ -203,9 +203,8 @@ impl OpencodeLines {
         usage.input_tokens = usage.input_tokens.saturating_add(sum(&[tokens.input, cache.read, cache.write]));
         usage.output_tokens = usage.output_tokens.saturating_add(sum(&[tokens.output, tokens.reasoning]));
         usage.cached_tokens = usage.cached_tokens.saturating_add(sum(&[cache.read]));
-        let cost = text::decimal(part.cost).filter(|cost| cost.is_finite() && *cost > 0.0).unwrap_or(0.0);
-        // Sums of floating point numbers show noise far below anything that is charged.
-        usage.cost_usd = ((usage.cost_usd + cost) * 1e9).round() / 1e9;
+        let cost = text::decimal(part.cost).map_or(0.0, text::dollars);
+        usage.cost_usd = text::dollars(usage.cost_usd + cost);
         if text::string(part.reason).as_deref() != Some("tool-calls") && !self.closed {
             self.closed = true;
             heard.events.push(Event::Result { session_id: self.session_id.clone(), raw: Raw::line(json) });
@@ -227,12 +226,12 @@ impl OpencodeLines {
             #[serde(borrow)]
             message: Field<'a>,
         }
-        let message = text::owned(line.error).or_else(|| {
+        let message = text::words(line.error).or_else(|| {
             let error: Error<'_> = text::object(line.error)?;
-            let data = text::object::<Data<'_>>(error.data).and_then(|data| text::owned(data.message));
-            data.or_else(|| text::owned(error.message)).or_else(|| text::owned(error.name))
+            let data = text::object::<Data<'_>>(error.data).and_then(|data| text::words(data.message));
+            data.or_else(|| text::words(error.message)).or_else(|| text::words(error.name))
         });
-        let message = message.or_else(|| text::owned(line.message)).unwrap_or_else(|| "Unknown error".to_owned());
+        let message = message.or_else(|| text::words(line.message)).unwrap_or_else(|| "Unknown error".to_owned());
         heard.events.push(Event::Error { message: message.clone() });
         self.complaint = Some(message);
     }

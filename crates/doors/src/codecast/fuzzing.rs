@@ -12,12 +12,15 @@ use super::present::Presenter;
 use super::rpc::Failure;
 use super::{auth, rpc};
 
+/// The answer to a request, and the answers of methods that would refuse its params.
+pub type Answered = (Vec<u8>, Vec<Vec<u8>>);
+
 /// Reads `body` as a request. Gives an answer that names its method and says which methods would take its params
 /// (create, set_mode, set_model, session, send), and beside it the answer of each that would not.
 ///
 /// # Errors
 /// What is said about a body that is none: whether it is JSON at all, and a text.
-pub fn request(body: &[u8]) -> Result<(Vec<u8>, Vec<Vec<u8>>), (bool, String)> {
+pub fn request(body: &[u8]) -> Result<Answered, (bool, String)> {
     let call = rpc::read(body).map_err(|unreadable| match unreadable {
         rpc::Unreadable::Syntax(text) => (false, text),
         rpc::Unreadable::Shape(text) => (true, text),

@@ -81,21 +81,22 @@ pub(super) enum Parcel {
 impl Parcel {
     /// None of it was sent.
     pub(super) fn take_back(self) {
-        self.settle(Ending { unsent: u64::MAX, read: true }, 0);
+        self.settle(Ending { unsent: u64::MAX, ..Ending::FINE }, 0);
     }
 
     fn settle(self, ending: Ending, behind: u64) {
-        let missing = ending.unsent.saturating_add(if ending.read { 0 } else { behind });
         match self {
-            Parcel::Stream { link, ticket, trail, end: None } => link.lost(&ticket, trail.at(missing)),
+            Parcel::Stream { link, ticket, trail, end: None } => {
+                link.lost(&ticket, trail.at(ending.missing(behind, false)));
+            }
             Parcel::Stream { link, trail, end: Some(end), .. } => {
-                let had = trail.at(missing);
+                let had = trail.at(ending.missing(behind, true));
                 if had < end {
                     link.owe(&[(had, end)]);
                 }
             }
             Parcel::Owed { link, ranges } => {
-                if missing > 0 {
+                if ending.missing(behind, true) > 0 {
                     link.owe(&ranges);
                 }
             }
@@ -128,7 +129,7 @@ impl Connection {
         if self.layers != Layers::Multiplexed {
             let read = std::mem::take(&mut self.parcels.lock().waiting);
             for parcel in read {
-                parcel.settle(Ending { unsent: 0, read: true }, 0);
+                parcel.settle(Ending::FINE, 0);
             }
         }
     }
@@ -140,7 +141,7 @@ impl Connection {
         let ending = match parcels.ending {
             // One stream of many was given up; how much of it arrived nobody knows.
             None if unfinished && self.layers == Layers::Multiplexed => {
-                Some(Ending { unsent: self.line.held_back(self.layers), read: false })
+                Some(Ending { unsent: 0, hidden: self.line.held_back(self.layers), read: false })
             }
             ending => ending,
         };
@@ -154,7 +155,7 @@ impl Connection {
                 let oldest = if parcels.waiting.len() > MOST_PARCELS { parcels.waiting.pop_front() } else { None };
                 drop(parcels);
                 if let Some(oldest) = oldest {
-                    oldest.settle(Ending { unsent: 0, read: true }, 0);
+                    oldest.settle(Ending::FINE, 0);
                 }
             }
         }

@@ -10,8 +10,8 @@ use std::io;
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -38,6 +38,8 @@ pub(super) enum Layers {
 pub(super) struct Ending {
     /// Bytes that certainly did not arrive.
     pub(super) unsent: u64,
+    /// Bytes of an unfinished answer that may not even have been sent.
+    pub(super) hidden: u64,
     /// Whether what arrived was also read.
     pub(super) read: bool,
 }
@@ -56,8 +58,25 @@ pub(super) struct Line {
     ended: AtomicBool,
     /// Reading or writing has failed.
     broken: AtomicBool,
-    /// The socket as it was before we closed our side: afterwards it cannot be seen how the client closed its own.
-    before_goodbye: OnceLock<Option<Socket>>,
+    /// The socket when its end was read: after a goodbye of ours it cannot be seen how the client closed it.
+    at_end: OnceLock<Option<Socket>>,
+    /// Bytes that were written after that.
+    late: AtomicUsize,
+}
+
+impl Ending {
+    /// Nothing is missing.
+    pub(super) const FINE: Self = Self { unsent: 0, hidden: 0, read: true };
+
+    /// How much of an answer may be missing at its end, for a client that may be `behind` in reading.
+    pub(super) fn missing(self, behind: u64, finished: bool) -> u64 {
+        // A finished answer left every layer before the connection came to a proper end.
+        if finished && self.read && self.unsent == 0 {
+            return 0;
+        }
+        let unread = if self.read { 0 } else { behind };
+        self.unsent.saturating_add(self.hidden).saturating_add(unread)
+    }
 }
 
 impl Line {
@@ -73,7 +92,8 @@ impl Line {
             given: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             broken: AtomicBool::new(false),
-            before_goodbye: OnceLock::new(),
+            at_end: OnceLock::new(),
+            late: AtomicUsize::new(0),
         }))
     }
 
@@ -97,10 +117,11 @@ impl Line {
 
     /// Bytes that are still ours: given to the HTTP layer, and not taken by the kernel.
     pub(super) fn held_back(&self, layers: Layers) -> u64 {
-        match layers {
-            Layers::Plain => (self.refused.load(Ordering::Relaxed) + self.given.load(Ordering::Relaxed)) as u64,
-            Layers::Tls | Layers::Multiplexed => HIDDEN_BY_LAYERS,
-        }
+        self.known_held_back() + hidden(layers)
+    }
+
+    fn known_held_back(&self) -> u64 {
+        (self.refused.load(Ordering::Relaxed) + self.given.load(Ordering::Relaxed)) as u64
     }
 
     /// Bytes the client has not read yet, if that can be known.
@@ -123,24 +144,28 @@ impl Line {
 
     /// How it ended, asked when nobody reads or writes any more.
     pub(super) fn ending(&self, layers: Layers) -> Ending {
-        let held_back = self.held_back(layers);
-        let broken = Ending { unsent: held_back, read: false };
+        let (unsent, hidden) = (self.known_held_back(), hidden(layers));
+        let broken = Ending { unsent, hidden, read: false };
         if self.broken.load(Ordering::Relaxed) {
             return broken;
         }
         if !self.ended.load(Ordering::Relaxed) {
             // We have ended it ourselves; what the kernel holds it still delivers.
-            return Ending { unsent: held_back, read: true };
+            return Ending { unsent, hidden, read: true };
         }
         match self.socket() {
-            Some(socket) if socket.is_ended_by_peer() => Ending { unsent: held_back + socket.unsent, read: true },
+            Some(socket) if socket.is_ended_by_peer() => {
+                // TLS says goodbye to clients that are gone; nothing of an answer is in that.
+                let late = if layers == Layers::Plain { self.late.load(Ordering::Relaxed) as u64 } else { 0 };
+                Ending { unsent: unsent + socket.unsent + late, hidden, read: true }
+            }
             // The end was followed by a reset: something arrived there that nobody read.
             _ => broken,
         }
     }
 
     fn socket(&self) -> Option<Socket> {
-        *self.before_goodbye.get_or_init(|| peer::look_up(self.local, self.remote).ok().flatten())
+        *self.at_end.get_or_init(|| peer::look_up(self.local, self.remote).ok().flatten())
     }
 
     fn failed(&self, error: &io::Error) {
@@ -153,6 +178,9 @@ impl Line {
     fn wrote(&self, offered: usize, written: usize) {
         self.given.store(0, Ordering::Relaxed);
         self.refused.store(offered - written.min(offered), Ordering::Relaxed);
+        if self.ended.load(Ordering::Relaxed) {
+            self.late.fetch_add(written, Ordering::Relaxed);
+        }
     }
 
     fn poll_write(
@@ -182,6 +210,14 @@ impl Line {
     }
 }
 
+/// What the layers between us and the socket may hold.
+fn hidden(layers: Layers) -> u64 {
+    match layers {
+        Layers::Plain => 0,
+        Layers::Tls | Layers::Multiplexed => HIDDEN_BY_LAYERS,
+    }
+}
+
 /// The socket as it is read and written.
 #[derive(Debug)]
 pub(super) struct Wire(pub(super) Arc<Line>);
@@ -197,6 +233,7 @@ impl AsyncRead for Wire {
             match line.stream.try_read_buf(buffer) {
                 Ok(0) => {
                     line.ended.store(true, Ordering::Relaxed);
+                    line.socket();
                     return Poll::Ready(Ok(()));
                 }
                 Ok(_) => return Poll::Ready(Ok(())),
@@ -233,9 +270,6 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.0.ended.load(Ordering::Relaxed) {
-            self.0.socket();
-        }
         // A client that is gone already needs no goodbye.
         rustix::net::shutdown(&self.0.stream, rustix::net::Shutdown::Write).ok();
         Poll::Ready(Ok(()))
@@ -269,7 +303,9 @@ mod tests {
         assert_eq!(wire.read(&mut [0; 8]).await.unwrap(), 0);
         assert!(line.is_gone());
         wire.shutdown().await.unwrap();
-        assert_eq!(line.ending(Layers::Plain), Ending { unsent: 0, read: true });
+        assert_eq!(line.ending(Layers::Plain), Ending::FINE);
+        assert_eq!(line.ending(Layers::Tls).missing(1 << 30, true), 0);
+        assert!(line.ending(Layers::Tls).missing(1 << 30, false) > 0);
     }
 
     #[tokio::test]
@@ -289,7 +325,7 @@ mod tests {
         drop(client);
         assert_eq!(wire.read(&mut [0; 8]).await.unwrap(), 0);
         wire.write_all(b"too late").await.unwrap();
-        assert!(!line.ending(Layers::Plain).read);
+        assert_eq!(line.ending(Layers::Plain).missing(0, true), 8);
     }
 
     #[tokio::test]

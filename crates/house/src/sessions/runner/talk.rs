@@ -387,12 +387,13 @@ impl Talk {
         Stopping::UnderWay
     }
 
-    /// The process is to end.
+    /// The process is to end. Its tools are not told: an agent that sees its tool end goes on with its turn. They are
+    /// swept when it is gone.
     pub(super) fn signal(&mut self, grace: Duration) {
         self.conversation.stopped = true;
         self.stop = Stop::Signalled(Instant::now() + grace);
         let process = Arc::clone(&self.process);
-        tokio::spawn(async move { process.kill(Signal::TERM).await });
+        tokio::spawn(async move { process.signal_group(Signal::TERM).await });
     }
 
     /// When to look again, if nothing happens before.
