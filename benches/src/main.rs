@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         Command::BarePing { socket } => bare::ping(&socket).map(|()| true),
         Command::Drain(request) => drain::run(&request).map(|()| true),
         Command::BareLoop => codecast::bare_loop::run().map(|()| true),
-        Command::BareHttp => codecast::bare_http::run().map(|()| true),
+        Command::BareHttp { threads } => codecast::bare_http::run(threads).map(|()| true),
         Command::Agent(arguments) => codecast::agent::run(&arguments).map(|()| true),
         Command::Lines { interval, count } => lines::print(interval, count).map(|()| true),
     };

@@ -76,7 +76,7 @@ Exit code: 0 when every run finished (bars met or not), 1 when a run failed, 2 f
 
 Parts, each a process of its own, not meant for people:
   bare-stream SOCKET | bare-ping SOCKET | drain [--gated] SOCKET ID COMMAND ARGS… | lines MICROS COUNT |
-  bare-loop DIR | bare-http DIR | agent --print PROMPT
+  bare-loop DIR | bare-http THREADS DIR | agent --print PROMPT
 ";
 
 /// What to do.
@@ -86,7 +86,7 @@ pub(crate) enum Command {
     BareStream { socket: PathBuf },
     BarePing { socket: PathBuf },
     BareLoop,
-    BareHttp,
+    BareHttp { threads: usize },
     Agent(Vec<String>),
     Drain(DrainRequest),
     Lines { interval: Duration, count: u64 },
@@ -130,7 +130,12 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command> {
         "bare-ping" => Ok(Command::BarePing { socket: only_path(rest)? }),
         // The directory only shows to whom the process belongs.
         "bare-loop" => only_path(rest).map(|_| Command::BareLoop),
-        "bare-http" => only_path(rest).map(|_| Command::BareHttp),
+        "bare-http" => {
+            let [threads, _] = rest else {
+                bail!("bare-http takes THREADS DIR");
+            };
+            Ok(Command::BareHttp { threads: threads.parse().context("THREADS")? })
+        }
         "agent" => Ok(Command::Agent(rest.to_vec())),
         "drain" => drain(rest),
         "lines" => {

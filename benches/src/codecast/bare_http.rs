@@ -47,9 +47,13 @@ struct Health {
     version: &'static str,
 }
 
-/// Answers until it is ended, on a runtime as tokio makes it unasked.
-pub(crate) fn run() -> Result<()> {
-    let runtime = tokio::runtime::Runtime::new().context("starting the runtime")?;
+/// Answers until it is ended, on so many threads.
+pub(crate) fn run(threads: usize) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.max(1))
+        .enable_all()
+        .build()
+        .context("starting the runtime")?;
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.context("binding a port")?;
         println!("{}", listener.local_addr()?.port());

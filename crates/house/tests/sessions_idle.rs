@@ -136,6 +136,45 @@ fn a_prompt_waits_for_a_question_that_was_open_before_it() {
 }
 
 #[test]
+fn an_agent_that_waits_for_a_person_is_not_idle() {
+    let place = TestHouse::new();
+    let mut options = talker();
+    options.idle = Duration::from_millis(200);
+    let daemon = Daemon::start(&place, options);
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    std::fs::write(place.path().join("go"), "").unwrap();
+    daemon.run(async {
+        ask(&session, "ask later").await;
+        let asked = question(&daemon.approvals).await;
+        let before = session.last_seq();
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        follow_until(&session, before, is_text("allowed")).await;
+        until("the idle process is let go of", || session.info().pid.is_none()).await;
+    });
+    daemon.end();
+}
+
+#[test]
+fn a_turn_whose_journal_was_removed_comes_to_an_end() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        let sent = session.send(prompt("sleep 100")).await.unwrap();
+        follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        for file in std::fs::read_dir(place.journal()).unwrap() {
+            std::fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
+        rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).0, Outcome::Failed);
+        assert_eq!(ask(&session, "next").await.1, "echo: next");
+    });
+    daemon.end();
+}
+
+#[test]
 fn a_closed_session_leaves_no_question_behind() {
     let place = TestHouse::new();
     let daemon = Daemon::start(&place, talker());

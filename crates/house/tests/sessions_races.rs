@@ -366,3 +366,20 @@ fn closing_does_not_wait_for_an_agent_to_take_a_hint() {
     });
     daemon.end();
 }
+
+#[test]
+fn a_long_history_is_deleted_whole() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        assert_eq!(ask(&session, "big 12000").await.0, Outcome::Completed);
+        daemon.sessions.delete("s").await.unwrap();
+    });
+    let left = |connection: &rusqlite::Connection| -> rusqlite::Result<i64> {
+        connection
+            .query_row("SELECT (SELECT count(*) FROM events) + (SELECT count(*) FROM turns)", [], |row| row.get(0))
+    };
+    assert_eq!(daemon.run(daemon.store.read(left)).unwrap(), 0);
+    daemon.end();
+}

@@ -74,8 +74,9 @@ impl Ending {
         if finished && self.read && self.unsent == 0 {
             return 0;
         }
-        let unread = if self.read { 0 } else { behind };
-        self.unsent.saturating_add(self.hidden).saturating_add(unread)
+        // Read from the socket is not read by the program: what its own buffers held is lost with it. What was noted as
+        // read before (once a second) is not in question.
+        self.unsent.saturating_add(self.hidden).saturating_add(behind)
     }
 }
 

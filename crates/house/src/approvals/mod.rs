@@ -372,13 +372,13 @@ async fn expire(inner: std::sync::Weak<Inner>) {
         let approvals = Approvals { inner: held };
         let mut changed = approvals.changed();
         let now = now_ns();
-        let pending = approvals.pending();
-        for late in pending.iter().filter(|approval| approval.expires_ns <= now) {
+        let pending: Vec<(u64, u64)> =
+            approvals.inner.pending.lock().values().map(|approval| (approval.no, approval.expires_ns)).collect();
+        for (late, _) in pending.iter().filter(|(_, expires_ns)| *expires_ns <= now) {
             // A disk that does not take it now will be asked again.
-            approvals.settle(late.no, State::Expired, None, "").await.ok();
+            approvals.settle(*late, State::Expired, None, "").await.ok();
         }
-        let next =
-            pending.iter().map(|approval| approval.expires_ns.saturating_sub(now)).filter(|wait| *wait > 0).min();
+        let next = pending.iter().map(|(_, expires_ns)| expires_ns.saturating_sub(now)).filter(|wait| *wait > 0).min();
         let wait = next.map_or(LONGEST, Duration::from_nanos).min(LONGEST);
         drop(approvals);
         tokio::time::timeout(wait, changed.changed()).await.ok();

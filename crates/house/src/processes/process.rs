@@ -211,6 +211,16 @@ impl Process {
         self.replaced.load(Ordering::Acquire)
     }
 
+    /// Its last frame has not been written yet. Cheaper than its whole status.
+    pub(crate) fn is_running(&self) -> bool {
+        self.progress.borrow().exit.is_none()
+    }
+
+    /// Input bytes accepted.
+    pub(crate) fn accepted(&self) -> u64 {
+        self.applied.load(Ordering::Relaxed)
+    }
+
     /// The process as it is now.
     pub fn status(&self) -> Status {
         let progress = *self.progress.borrow();

@@ -21,6 +21,9 @@ use crate::store::{Store, StoreError};
 /// The longest id a caller may choose for a session.
 const ID_LIMIT: usize = 256;
 
+/// Runs of events that are deleted in one write.
+const RUNS_AT_ONCE: usize = 32;
+
 impl Sessions {
     /// Loads what there is and goes on with what was going on.
     pub async fn open(
@@ -184,7 +187,7 @@ impl Sessions {
                 }
             };
             if tokio::time::timeout(self.hub.patience(), rest).await.is_err() {
-                return Err(StoreError::Sqlite(format!("the session `{id}` is still being closed")));
+                return Err(StoreError::Busy(format!("the session `{id}` is still being closed; try again later")));
             }
             let alone = self.hub.lifecycle.lock().await;
             if self.hub.closing(id).is_none() {
@@ -232,17 +235,27 @@ impl Sessions {
         detached(deleting).await?
     }
 
+    /// A long history goes in pieces, so that nobody else waits for the disk because of it.
     async fn erase(&self, id: &str, alone: MutexGuard<'_, ()>) -> Result<bool, StoreError> {
-        let id = id.to_owned();
-        let deleted = self.hub.store.write(move |transaction| {
-            let Some(row) = rows::find_session(transaction, &id)? else { return Ok(None) };
-            let processes = rows::all_processes(transaction, Some(row.no))?;
-            rows::delete_session(transaction, row.no)?;
-            Ok(Some(processes))
-        });
-        let deleted = deleted.await?;
+        let processes = loop {
+            let (id, now) = (id.to_owned(), now_ns());
+            let erased = self.hub.store.write(move |transaction| {
+                let Some(row) = rows::find_session(transaction, &id)? else { return Ok(Some(None)) };
+                if !rows::delete_events(transaction, row.no, RUNS_AT_ONCE)? {
+                    // What is no longer whole cannot be brought back.
+                    rows::set_standing(transaction, row.no, Standing::Killed, now)?;
+                    return Ok(None);
+                }
+                let processes = rows::all_processes(transaction, Some(row.no))?;
+                rows::delete_session(transaction, row.no)?;
+                Ok(Some(Some(processes)))
+            });
+            if let Some(erased) = erased.await? {
+                break erased;
+            }
+        };
         drop(alone);
-        let Some(processes) = deleted else { return Ok(false) };
+        let Some(processes) = processes else { return Ok(false) };
         for process in processes {
             self.hub.processes.forget(process).await;
         }

@@ -43,6 +43,9 @@ pub enum StoreError {
         /// Ours.
         known: i64,
     },
+    /// What it is about is being worked on.
+    #[error("{0}")]
+    Busy(String),
     /// The writer is gone: the daemon is ending.
     #[error("state.db is closed")]
     Closed,

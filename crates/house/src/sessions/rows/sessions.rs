@@ -188,6 +188,17 @@ pub(crate) fn set_text(
         .map(drop)
 }
 
+/// Deletes some of the events of a session; returns whether that were all.
+pub(crate) fn delete_events(transaction: &Transaction<'_>, session: i64, runs: usize) -> rusqlite::Result<bool> {
+    let deleted = transaction
+        .prepare_cached(
+            "DELETE FROM events WHERE session = ?1 AND first_seq IN
+             (SELECT first_seq FROM events WHERE session = ?1 ORDER BY first_seq LIMIT ?2)",
+        )?
+        .execute(params![session, runs as i64])?;
+    Ok(deleted < runs)
+}
+
 pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
     transaction.prepare_cached("DELETE FROM sessions WHERE no = ?")?.execute([session]).map(drop)
 }

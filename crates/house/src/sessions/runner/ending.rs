@@ -61,7 +61,7 @@ impl Runner {
         if self.turn.is_none() {
             return Ok(());
         }
-        let reason = match (talk.is_unreadable(), talk.has_ended()) {
+        let reason = match (talk.is_unreadable() || talk.is_unheard(), talk.has_ended()) {
             (true, _) => "the output of the agent's process cannot be read any more",
             (false, true) => "the agent's process ended without an answer",
             (false, false) => "the agent's process does not end",

@@ -191,15 +191,18 @@ impl Runner {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         talk.feed(None).await;
         self.recorder.rest();
-        self.hub.warm.rest(&self.session);
         let asks = talk.has_questions();
+        if !asks {
+            // One that waits for a person is not idle, though it has no turn.
+            self.hub.warm.rest(&self.session);
+        }
         let again = talk.deadline(grace);
         let news = tokio::select! {
             () = self.session.wake.notified() => false,
             read = talk.read() => read,
             _ = self.decisions.changed(), if asks => false,
             () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => false,
-            () = tokio::time::sleep(self.hub.options.idle) => {
+            () = tokio::time::sleep(self.hub.options.idle), if !asks => {
                 self.session.change(|state| state.retire = true);
                 false
             }
@@ -210,8 +213,8 @@ impl Runner {
         } else if asks {
             self.hear_decisions().await?;
         }
-        let over = self.talk.as_ref().is_some_and(|talk| talk.has_ended() || talk.is_unreadable());
-        if over || self.session.change(|state| std::mem::take(&mut state.retire)) {
+        let ended = |talk: &Talk| talk.has_ended() || talk.is_unreadable() || talk.is_endless(grace);
+        if self.talk.as_ref().is_some_and(ended) || self.session.change(|state| std::mem::take(&mut state.retire)) {
             self.end_process(false).await?;
         }
         Ok(())
@@ -235,9 +238,12 @@ impl Runner {
 
     /// Hears what a process has said before it died.
     async fn hear_out(&mut self) -> Result<(), StoreError> {
+        let grace = self.hub.options.stop_grace;
         while let Some(talk) = self.talk.as_mut().filter(|talk| talk.is_unheard()) {
-            if talk.read().await {
-                self.hear_idle().await?;
+            match tokio::time::timeout(grace, talk.read()).await {
+                Ok(true) => self.hear_idle().await?,
+                Ok(false) => {}
+                Err(_) => break,
             }
         }
         Ok(())

@@ -122,12 +122,14 @@ impl Runner {
             }
             let asks = talk.has_questions();
             let limit = turn.limit(asks).filter(|_| known);
-            let wait = [limit, turn.linger, talk.deadline(grace)].into_iter().flatten().min();
+            // Now and then in any case: that a process is gone without a last word is told by nobody.
+            let look = Some(Instant::now() + LINGER);
+            let wait = [limit, turn.linger, talk.deadline(grace), look].into_iter().flatten().min();
             let news = tokio::select! {
                 read = talk.read() => Some(read),
                 () = self.session.wake.notified() => None,
                 _ = self.decisions.changed(), if asks => None,
-                () = tokio::time::sleep_until(wait.unwrap_or_else(|| Instant::now() + LINGER)) => None,
+                () = tokio::time::sleep_until(wait.unwrap_or_else(Instant::now)) => None,
             };
             match news {
                 Some(true) => self.take_read().await?,
@@ -293,7 +295,7 @@ impl Runner {
     async fn watch_clock(&mut self, limit: Option<Instant>) -> Result<(), StoreError> {
         let grace = self.hub.options.stop_grace;
         let (Some(talk), Some(turn)) = (&mut self.talk, &mut self.turn) else { return Ok(()) };
-        if talk.escalate(grace) {
+        if talk.escalate(grace) || talk.is_endless(grace) {
             return self.lose_process().await;
         }
         let now = Instant::now();

@@ -69,8 +69,9 @@ pub(super) struct Talk {
     accepted: u64,
     /// How far the journal went when this began to read it: the last frame, and bytes of input.
     goal: (u64, u64),
-    /// When something on the way there was read last.
+    /// When something on the way there was read last, and anything at all.
     heard_at: Instant,
+    read_at: Instant,
     /// That it has ended is on disk.
     written_off: bool,
 }
@@ -118,6 +119,7 @@ impl Talk {
             unsure: None,
             questions: Vec::new(),
             heard_at: Instant::now(),
+            read_at: Instant::now(),
             written_off: false,
         }
     }
@@ -173,7 +175,7 @@ impl Talk {
     /// Whether it can serve a turn that would start a process like this.
     pub(super) fn fits(&self, setup: &Setup) -> bool {
         let whole = !self.conversation.is_mid_sentence();
-        let alive = !self.ended && self.stop == Stop::No && self.process.status().running;
+        let alive = !self.ended && self.stop == Stop::No && self.process.is_running();
         whole && alive && launch::still_fits(&self.setup, setup)
     }
 
@@ -189,7 +191,12 @@ impl Talk {
 
     /// Whether there is more to be read of a process that is gone.
     pub(super) fn is_unheard(&self) -> bool {
-        !self.ended && self.watch.is_some() && !self.process.status().running
+        !self.ended && self.watch.is_some() && !self.process.is_running()
+    }
+
+    /// It is gone and its end is nowhere to be read, as when somebody has removed its journal.
+    pub(super) fn is_endless(&self, grace: Duration) -> bool {
+        self.is_unheard() && self.read_at + grace <= Instant::now()
     }
 
     /// An input that may be found in the journal that is read again.
@@ -222,8 +229,9 @@ impl Talk {
 
     /// What was read.
     pub(super) fn parse(&mut self, parsed: &mut Vec<Parsed>) {
+        self.read_at = Instant::now();
         if self.conversation.last_seq() < self.goal.0 {
-            self.heard_at = Instant::now();
+            self.heard_at = self.read_at;
         }
         self.conversation.read(&self.batch, parsed);
         self.ended |= matches!(parsed.last(), Some(Parsed::Ended));
@@ -317,7 +325,7 @@ impl Talk {
 
     fn next_due(&mut self, turn: Option<(u64, &str)>) -> Option<Due> {
         // One at a time: what was given before is read in the journal first.
-        if self.ended || self.conversation.stdin() < self.accepted.max(self.process.status().stdin_applied) {
+        if self.ended || self.conversation.stdin() < self.accepted.max(self.process.accepted()) {
             return None;
         }
         if let Some(due) = self.conversation.own_words() {
@@ -403,7 +411,8 @@ impl Talk {
             Stop::Asked(at) | Stop::Signalled(at) | Stop::Killed(at) => Some(at),
         };
         let stuck = (!self.is_current()).then(|| self.heard_at + grace).filter(|at| *at > Instant::now());
-        [stop, self.retry, stuck].into_iter().flatten().min()
+        let endless = self.is_unheard().then(|| self.read_at + grace);
+        [stop, self.retry, stuck, endless].into_iter().flatten().min()
     }
 
     /// The next degree of stopping, if its time has come. `true` when there is nothing more that could be done.
@@ -455,7 +464,7 @@ impl Talk {
     /// Ends the process. `hard`: with everything it ever started, as one that was told to end before.
     pub(super) async fn end(&mut self, grace: Duration, hard: bool) {
         let hard = hard || self.is_signalled();
-        if self.process.status().running {
+        if self.process.is_running() {
             if hard {
                 self.process.kill(Signal::TERM).await;
             } else {
