@@ -6,9 +6,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// Of one input, so that long texts stay seldom.
-const MOST_BYTES: usize = 3 << 20;
+const MOST_BYTES: usize = 2 << 20;
 /// A text that fits into no line.
-const LONG: usize = 600 * 1024;
+const LONG: usize = 200 * 1024;
 
 /// A text, and how often it is repeated.
 #[derive(Arbitrary, Debug)]
@@ -43,8 +43,8 @@ pub fn told(said: &[Said]) -> Vec<Event> {
 
 impl Text {
     fn make(&self, room: &mut usize) -> String {
-        // Seldom long: a line at the limit costs as much as a thousand short ones.
-        let times = if self.times >= 252 { LONG / self.piece.len().max(1) } else { usize::from(self.times % 4) };
+        // One of 256, and none that comes up by itself: a line at the limit costs as much as a thousand short ones.
+        let times = if self.times == 0xa7 { LONG / self.piece.len().max(1) } else { usize::from(self.times % 4) };
         let text = self.piece.repeat(times.min(*room / self.piece.len().max(1)));
         *room -= text.len();
         text

@@ -2,9 +2,9 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
-use hostel_tests::binary;
 use hostel_tests::zeroclaw::peer::text_of;
 use hostel_tests::zeroclaw::{Daemon, Options, Peer};
+use hostel_tests::{binary, wait};
 use serde_json::{Value, json};
 
 fn prompt(session: &str, text: &str) -> Value {
@@ -52,6 +52,24 @@ fn the_contracts_wait_is_two_minutes_and_ours_a_day() {
     let session = native.session();
     native.begin("session/prompt", prompt(&session, "approve"));
     assert_eq!(asked(&mut native)["timeout_secs"], 24 * 60 * 60);
+}
+
+#[test]
+fn a_question_that_is_replayed_tells_the_time_that_is_left() {
+    let settings = "[doors.zeroclaw]\napproval_wait = \"1h\"\n".to_owned();
+    let daemon = Daemon::start_with(Options { settings, ..Options::default() });
+    let mut client = daemon.client();
+    let session = client.session();
+    client.begin("session/prompt", prompt(&session, "approve"));
+    assert_eq!(asked(&mut client)["timeout_secs"], 3600);
+    let mut late = daemon.client();
+    let left = wait::until(wait::LIMIT, "a second to pass", || {
+        late.ask("session/attach", json!({"session_id": session, "follow": false}));
+        let left = asked(&mut late)["timeout_secs"].as_u64().unwrap();
+        late.updates_until("replay_complete");
+        (left < 3600).then_some(left)
+    });
+    assert!(left > 3600 - wait::LIMIT.as_secs(), "{left}");
 }
 
 #[test]

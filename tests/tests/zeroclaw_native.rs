@@ -2,8 +2,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use hostel_tests::wait;
 use hostel_tests::zeroclaw::Daemon;
 use hostel_tests::zeroclaw::peer::text_of;
 use serde_json::{Value, json};
@@ -28,6 +31,25 @@ fn the_greeting_is_both_greetings() {
     // Our own clients say which version they speak.
     assert_eq!(client.refused("initialize", json!({})), -32602);
     assert_eq!(client.refused("initialize", json!({"protocol_version": 2})), -32011);
+}
+
+#[test]
+fn numbers_as_ids_come_back_digit_for_digit() {
+    let daemon = Daemon::start();
+    for socket in [daemon.socket(), daemon.native_socket()] {
+        let mut stream = BufReader::new(UnixStream::connect(&socket).unwrap());
+        stream.get_ref().set_read_timeout(Some(wait::LIMIT)).unwrap();
+        let mut answer = |id: &str, rest: &str| {
+            writeln!(stream.get_mut(), r#"{{"jsonrpc":"2.0","id":{id},{rest}}}"#).unwrap();
+            let mut line = String::new();
+            stream.read_line(&mut line).unwrap();
+            assert!(line.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"#)), "{id}: {line}");
+        };
+        answer("123456789012345678901234567890", r#""method":"initialize","params":{"protocol_version":1}"#);
+        answer("-98765432109876543210", r#""method":"status","params":{}"#);
+        answer("1.10", r#""method":"session/dance","params":{}"#);
+        answer("1e2", r#""method":"session/attach","params":{"session_id":"nobody"}"#);
+    }
 }
 
 #[test]

@@ -44,6 +44,18 @@ impl Kind {
     pub fn named(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
+
+    /// The npm package its CLI comes in; none for a kind that is no CLI of its own name.
+    #[must_use]
+    pub fn package(self) -> Option<&'static str> {
+        match self {
+            Kind::Claude => Some("@anthropic-ai/claude-code"),
+            Kind::Codex => Some("@openai/codex"),
+            Kind::Gemini => Some("@google/gemini-cli"),
+            Kind::Opencode => Some("opencode-ai"),
+            Kind::Acp | Kind::Echo => None,
+        }
+    }
 }
 
 /// How much an agent may do by itself.

@@ -68,6 +68,30 @@ fn the_default_endpoint_is_opened_where_it_is_free() {
 }
 
 #[test]
+fn directories_of_default_endpoints_are_made_at_home_and_nowhere_else() {
+    let house = House::new();
+    std::fs::create_dir(house.path().join("user")).unwrap();
+    let elsewhere = house.path().join("elsewhere/deep/s.sock");
+    let listen =
+        format!("doors.claustrum.listen={},{}", elsewhere.display(), house.path().join("user/own/c.sock").display());
+    let status = house.json(["--json", "up", "--set", &listen]);
+    let doors = status["status"]["doors"].as_array().unwrap();
+    let door = |path: &std::path::Path| doors.iter().find(|door| door["address"] == *path.to_str().unwrap()).unwrap();
+    for socket in ["user/.zeroclaw/data/daemon.sock", "user/own/c.sock"] {
+        let socket = house.path().join(socket);
+        assert_eq!(door(&socket)["open"], true, "{doors:?}");
+        assert!(UnixStream::connect(&socket).is_ok());
+        let mode = std::os::unix::fs::MetadataExt::mode(&socket.parent().unwrap().metadata().unwrap());
+        assert_eq!(mode & 0o777, 0o700);
+    }
+    assert_eq!(door(&elsewhere)["open"], false);
+    let note = door(&elsewhere)["note"].as_str().unwrap();
+    let directory = house.path().join("elsewhere/deep");
+    assert!(note.starts_with(&format!("its directory {} does not exist", directory.display())), "{note}");
+    assert!(!house.path().join("elsewhere").exists());
+}
+
+#[test]
 fn agents_doors_are_opened_where_they_are_free() {
     let house = House::new();
     let data = house.path().join("user/.zeroclaw/data");
@@ -131,6 +155,15 @@ fn agents_are_those_of_the_settings_the_path_and_echo() {
     let agents: Vec<&str> =
         answer["result"]["agents"].as_array().unwrap().iter().map(|agent| agent["alias"].as_str().unwrap()).collect();
     assert_eq!(agents, ["claude", "echo", "helper"], "{answer}");
+    // One that would be there with its CLI: every face says what is missing and how to get it.
+    let run = with_path(&["run", "--agent", "codex", "hi"]);
+    assert_eq!((run.code, run.out.as_str()), (1, ""));
+    let refused = Client::connect(&house).ask("session/new", &json!({"agent_alias": "codex"}));
+    assert_eq!(refused["error"]["code"], -32603);
+    for reason in [run.err.as_str(), refused["error"]["message"].as_str().unwrap()] {
+        assert!(reason.contains("no `codex` on its PATH"), "{reason}");
+        assert!(reason.contains("`npm install -g @openai/codex`"), "{reason}");
+    }
 }
 
 /// A client of the claustrum door that reads lines.

@@ -59,23 +59,40 @@ fn requests_that_are_refused() {
         let answer = peer.hear();
         (answer["error"]["code"].as_i64().unwrap_or(0), answer["error"]["message"].as_str().unwrap_or("").to_owned())
     };
-    assert_eq!(refused(r#"{"id":1,"method":"process/list"}"#), (-32010, "initialize first".to_owned()));
-    assert_eq!(refused(r#"{"id":1,"method":"no/such"}"#).0, -32601);
-    assert_eq!(refused(r#"{"id":1,"method":"initialize","params":{"protocol_version":2}}"#).0, -32011);
-    assert_eq!(refused(r#"{"id":1,"method":"initialize","params":{}}"#).0, -32602);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/list"}"#), (-32010, "initialize first".to_owned()));
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"no/such"}"#).0, -32601);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol_version":2}}"#).0, -32011);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#).0, -32602);
+    for line in [
+        r#"{"id":1,"method":"initialize","params":{"protocol_version":1}}"#,
+        r#"{"jsonrpc":"1.0","id":1,"method":"initialize","params":{"protocol_version":1}}"#,
+        r#"{"jsonrpc":2.0,"id":1,"method":"process/list"}"#,
+        r#"{"jsonrpc":null,"id":1,"method":"no/such"}"#,
+    ] {
+        assert_eq!(refused(line), (-32600, "not a request: `jsonrpc` is not \"2.0\"".to_owned()), "{line}");
+    }
     assert_eq!(refused("nonsense").0, -32700);
     assert_eq!(refused("[]").0, -32600);
     assert_eq!(refused("{}").0, -32600);
-    assert_eq!(refused(r#"{"id":1,"method":"initialize","params":{"protocol_version":1}}"#).0, 0);
-    assert_eq!(refused(r#"{"id":1,"method":"process/list","params":{}}"#).0, 0);
-    assert_eq!(refused(r#"{"id":1,"method":"process/tree","params":{}}"#).0, -32602);
-    assert_eq!(refused(r#"{"id":1,"method":"process/tree","params":{"id":"x"}}"#).0, -32012);
-    assert_eq!(refused(r#"{"id":1,"method":"process/attach","params":{"id":"x"}}"#).0, -32012);
-    assert_eq!(refused(r#"{"id":1,"method":"process/spawn","params":{"argv":[]}}"#).0, -32602);
-    assert_eq!(refused(r#"{"id":1,"method":"process/spawn","params":{"argv":["/"],"cwd":"/"}}"#).0, -32014);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocol_version":1}}"#).0, 0);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/list","params":{}}"#).0, 0);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/tree","params":{}}"#).0, -32602);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/tree","params":{"id":"x"}}"#).0, -32012);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/attach","params":{"id":"x"}}"#).0, -32012);
+    assert_eq!(refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/spawn","params":{"argv":[]}}"#).0, -32602);
+    assert_eq!(
+        refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/spawn","params":{"argv":["/"],"cwd":"/"}}"#).0,
+        -32014
+    );
     assert_eq!(refused(r#"[1,"process/list",{}]"#).0, -32600);
-    assert_eq!(refused(r#"{"id":1,"method":"process/stdin","params":{"id":"x","data":"*"}}"#).0, -32602);
-    assert_eq!(refused(r#"{"id":1,"method":"process/kill","params":{"id":"x","signal":"NOPE"}}"#).0, -32602);
+    assert_eq!(
+        refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/stdin","params":{"id":"x","data":"*"}}"#).0,
+        -32602
+    );
+    assert_eq!(
+        refused(r#"{"jsonrpc":"2.0","id":1,"method":"process/kill","params":{"id":"x","signal":"NOPE"}}"#).0,
+        -32602
+    );
 }
 
 #[test]
@@ -161,18 +178,22 @@ fn answers_still_come_after_a_half_close() {
     let mut peer = Peer::new(&house);
     peer.call("process/spawn", &json!({"argv": ["sleep", "60"], "name": "p"}));
     peer.say(
-        &json!({"id": 7, "method": "process/kill", "params": {"id": "p", "signal": "KILL", "wait_ms": 5000}})
+        &json!({"jsonrpc": "2.0", "id": 7, "method": "process/kill", "params": {"id": "p", "signal": "KILL", "wait_ms": 5000}})
             .to_string(),
     );
+    // A last line without its end is not served.
+    peer.stream.get_mut().write_all(br#"{"jsonrpc":"2.0","id":8,"method":"process/list"}"#).unwrap();
     peer.stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
-    assert_eq!(peer.hear()["result"]["died"], true);
+    let answer = peer.hear();
+    assert_eq!((&answer["id"], &answer["result"]["died"]), (&json!(7), &json!(true)));
+    assert_eq!(peer.hear(), Value::Null);
 }
 
 #[test]
 fn a_request_without_an_id_gets_no_answer() {
     let house = House::up();
     let mut peer = Peer::new(&house);
-    peer.say(&json!({"method": "process/list"}).to_string());
+    peer.say(&json!({"jsonrpc": "2.0", "method": "process/list"}).to_string());
     peer.say("");
     assert_eq!(peer.call("house/status", &json!({}))["result"]["version"], env!("CARGO_PKG_VERSION"));
 }
@@ -193,7 +214,9 @@ fn as_many_connections_as_set_and_not_one_more() {
     peers.pop();
     common::wait_until("there is room again", || {
         let mut peer = Peer::raw(&house);
-        peer.say(&json!({"id": 1, "method": "initialize", "params": {"protocol_version": 1}}).to_string());
+        peer.say(
+            &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocol_version": 1}}).to_string(),
+        );
         peer.hear()["result"]["protocol_version"] == 1
     });
 }

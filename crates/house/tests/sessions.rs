@@ -180,6 +180,31 @@ async fn a_failure_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_agent_without_its_cli_says_which_and_how_to_get_it() {
+    let house = House::new("true").await;
+    let refused = async |agent: &str| {
+        let new = NewSession { id: None, ..new_session("", agent, Hosting::Warm, house.place.path()) };
+        house.sessions.create(new).await.err().unwrap().to_string()
+    };
+    for (cli, package) in [
+        ("claude", "@anthropic-ai/claude-code"),
+        ("codex", "@openai/codex"),
+        ("gemini", "@google/gemini-cli"),
+        ("opencode", "opencode-ai"),
+    ] {
+        let reason = refused(cli).await;
+        assert!(reason.contains(&format!("no `{cli}` on its PATH")), "{reason}");
+        assert!(reason.contains(&format!("`npm install -g {package}`")), "{reason}");
+        assert!(reason.contains(&format!("[agents.{cli}]")), "{reason}");
+    }
+    // Neither of these is the name of a program.
+    for name in ["acp", "nobody"] {
+        assert_eq!(refused(name).await, format!("there is no agent `{name}`; there are: echo, missing, script"));
+    }
+    house.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_stubborn_process_is_killed_with_everything_it_started() {
     let house = House::new("trap '' TERM; setsid sleep 1000 & echo started; while :; do sleep 1; done").await;
     let session = house.session("script", Hosting::PerMessage).await;

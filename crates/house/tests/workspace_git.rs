@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use hostel_house::workspace::git::{
-    AddWorktreeError, AddedWorktree, Git, GitError, Info, Limits, NewWorktree, RemovedWorktree,
+    AddWorktreeError, AddedWorktree, Git, GitError, Head, Info, Limits, NewWorktree, RemovedWorktree,
 };
 use tempfile::TempDir;
 
@@ -63,6 +63,20 @@ fn worktree(base: &Path, branch: &str, path: &Path, source: Option<&str>) -> New
         path: path.to_path_buf(),
         source_branch: source.map(str::to_owned),
     }
+}
+
+#[tokio::test]
+async fn the_head_is_a_branch_a_commit_or_both() {
+    let (root, path) = empty_repository();
+    let head = async || git().head(&path).await.unwrap();
+    let branch = || Some(b"trunk".to_vec());
+    assert_eq!(head().await, Some(Head { branch: branch(), commit: None }), "before the first commit");
+    sh(&path, &["commit", "--quiet", "--allow-empty", "-m", "first"]);
+    let commit = Some(sh(&path, &["rev-parse", "--short", "HEAD"]).into_bytes());
+    assert_eq!(head().await, Some(Head { branch: branch(), commit: commit.clone() }));
+    sh(&path, &["checkout", "--quiet", "--detach"]);
+    assert_eq!(head().await, Some(Head { branch: None, commit }));
+    assert_eq!(git().head(root.path()).await.unwrap(), None, "outside of a repository");
 }
 
 #[tokio::test]

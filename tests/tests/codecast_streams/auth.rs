@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use hostel_tests::codecast::{Answer, Connection, Daemon, Options, tls};
 use serde_json::json;
 
-fn exposed() -> Daemon {
+pub(crate) fn exposed() -> Daemon {
     Daemon::start_with(Options { yaml: "bind: 0.0.0.0\n".to_owned(), ..Options::default() })
 }
 
@@ -16,7 +16,7 @@ fn secure(daemon: &Daemon, address: SocketAddr) -> Connection {
 }
 
 /// An address of this machine that is not loopback's.
-fn outside(daemon: &Daemon) -> Option<SocketAddr> {
+pub(crate) fn outside(daemon: &Daemon) -> Option<SocketAddr> {
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     // Nothing is sent: this only asks which address would be used.
     socket.connect("192.0.2.1:9").ok()?;

@@ -26,6 +26,22 @@ fn an_interrupt_between_accept_and_spawn_counts() {
 }
 
 #[test]
+fn a_question_waits_as_long_as_the_settings_say() {
+    let settings = "[sessions]\napproval_wait = \"1s\"\n".to_owned();
+    let daemon = Daemon::start_with(Options { settings, ..Options::default() });
+    let session = daemon.create("echo");
+    let events = daemon.send(&session, "approve").events();
+    let asked = events.iter().find(|event| event["subtype"] == "permission_request").expect("a question");
+    assert_eq!(asked["timeout_secs"], 1);
+    let said: String = events
+        .iter()
+        .filter(|event| event["type"] == "partial")
+        .filter_map(|event| event["content"].as_str())
+        .collect();
+    assert_eq!(said, "denied");
+}
+
+#[test]
 fn a_cli_that_does_not_listen_is_killed_and_nobody_waits_for_it() {
     let daemon = Daemon::start();
     let session = daemon.create("claude");

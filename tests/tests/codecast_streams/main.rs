@@ -5,6 +5,7 @@
 mod auth;
 mod cut;
 mod ends;
+mod http2;
 mod long;
 mod restart;
 mod stalled;

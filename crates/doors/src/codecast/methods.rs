@@ -24,9 +24,6 @@ use super::rpc::{self, Call, Failure, INVALID_REQUEST, METHOD_NOT_FOUND};
 use super::stream::{Following, Start};
 use super::{NAME, paths, skills};
 
-/// How long a question to a person waits. The contract has no way to answer one, so it must last until somebody looks
-/// at the other doors.
-const APPROVAL_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a stream whose client has gone may take to notice.
 const NOTICE: Duration = Duration::from_secs(2);
 
@@ -123,10 +120,10 @@ async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Fa
         door: NAME,
         owner: None,
         env: Vec::new(),
-        approval_wait: APPROVAL_WAIT,
+        approval_wait: door.settings.approval_wait,
     };
     let session = door.sessions.create(new).await.map_err(|error| match error {
-        SessionError::UnknownAgent { .. } => Failure::params(error.to_string()),
+        SessionError::UnknownAgent { .. } | SessionError::MissingCli { .. } => Failure::params(error.to_string()),
         error => broken(error),
     })?;
     door.log.info(format_args!("codecast: session {} in {}", session.id(), session.cwd().display()));

@@ -18,6 +18,9 @@ pub struct Settings {
     pub auth: Option<Auth>,
     /// What uptime is counted from.
     pub started: Instant,
+    /// How long a question of an agent waits for a person. The contract has no way to answer one, so it should last
+    /// until somebody looks at the other doors.
+    pub approval_wait: Duration,
     /// The bounds.
     pub limits: Limits,
 }
@@ -77,7 +80,15 @@ impl Settings {
     /// The defaults: this machine only.
     #[must_use]
     pub fn new(version: String, rust_version: String, home: PathBuf) -> Self {
-        Self { version, rust_version, home, auth: None, started: Instant::now(), limits: Limits::default() }
+        Self {
+            version,
+            rust_version,
+            home,
+            auth: None,
+            started: Instant::now(),
+            approval_wait: Duration::from_secs(24 * 60 * 60),
+            limits: Limits::default(),
+        }
     }
 }
 

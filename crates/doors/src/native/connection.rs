@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_agents::Raw;
 use hostel_house::processes::Processes;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -48,6 +49,9 @@ use crate::zeroclaw::Incoming;
 use crate::zeroclaw::Params;
 use crate::zeroclaw::Peer;
 
+/// What every request has to say of itself.
+const VERSION: &str = r#""2.0""#;
+
 /// Processes one connection may follow at once.
 const STREAMS: usize = 256;
 
@@ -56,6 +60,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 struct Request<'a> {
+    #[serde(default, borrow)]
+    jsonrpc: Option<&'a RawValue>,
     #[serde(default, borrow)]
     id: Option<&'a RawValue>,
     method: String,
@@ -189,11 +195,15 @@ impl Connection {
                 return self.writer.answer(Some(&RawValue::NULL), Err(failure)).await;
             }
         };
+        if request.jsonrpc.is_none_or(|version| version.get() != VERSION) {
+            let failure = Failure::new(code::REQUEST, format!("not a request: `jsonrpc` is not {VERSION}"));
+            return self.writer.answer(Some(&request.id.unwrap_or(RawValue::NULL)), Err(failure)).await;
+        }
         let params = request.params.map_or("{}", RawValue::get);
         if let Some(client) = &mut self.client
             && zeroclaw::methods::named(&request.method, true).is_some()
         {
-            let id = request.id.and_then(|id| serde_json::from_str(id.get()).ok());
+            let id = request.id.map(Raw::from);
             let params: Value = serde_json::from_str(params).unwrap_or_default();
             if request.method == "initialize"
                 && let Err(failure) = names_its_version(&params)

@@ -8,10 +8,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_agents::Raw;
 use hostel_house::sessions::Events;
 use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::SessionInfo;
-use serde_json::Value;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -39,7 +39,7 @@ const PIECE: usize = 256 << 10;
 pub(super) type Streams = HashMap<String, AbortHandle>;
 
 /// Answers, then streams.
-pub(super) async fn begin(client: &mut Client, id: Option<Value>, params: &Params) -> io::Result<()> {
+pub(super) async fn begin(client: &mut Client, id: Option<Raw>, params: &Params) -> io::Result<()> {
     let visitor = Arc::clone(client.visitor());
     client.streams.retain(|_, stream| !stream.is_finished());
     let prepared = match client.streams.len() < STREAMS {

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::Arc;
 
+use hostel_agents::Raw;
 use serde_json::Value;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -85,7 +86,7 @@ impl Client {
     }
 
     /// Serves one request. An error is the connection's.
-    pub(crate) async fn call(&mut self, id: Option<Value>, name: &str, params: Option<Value>) -> io::Result<()> {
+    pub(crate) async fn call(&mut self, id: Option<Raw>, name: &str, params: Option<Value>) -> io::Result<()> {
         while self.work.try_join_next().is_some() {}
         while self.live.try_join_next().is_some() {}
         let Some(method) = methods::named(name, self.visitor.face.is_native()) else {
@@ -129,7 +130,7 @@ impl Client {
         let visitor = &*self.visitor;
         match name {
             "initialize" => self.initialize(params),
-            "status" => Ok(listing::status(visitor)),
+            "status" => listing::status(visitor).await,
             "health" => Ok(health::health(visitor)),
             "tui/list" => Ok(listing::clients(visitor)),
             "session/new" => new::new(visitor, params).await,

@@ -2,8 +2,11 @@
 //!
 //! Invariant: a pure function of the bytes. Nothing is looked up, so an unknown method is a request like any other.
 
+use hostel_agents::Raw;
+use serde::Deserialize;
 use serde_json::Map;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::code;
 use crate::rpc::Failure;
@@ -15,8 +18,8 @@ pub(crate) enum Incoming {
     Blank,
     /// A request, or without an id a notification.
     Request {
-        /// Text, a number, or null; none for a notification.
-        id: Option<Value>,
+        /// Text, a number, or null, to be given back as it is; none for a notification.
+        id: Option<Raw>,
         /// Its name, known or not.
         method: String,
         /// An object or a list, if there is one.
@@ -32,7 +35,7 @@ pub(crate) enum Incoming {
     /// Neither; to be answered so.
     Refused {
         /// The frame's id where it has a valid one, else null.
-        id: Value,
+        id: Raw,
         /// Why.
         failure: Failure,
     },
@@ -45,23 +48,23 @@ pub(crate) fn read(frame: &[u8]) -> Incoming {
     if text.is_empty() {
         return Incoming::Blank;
     }
-    let refused = |code, message: &str| Incoming::Refused { id: Value::Null, failure: Failure::new(code, message) };
+    let refused = |code, message: &str| Incoming::Refused { id: Raw::null(), failure: Failure::new(code, message) };
     match serde_json::from_str(text) {
         Err(error) => refused(code::PARSE, &format!("not JSON: {error}")),
-        Ok(Value::Object(members)) => classify(members),
+        Ok(Value::Object(members)) => classify(text, members),
         Ok(Value::Array(_)) => refused(code::REQUEST, "batches are not served: send one object per line"),
         Ok(_) => refused(code::REQUEST, "not a request: not an object"),
     }
 }
 
-fn classify(mut members: Map<String, Value>) -> Incoming {
+fn classify(text: &str, mut members: Map<String, Value>) -> Incoming {
     let answers = members.contains_key("result") || members.contains_key("error");
     match members.remove("method") {
         None if answers => Incoming::Response {
             id: members.remove("id").filter(is_id),
             result: members.remove("result").filter(|_| !members.contains_key("error")),
         },
-        Some(Value::String(method)) if !answers => request(method, members),
+        Some(Value::String(method)) if !answers => request(text, method, members),
         None => unclear("no `method`"),
         Some(Value::String(_)) => unclear("a request and an answer at once"),
         Some(_) => unclear("`method` is not a string"),
@@ -69,12 +72,13 @@ fn classify(mut members: Map<String, Value>) -> Incoming {
 }
 
 fn unclear(why: &str) -> Incoming {
-    Incoming::Refused { id: Value::Null, failure: Failure::new(code::REQUEST, format!("not a request: {why}")) }
+    Incoming::Refused { id: Raw::null(), failure: Failure::new(code::REQUEST, format!("not a request: {why}")) }
 }
 
-fn request(method: String, mut members: Map<String, Value>) -> Incoming {
+fn request(text: &str, method: String, mut members: Map<String, Value>) -> Incoming {
     let id = members.remove("id");
     let valid = id.as_ref().is_none_or(is_id);
+    let id = id.map(|id| as_written(text, &id));
     let params = members.remove("params");
     let problem = if members.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         Some("`jsonrpc` is not \"2.0\"")
@@ -88,10 +92,24 @@ fn request(method: String, mut members: Map<String, Value>) -> Incoming {
     match problem {
         None => Incoming::Request { id, method, params },
         Some(why) => Incoming::Refused {
-            id: id.filter(|_| valid).unwrap_or(Value::Null),
+            id: id.filter(|_| valid).unwrap_or_else(Raw::null),
             failure: Failure::new(code::REQUEST, format!("not a request: {why}")),
         },
     }
+}
+
+/// An id as the frame has it. Only a number that is no plain integer may have lost something when it was read.
+fn as_written(text: &str, id: &Value) -> Raw {
+    #[derive(Deserialize)]
+    struct Frame<'a> {
+        #[serde(borrow)]
+        id: &'a RawValue,
+    }
+    let written = match id.is_f64() {
+        true => serde_json::from_str::<Frame<'_>>(text).ok(),
+        false => None,
+    };
+    written.map_or_else(|| Raw::of(id), |frame| Raw::from(frame.id))
 }
 
 fn is_id(id: &Value) -> bool {
@@ -106,7 +124,7 @@ mod tests {
 
     fn refusal(frame: &str) -> (Value, i64) {
         match read(frame.as_bytes()) {
-            Incoming::Refused { id, failure } => (id, failure.code),
+            Incoming::Refused { id, failure } => (serde_json::from_str(id.get()).unwrap(), failure.code),
             other => panic!("{frame}: {other:?}"),
         }
     }
@@ -156,7 +174,11 @@ mod tests {
 
     #[test]
     fn requests_and_notifications() {
-        let request = |id, params| Incoming::Request { id, method: "status".to_owned(), params };
+        let request = |id: Option<Value>, params| Incoming::Request {
+            id: id.map(|id| Raw::of(&id)),
+            method: "status".to_owned(),
+            params,
+        };
         let read = |frame: &str| read(frame.as_bytes());
         assert_eq!(read(r#"{"jsonrpc":"2.0","method":"status"}"#), request(None, None));
         assert_eq!(read(r#"{"jsonrpc":"2.0","method":"status","id":null}"#), request(Some(Value::Null), None));
@@ -165,6 +187,20 @@ mod tests {
             request(Some(json!(1.5)), Some(json!([1])))
         );
         assert_eq!(read(" \r"), Incoming::Blank);
+    }
+
+    #[test]
+    fn numbers_come_back_as_they_were_written() {
+        for id in
+            ["123456789012345678901234567890", "-99999999999999999999", "1.10", "1e3", "-0", "18446744073709551615"]
+        {
+            let frame = format!(r#"{{"jsonrpc":"2.0","method":"status", "id" : {id} ,"params":{{"id":7}}}}"#);
+            let Incoming::Request { id: Some(read), .. } = read(frame.as_bytes()) else { panic!("{frame}") };
+            assert_eq!(read.get(), id);
+            let flawed = format!(r#"{{"id":{id},"method":"status"}}"#);
+            let Incoming::Refused { id: read, .. } = super::read(flawed.as_bytes()) else { panic!("{flawed}") };
+            assert_eq!(read.get(), id);
+        }
     }
 
     #[test]
@@ -184,7 +220,7 @@ mod tests {
     fn broken_utf8_is_repaired() {
         let frame = b"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"status\"}";
         let Incoming::Request { id, .. } = read(frame) else { panic!("a request") };
-        assert_eq!(id, Some(json!("\u{fffd}")));
+        assert_eq!(id, Some(Raw::of(&json!("\u{fffd}"))));
     }
 
     proptest::proptest! {
@@ -192,14 +228,14 @@ mod tests {
         fn anything_at_all_is_some_kind_of_frame(bytes: Vec<u8>, id: i64, method: String, params: Option<Vec<bool>>) {
             // Whatever it is, it is answered under a valid id or not at all.
             if let Incoming::Refused { id, .. } = read(&bytes) {
-                proptest::prop_assert!(is_id(&id));
+                proptest::prop_assert!(is_id(&serde_json::from_str(id.get()).unwrap()));
             }
             let mut frame = json!({"jsonrpc": "2.0", "id": id, "method": method});
             if let Some(params) = &params {
                 frame["params"] = json!(params);
             }
             let expected = Incoming::Request {
-                id: Some(json!(id)), method, params: params.map(|params| json!(params)),
+                id: Some(Raw::of(&id)), method, params: params.map(|params| json!(params)),
             };
             proptest::prop_assert_eq!(read(frame.to_string().as_bytes()), expected);
         }

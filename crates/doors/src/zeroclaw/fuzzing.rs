@@ -2,6 +2,7 @@
 //!
 //! They return what was produced so that a target can check it; they never check by themselves.
 
+use hostel_agents::Raw;
 use serde_json::Value;
 
 use super::Incoming;
@@ -66,13 +67,17 @@ fn refusal(failure: Failure) -> Refusal {
     (failure.code, failure.message)
 }
 
+fn value(id: &Raw) -> Value {
+    serde_json::from_str(id.get()).unwrap_or_default()
+}
+
 /// Reads a frame.
 pub fn frame(bytes: &[u8]) -> Frame {
     match super::read(bytes) {
         Incoming::Blank => Frame::Blank,
-        Incoming::Request { id, method, params } => Frame::Request { id, method, params },
+        Incoming::Request { id, method, params } => Frame::Request { id: id.as_ref().map(value), method, params },
         Incoming::Response { id, result } => Frame::Response { id, result },
-        Incoming::Refused { id, failure } => Frame::Refused { id, refusal: refusal(failure) },
+        Incoming::Refused { id, failure } => Frame::Refused { id: value(&id), refusal: refusal(failure) },
     }
 }
 

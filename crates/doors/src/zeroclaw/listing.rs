@@ -30,20 +30,22 @@ const MESSAGES: (usize, usize) = (100, 1000);
 /// How long the disk may take to have what was told.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// `status`.
-pub(crate) fn status(visitor: &Visitor) -> Value {
+/// `status`. As the contract has it, sessions that can be brought back are counted as active; the ids are of live ones.
+pub(crate) async fn status(visitor: &Visitor) -> Outcome {
     let settings = &visitor.house().settings;
-    let ids: Vec<String> = visitor.house().sessions.list().iter().map(|session| session.id().to_owned()).collect();
-    json!({
+    let sessions = &visitor.house().sessions;
+    let stored = sessions.stored_count().await.map_err(internal)?;
+    let ids: Vec<String> = sessions.list().iter().map(|session| session.id().to_owned()).collect();
+    Ok(json!({
         "server_version": visitor.greeting.version,
         "protocol_version": PROTOCOL_VERSION,
-        "active_sessions": ids.len(),
+        "active_sessions": ids.len().max(stored),
         "session_ids": ids,
         "config_dir": settings.config_dir.display().to_string(),
         "config_file": settings.config_file.display().to_string(),
         "config_kind": settings.config_kind,
         "local_ipc_endpoint": settings.endpoint.display().to_string(),
-    })
+    }))
 }
 
 /// `tui/list`.

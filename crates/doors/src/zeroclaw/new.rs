@@ -147,7 +147,7 @@ fn refused(error: &SessionError) -> Failure {
         SessionError::Killed(_) => code::NO_SESSION,
         SessionError::NotFound(id) => return no_session(id),
         SessionError::Limit(_) => code::SESSION_LIMIT,
-        SessionError::UnknownAgent { .. } | SessionError::Store(_) => code::INTERNAL,
+        SessionError::UnknownAgent { .. } | SessionError::MissingCli { .. } | SessionError::Store(_) => code::INTERNAL,
     };
     Failure::new(code, error.to_string())
 }

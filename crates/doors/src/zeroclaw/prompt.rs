@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hostel_agents::Event;
 use hostel_agents::Outcome as TurnOutcome;
+use hostel_agents::Raw;
 use hostel_agents::Usage;
 use hostel_house::sessions::Entry;
 use hostel_house::sessions::Events;
@@ -19,7 +20,6 @@ use hostel_house::sessions::SendError;
 use hostel_house::sessions::Sent;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Status;
-use serde_json::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -48,7 +48,7 @@ const PIECE: usize = 256 << 10;
 const PARTIAL: usize = 1 << 20;
 
 /// Takes a prompt and lets its turn run beside the connection.
-pub(super) async fn begin(client: &mut Client, id: Option<Value>, params: Result<Params, Failure>) -> io::Result<()> {
+pub(super) async fn begin(client: &mut Client, id: Option<Raw>, params: Result<Params, Failure>) -> io::Result<()> {
     let visitor = Arc::clone(client.visitor());
     let session = params.as_ref().ok().and_then(|params| params.text("session_id").ok().flatten()).map(str::to_owned);
     let taken = match params {
@@ -126,7 +126,7 @@ fn not_taken(session: &str, error: &SendError) -> Failure {
 
 /// Refuses a prompt. Whoever lives by `turn_complete` alone is told by one: always for a session that does not exist,
 /// else where no answer will come.
-async fn refuse(visitor: &Visitor, id: Option<&Value>, session: Option<&str>, failure: Failure) -> io::Result<()> {
+async fn refuse(visitor: &Visitor, id: Option<&Raw>, session: Option<&str>, failure: Failure) -> io::Result<()> {
     if let Some(session) = session.filter(|_| failure.code == code::NO_SESSION || id.is_none()) {
         let mut lines = Vec::new();
         visitor.updates(session, false).push_refused(&mut lines, &failure.message);
@@ -146,7 +146,7 @@ struct Ended {
 /// A turn on its way to the client that asked for it.
 struct Turn {
     visitor: Arc<Visitor>,
-    id: Option<Value>,
+    id: Option<Raw>,
     session: Arc<Session>,
     turn: u64,
     events: Events,
@@ -159,7 +159,7 @@ struct Turn {
 }
 
 impl Turn {
-    fn new(visitor: Arc<Visitor>, id: Option<Value>, session: Arc<Session>, sent: Sent) -> Self {
+    fn new(visitor: Arc<Visitor>, id: Option<Raw>, session: Arc<Session>, sent: Sent) -> Self {
         visitor.stream(session.id(), sent.turn, true);
         // On our own socket a prompt waits for as long as it takes.
         let wait: Option<Duration> =

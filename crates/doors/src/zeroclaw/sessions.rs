@@ -158,17 +158,17 @@ pub(crate) async fn state(visitor: &Visitor, params: &Params) -> Outcome {
     Ok(answer)
 }
 
-/// `session/git_branch`: of the session's directory; nothing outside a repository.
+/// `session/git_branch`: branch and commit of the session's directory; nothing outside a repository.
 pub(crate) async fn git_branch(visitor: &Visitor, params: &Params) -> Outcome {
     let id = params.need("session_id")?;
     let session = visitor.live(id)?;
-    let found = visitor.house().git.info(&session.info().cwd).await.map_err(internal)?;
+    let head = visitor.house().git.head(&session.info().cwd).await.map_err(internal)?;
+    let (branch, commit) = head.map(|head| (head.branch, head.commit)).unwrap_or_default();
     let mut answer = json!({"session_id": id});
-    let branch = found.map(|info| String::from_utf8_lossy(&info.branch).into_owned());
-    match branch.as_deref().map(|branch| (branch, branch.strip_prefix("detached:"))) {
-        Some((_, Some(hash))) => answer["hash"] = Value::String(hash.to_owned()),
-        Some((branch, None)) => answer["branch"] = Value::String(branch.to_owned()),
-        None => {}
+    for (key, found) in [("branch", branch), ("hash", commit)] {
+        if let Some(found) = found {
+            answer[key] = Value::String(String::from_utf8_lossy(&found).into_owned());
+        }
     }
     Ok(answer)
 }

@@ -10,6 +10,7 @@ use hostel_agents::Event;
 use hostel_agents::Outcome;
 use hostel_agents::Usage;
 use hostel_house::approvals::Approval;
+use hostel_house::approvals::Approvals;
 use hostel_house::sessions::Entry;
 
 use super::keys::Object;
@@ -23,7 +24,6 @@ const HEAD: &[u8] = br#"{"jsonrpc":"2.0","method":"session/update","params":"#;
 const REMEMBERED: usize = 64;
 
 /// Writes updates of one session.
-#[derive(Debug)]
 pub(crate) struct Updates {
     session: String,
     spelling: Spelling,
@@ -31,11 +31,19 @@ pub(crate) struct Updates {
     full: bool,
     /// The approvals of questions, by the agent's own id.
     asked: HashMap<String, String>,
+    /// Knows how long an open question still waits.
+    approvals: Option<Approvals>,
 }
 
 impl Updates {
     pub(crate) fn new(session: &str, spelling: Spelling, full: bool) -> Self {
-        Updates { session: session.to_owned(), spelling, full, asked: HashMap::new() }
+        Updates { session: session.to_owned(), spelling, full, asked: HashMap::new(), approvals: None }
+    }
+
+    /// A question that is still open is sent with the time that is left for it.
+    #[must_use]
+    pub(crate) fn timed_by(self, approvals: Approvals) -> Self {
+        Updates { approvals: Some(approvals), ..self }
     }
 
     /// Adds the line of an event, if it has one.
@@ -72,9 +80,11 @@ impl Updates {
                 if self.asked.len() < REMEMBERED {
                     self.asked.insert(request.clone(), approval.clone());
                 }
+                let expires = self.approvals.as_ref().and_then(|approvals| approvals.expires_ns(approval));
+                let left = expires.map_or(*timeout_secs, seconds_until);
                 self.line(lines, "approval_request", |update| {
                     update.value("request_id", approval).value("tool_name", tool);
-                    update.value("arguments_summary", summary).value("timeout_secs", timeout_secs);
+                    update.value("arguments_summary", summary).value("timeout_secs", &left);
                     update.value("tool_call_id", call).value("raw_input", input);
                     mark(update);
                 });
@@ -130,7 +140,7 @@ impl Updates {
 
     /// A question that was asked before this stream began.
     pub(crate) fn push_approval(&self, lines: &mut Vec<u8>, approval: &Approval) {
-        let left = approval.expires_ns.saturating_sub(time::now_ns()).div_ceil(1_000_000_000);
+        let left = seconds_until(approval.expires_ns);
         self.line(lines, "approval_request", |update| {
             update.value("request_id", &approval.id).value("tool_name", &approval.tool);
             update.value("arguments_summary", &approval.summary).value("timeout_secs", &left);
@@ -174,6 +184,11 @@ impl Updates {
         update.close();
         lines.extend_from_slice(b"}\n");
     }
+}
+
+/// Whole seconds until then, those begun included.
+fn seconds_until(moment_ns: u64) -> u64 {
+    moment_ns.saturating_sub(time::now_ns()).div_ceil(1_000_000_000)
 }
 
 /// What a turn or a session cost, in the spellings that are wanted.

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
+use hostel_agents::Raw;
 use hostel_house::sessions::Session;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -129,11 +130,12 @@ impl Visitor {
 
     /// A writer of updates of a session for this client.
     pub(crate) fn updates(&self, session: &str, full: bool) -> Updates {
-        Updates::new(session, self.house().settings.spelling, full || self.face.is_native())
+        let house = self.house();
+        Updates::new(session, house.settings.spelling, full || self.face.is_native()).timed_by(house.approvals.clone())
     }
 
     /// Answers a request, with its keys in the spellings that are wanted.
-    pub(crate) async fn answer(&self, id: Option<&Value>, outcome: Outcome) -> io::Result<()> {
+    pub(crate) async fn answer(&self, id: Option<&Raw>, outcome: Outcome) -> io::Result<()> {
         let spelling = self.house().settings.spelling;
         self.writer.answer(id, outcome.map(|result| keys::spell(result, spelling))).await
     }

@@ -201,10 +201,22 @@ impl Page {
         std::mem::take(&mut self.pieces)
     }
 
-    /// A remark of our own.
+    /// A remark of our own. What comes in pieces goes on after it as if nothing had been said.
     pub(crate) fn note(&mut self, note: &str) -> Vec<Piece> {
         let note = text::printable(note).into_owned();
-        self.remark(Paint::Dim, &note);
+        let (block, stream) = (self.block, self.look.aside);
+        let apart = block == Block::Text && stream != StreamName::Stdout && !self.look.joined;
+        match block {
+            Block::Text | Block::Thought if !apart => {
+                self.end_line(stream);
+                self.write(stream, Paint::Dim, &note);
+                self.write(stream, Paint::Plain, "\n");
+            }
+            _ => self.remark(Paint::Dim, &note),
+        }
+        if apart {
+            self.block = block;
+        }
         std::mem::take(&mut self.pieces)
     }
 

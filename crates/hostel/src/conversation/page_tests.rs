@@ -46,6 +46,27 @@ fn a_turn_on_a_screen() {
 }
 
 #[test]
+fn an_answer_goes_on_after_a_remark_of_ours() {
+    let chunk = |text: &str| Update::parse(&format!(r#"{{"type":"agent_message_chunk","text":"{text}"}}"#)).unwrap();
+    let told = |look: Look| {
+        let mut page = Page::new(look);
+        let mut pieces = page.update(&chunk("half an "), None);
+        pieces.extend(page.note("hostel: away"));
+        pieces.extend(page.note("hostel: back"));
+        pieces.extend(page.update(&chunk("answer"), None));
+        pieces.extend(page.update(&Update::parse(TURN[5]).unwrap(), None));
+        let of = |wanted: StreamName| -> String {
+            pieces.iter().filter(|piece| piece.stream == wanted).map(|piece| piece.text.as_str()).collect()
+        };
+        let all: String = pieces.iter().map(|piece| piece.text.as_str()).collect();
+        (all, of(StreamName::Stdout), of(StreamName::Stderr))
+    };
+    assert_eq!(told(screen()).0, "half an \nhostel: away\nhostel: back\nanswer\n\n▸ Bash cargo test\n");
+    let (_, answer, rest) = told(Look { joined: false, ..screen() });
+    assert_eq!((answer.as_str(), rest.as_str()), ("half an answer", "hostel: away\nhostel: back\n▸ Bash cargo test\n"));
+}
+
+#[test]
 fn an_answer_that_is_piped_on_is_an_answer_alone() {
     let (answer, rest) = shown(Look { joined: false, ..screen() }, &TURN);
     assert_eq!(answer, "I will look.\n\nAll is well.\n");

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hostel_agents::Kind;
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
 use hostel_doors::native::protocol::LINE_LIMIT;
@@ -59,6 +60,8 @@ impl Contact<'_> {
         match named {
             None => Ok(preferred(&agents)),
             Some(name) if agents.iter().any(|agent| agent.alias == *name) => Ok(name.to_owned()),
+            // One that lacks nothing but its CLI: the house says how to get it.
+            Some(name) if Kind::named(name).and_then(Kind::package).is_some() => Ok(name.to_owned()),
             Some(name) => {
                 let known: Vec<&str> = agents.iter().map(|agent| agent.alias.as_str()).collect();
                 let name = text::printable(name);

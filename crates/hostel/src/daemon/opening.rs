@@ -6,7 +6,10 @@
 use std::io;
 use std::io::Write as _;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Component;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -132,6 +135,36 @@ pub(super) fn bind_note(error: &io::Error) -> String {
     }
 }
 
+/// Sees to the directory a socket is to be in: it is there, or it is made, for nobody else, where everything is the
+/// user's own. Gives the reason if there is none afterwards.
+pub(super) fn endpoint_directory(socket: &Path) -> Result<(), String> {
+    let places = [Some(user_home()), std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from)];
+    directory_in(socket, places.into_iter().flatten())
+}
+
+fn directory_in(socket: &Path, mut places: impl Iterator<Item = PathBuf>) -> Result<(), String> {
+    let Some(directory) = socket.parent() else { return Err("it is no place for a socket".to_owned()) };
+    if directory.is_dir() {
+        return Ok(());
+    }
+    let shown = directory.display();
+    let plain = !directory.components().any(|part| part == Component::ParentDir);
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |place: &PathBuf| place.metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == own);
+    // The root is nobody's home, whatever the environment says.
+    let holds = |place: &PathBuf| place.parent().is_some() && directory.starts_with(place) && is_own(place);
+    if !plain || !places.any(|place| holds(&place)) {
+        return Err(format!(
+            "its directory {shown} does not exist, and is made only in your home or runtime directory: make it, then start again"
+        ));
+    }
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(|error| format!("its directory {shown} cannot be made: {error}"))
+}
+
 /// The files of the codecast door: its own folder's, unless the settings name others.
 #[derive(Clone, Debug)]
 pub(crate) struct CodecastFiles {
@@ -172,6 +205,7 @@ pub(crate) fn codecast_door(house: &House, listener: TcpListener, files: &Codeca
     let mut settings = codecast::Settings::new(version, env!("HOSTEL_RUSTC").to_owned(), user_home());
     settings.auth = auth;
     settings.started = house.started;
+    settings.approval_wait = house.settings.sessions.approval_wait;
     settings.limits.connections = connection_limit(house.settings.limits.connections);
     Ok(Door::Codecast(CodecastDoor { listener, settings }))
 }
@@ -210,7 +244,29 @@ pub(super) fn token(path: &Path) -> Result<Zeroizing<Vec<u8>>, CommandError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::MetadataExt as _;
+
+    #[test]
+    fn directories_are_made_in_ones_own_places_alone() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().join("home");
+        std::fs::create_dir(&home).unwrap();
+        let made =
+            |socket: &str| directory_in(&scratch.path().join(socket), [PathBuf::from("/"), home.clone()].into_iter());
+        made("home/.zeroclaw/data/daemon.sock").unwrap();
+        for directory in ["home/.zeroclaw", "home/.zeroclaw/data"] {
+            assert_eq!(scratch.path().join(directory).metadata().unwrap().mode() & 0o777, 0o700, "{directory}");
+        }
+        // What is there is as it should be, wherever it is.
+        made("s.sock").unwrap();
+        for elsewhere in ["other/s.sock", "home/../other/s.sock", "home2/s.sock"] {
+            let reason = made(elsewhere).unwrap_err();
+            assert!(reason.contains("does not exist, and is made only in your home"), "{reason}");
+        }
+        assert!(!scratch.path().join("other").exists() && !scratch.path().join("home2").exists());
+        std::fs::write(home.join("file"), "").unwrap();
+        let reason = made("home/file/below/s.sock").unwrap_err();
+        assert!(reason.contains("cannot be made"), "{reason}");
+    }
 
     #[test]
     fn the_token_is_made_once_and_private() {

@@ -135,15 +135,11 @@ impl Doors<'_> {
         self.doors.push(open(&own)?);
         self.say(claustrum::NAME, &own.display().to_string(), true, Some(token_note.clone()));
         for path in &settings.listen {
-            let opened = if path.parent().is_some_and(Path::is_dir) {
-                match occupant(path) {
-                    Occupant::Listening => Err("taken: somebody listens there".to_owned()),
-                    Occupant::Other => Err("taken: not a socket of ours".to_owned()),
-                    Occupant::Nobody | Occupant::Stale => open(path).map_err(|error| error.to_string()),
-                }
-            } else {
-                Err("its directory does not exist".to_owned())
-            };
+            let opened = opening::endpoint_directory(path).and_then(|()| match occupant(path) {
+                Occupant::Listening => Err("taken: somebody listens there".to_owned()),
+                Occupant::Other => Err("taken: not a socket of ours".to_owned()),
+                Occupant::Nobody | Occupant::Stale => open(path).map_err(|error| error.to_string()),
+            });
             let note = match &opened {
                 Ok(_) => token_note.clone(),
                 Err(note) => note.clone(),
@@ -163,13 +159,11 @@ impl Doors<'_> {
         self.doors.push(Door::Zeroclaw(ZeroclawDoor { bound: bind(&own)?, door: door.clone(), endpoint: None }));
         self.say(zeroclaw::NAME, &own.display().to_string(), true, None);
         for path in &settings.listen {
-            let opened = match path.parent().is_some_and(Path::is_dir) {
-                true => Endpoint::take(path).map_err(|error| taken_note(&error)).and_then(|endpoint| {
-                    let bound = bind(path).map_err(|error| error.to_string())?;
-                    Ok(Door::Zeroclaw(ZeroclawDoor { bound, door: door.clone(), endpoint: Some(endpoint) }))
-                }),
-                false => Err("its directory does not exist".to_owned()),
-            };
+            let opened = opening::endpoint_directory(path).and_then(|()| {
+                let endpoint = Endpoint::take(path).map_err(|error| taken_note(&error))?;
+                let bound = bind(path).map_err(|error| error.to_string())?;
+                Ok(Door::Zeroclaw(ZeroclawDoor { bound, door: door.clone(), endpoint: Some(endpoint) }))
+            });
             self.say(zeroclaw::NAME, &path.display().to_string(), opened.is_ok(), opened.as_ref().err().cloned());
             self.doors.extend(opened);
         }

@@ -185,6 +185,12 @@ impl Approvals {
         self.inner.pending.lock().values().cloned().collect()
     }
 
+    /// When a question that waits for an answer is refused by itself, nanoseconds of wall clock.
+    #[must_use]
+    pub fn expires_ns(&self, id: &str) -> Option<u64> {
+        self.inner.pending.lock().values().find(|approval| approval.id == id).map(|approval| approval.expires_ns)
+    }
+
     /// Counts changes.
     #[must_use]
     pub fn changed(&self) -> watch::Receiver<u64> {

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use hostel_agents::Usage;
+use hostel_agents::{Kind, Usage};
 use tokio::sync::MutexGuard;
 
 use super::rows::{self, SessionRow};
@@ -84,10 +84,7 @@ impl Sessions {
     }
 
     async fn create_now(&self, new: NewSession) -> Result<Arc<Session>, SessionError> {
-        let agent = self.hub.agent(&new.agent).ok_or_else(|| {
-            let known: Vec<String> = self.agents().into_iter().map(|agent| agent.alias).collect();
-            SessionError::UnknownAgent { alias: new.agent.clone(), known: known.join(", ") }
-        })?;
+        let agent = self.hub.agent(&new.agent).ok_or_else(|| self.no_agent(&new.agent))?;
         let id = match new.id {
             Some(id) if id.is_empty() || id.len() > ID_LIMIT || id.chars().any(char::is_control) => {
                 return Err(SessionError::BadId(format!(
@@ -140,6 +137,17 @@ impl Sessions {
         let session = Session::from_row(&self.hub, row, Vec::new());
         self.hub.enter(&session);
         Ok(session)
+    }
+
+    /// Why there is no such agent.
+    fn no_agent(&self, alias: &str) -> SessionError {
+        if let Some(kind) = Kind::named(alias)
+            && let Some(package) = kind.package()
+        {
+            return SessionError::MissingCli { cli: kind.name(), package };
+        }
+        let known: Vec<String> = self.agents().into_iter().map(|agent| agent.alias).collect();
+        SessionError::UnknownAgent { alias: alias.to_owned(), known: known.join(", ") }
     }
 
     /// Brings an archived session back. One that is still closing is waited for.

@@ -120,6 +120,12 @@ impl Sessions {
         Ok(rows.into_iter().map(|row| self.get(&row.id).map_or_else(|| info_of(row), |live| live.info())).collect())
     }
 
+    /// How many are in use or can be brought back.
+    pub async fn stored_count(&self) -> Result<usize, StoreError> {
+        let stored = self.hub.store.read(rows::count_sessions).await?;
+        Ok(usize::try_from(stored).unwrap_or(usize::MAX))
+    }
+
     /// The turns of any session, oldest first.
     pub async fn turns(&self, id: &str) -> Result<Vec<TurnInfo>, StoreError> {
         let id = id.to_owned();

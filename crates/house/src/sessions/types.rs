@@ -285,6 +285,17 @@ pub enum SessionError {
         /// What there is.
         known: String,
     },
+    /// An agent that would be there by itself if its CLI were installed.
+    #[error(
+        "the agent `{cli}` cannot be used: the daemon found no `{cli}` on its PATH when it started; install it \
+         (`npm install -g {package}`) and start the daemon again, or set `command` in [agents.{cli}] of hostel.toml"
+    )]
+    MissingCli {
+        /// The agent, which is called like its CLI.
+        cli: &'static str,
+        /// The npm package the CLI comes in.
+        package: &'static str,
+    },
     /// The directory is not there.
     #[error("the directory `{0}` does not exist; create it, or start the session elsewhere")]
     NoDirectory(String),

@@ -35,7 +35,25 @@ pub struct Info {
     pub default_branch: Vec<u8>,
 }
 
+/// Where a repository's working tree stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The current branch; none when a commit was checked out by itself.
+    pub branch: Option<Vec<u8>>,
+    /// The short name of the current commit; none before the first.
+    pub commit: Option<Vec<u8>>,
+}
+
 impl Git {
+    /// Branch and commit of the working tree around `path`; `None` when there is none.
+    pub async fn head(&self, path: &Path) -> Result<Option<Head>, GitError> {
+        if self.work_tree_root(path).await?.is_none() {
+            return Ok(None);
+        }
+        let (branch, commit) = tokio::try_join!(self.branch(path), self.commit(path))?;
+        Ok(Some(Head { branch, commit }))
+    }
+
     /// Describes the repository around `path`; `None` when there is none with a working tree.
     pub async fn info(&self, path: &Path) -> Result<Option<Info>, GitError> {
         let Some(root) = self.work_tree_root(path).await? else {
@@ -88,11 +106,19 @@ impl Git {
     }
 
     async fn current_branch(&self, path: &Path) -> Result<Vec<u8>, GitError> {
-        if let Some(branch) = self.answer(path, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await? {
+        if let Some(branch) = self.branch(path).await? {
             return Ok(branch);
         }
-        let commit = self.answer(path, &["rev-parse", "--short", "HEAD"]).await?.unwrap_or_default();
+        let commit = self.commit(path).await?.unwrap_or_default();
         Ok([b"detached:", &commit[..]].concat())
+    }
+
+    async fn branch(&self, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
+        self.answer(path, &["symbolic-ref", "--quiet", "--short", "HEAD"]).await
+    }
+
+    async fn commit(&self, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
+        self.answer(path, &["rev-parse", "--short", "HEAD"]).await
     }
 
     /// Git's answer without the last line's end; `None` when git says no or is not there to be asked.

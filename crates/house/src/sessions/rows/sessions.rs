@@ -156,6 +156,12 @@ pub(crate) fn recent_sessions(connection: &Connection, limit: usize) -> rusqlite
     statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], session)?.collect()
 }
 
+/// How many there are, without those that were ended for good.
+pub(crate) fn count_sessions(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached("SELECT count(*) FROM sessions WHERE standing <> 'killed'")?;
+    statement.query_row([], |row| row.get::<_, i64>(0)).map(|count| count as u64)
+}
+
 /// Sessions that were closed before this moment.
 pub(crate) fn closed_before(connection: &Connection, moment_ns: u64) -> rusqlite::Result<Vec<String>> {
     let mut statement =
