@@ -12,6 +12,7 @@
 mod bare;
 mod client;
 mod codecast;
+mod consent;
 mod drain;
 mod lines;
 mod machine;

@@ -13,6 +13,7 @@ use anyhow::ensure;
 
 use crate::scenarios;
 use crate::scenarios::Scenario;
+use crate::subject;
 
 /// What is measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub(crate) enum Suite {
     Claustrum,
     /// Agent sessions, through the codecast door.
     Sessions,
+    /// Approved commands, through the sudo-proxy door.
+    Consent,
 }
 
 impl Suite {
@@ -28,6 +31,16 @@ impl Suite {
         match self {
             Suite::Claustrum => "claustrum",
             Suite::Sessions => "sessions",
+            Suite::Consent => "consent",
+        }
+    }
+
+    /// The real program it is compared with, if one is run.
+    pub(crate) fn peer(self) -> Option<&'static str> {
+        match self {
+            Suite::Claustrum => Some(subject::PEER),
+            Suite::Sessions => None,
+            Suite::Consent => Some(subject::PROXY),
         }
     }
 
@@ -36,6 +49,7 @@ impl Suite {
         match self {
             Suite::Claustrum => &scenarios::CLAUSTRUM,
             Suite::Sessions => &scenarios::sessions::ALL,
+            Suite::Consent => &scenarios::consent::ALL,
         }
     }
 
@@ -44,22 +58,25 @@ impl Suite {
         match self {
             Suite::Claustrum => &["bare", "hostel", "claustrum"],
             Suite::Sessions => &["bare", "hostel"],
+            Suite::Consent => &["bare", "hostel", "sudo-proxy"],
         }
     }
 }
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Usage: hostel-benches claustrum|sessions [OPTIONS]
+Usage: hostel-benches claustrum|sessions|consent [OPTIONS]
 
 claustrum compares hostel's claustrum door with the bare limit of this machine and with the real claustrum;
-sessions compares agent sessions through hostel's codecast door with the bare limit of this machine.
+sessions compares agent sessions through hostel's codecast door with the bare limit of this machine;
+consent compares approved commands through hostel's sudo-proxy door with a bare spawn and the real sudo-proxy.
 
 Options:
   --runs N            interleaved runs per comparison (default 5; 2 with --quick)
   --only A,B          only these scenarios; of claustrum: stream, latency, ping, spawn, ready, memory, scale,
-                      stalled; of sessions: events, latency, health, create, stalled, memory, turns
-  --subjects A,B      only these of: bare, hostel, claustrum (default: all that can be had)
+                      stalled; of sessions: events, latency, health, create, stalled, memory, turns;
+                      of consent: commands, output, memory
+  --subjects A,B      only these of: bare, hostel, claustrum, sudo-proxy (default: all that can be had)
   --quick             small sizes: a smoke test, whose figures are not written to --results
   --json FILE         write every sample as JSON
   --results FILE      append a dated section to this Markdown file
@@ -70,6 +87,7 @@ Environment:
   HOSTEL_BIN          the hostel program (default target/release/hostel)
   CLAUSTRUM_140       the real claustrum 1.4.0, which the bars refer to
   CLAUSTRUM_180       the real claustrum 1.8.0, measured beside it when given
+  SUDO_PROXY_120      the real sudo-proxy 1.2.0, which the bars of consent refer to
   HOSTEL_AGENT_CLIS   a folder with the real claude, codex, gemini and opencode, whose turns are then measured
 
 Exit code: 0 when every run finished (bars met or not), 1 when a run failed, 2 for a usage error.
@@ -120,12 +138,13 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command> {
         .map(|argument| argument.to_str().context("arguments must be valid UTF-8").map(str::to_owned))
         .collect::<Result<Vec<String>>>()?;
     let Some((first, rest)) = arguments.split_first() else {
-        bail!("a suite is required: `claustrum` or `sessions`");
+        bail!("a suite is required: `claustrum`, `sessions` or `consent`");
     };
     match first.as_str() {
         "--help" | "-h" | "help" => Ok(Command::Help),
         "claustrum" => suite(Suite::Claustrum, rest),
         "sessions" => suite(Suite::Sessions, rest),
+        "consent" => suite(Suite::Consent, rest),
         "bare-stream" => Ok(Command::BareStream { socket: only_path(rest)? }),
         "bare-ping" => Ok(Command::BarePing { socket: only_path(rest)? }),
         // The directory only shows to whom the process belongs.
@@ -248,6 +267,8 @@ mod tests {
             ("claustrum --only events", "events"),
             ("sessions --only ping", "ping"),
             ("sessions --subjects claustrum", "claustrum"),
+            ("consent --only ping", "ping"),
+            ("consent --subjects claustrum", "claustrum"),
         ] {
             let Err(problem) = parse(&arguments(line)) else {
                 panic!("{line} was taken");

@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     pub(crate) peak: u64,
     /// Shared pages counted in parts; absent when a process hides its maps from this user.
     pub(crate) proportional: Option<u64>,
+    /// The same of the pages that hold no file: what the processes keep for themselves.
+    pub(crate) private: Option<u64>,
 }
 
 /// CPU seconds of one or more processes.
@@ -105,15 +107,16 @@ pub(crate) fn own_cpu_seconds() -> f64 {
 
 /// Memory of several processes together.
 pub(crate) fn memory_of(pids: &[u32]) -> Result<Memory> {
-    let mut sum = Memory { proportional: Some(0), ..Memory::default() };
+    let mut sum = Memory { proportional: Some(0), private: Some(0), ..Memory::default() };
     for pid in pids {
         let status = fs::read_to_string(process_file(*pid, "status"))
             .with_context(|| format!("reading the memory of process {pid}"))?;
         sum.resident += kib_field(&status, "VmRSS:").context("no VmRSS")?;
         sum.peak += kib_field(&status, "VmHWM:").context("no VmHWM")?;
-        let proportional =
-            fs::read_to_string(process_file(*pid, "smaps_rollup")).ok().and_then(|rollup| kib_field(&rollup, "Pss:"));
-        sum.proportional = sum.proportional.zip(proportional).map(|(sum, one)| sum + one);
+        let rollup = fs::read_to_string(process_file(*pid, "smaps_rollup")).unwrap_or_default();
+        let add = |sum: Option<u64>, field| sum.zip(kib_field(&rollup, field)).map(|(sum, one)| sum + one);
+        sum.proportional = add(sum.proportional, "Pss:");
+        sum.private = add(sum.private, "Pss_Anon:");
     }
     Ok(sum)
 }

@@ -11,6 +11,7 @@ use crate::options::Suite;
 use crate::stats;
 use crate::stats::Ratio;
 use crate::subject::PEER;
+use crate::subject::PROXY;
 use crate::subject::Subject;
 
 /// What stands over figures that were not taken in this run.
@@ -126,7 +127,11 @@ pub(crate) fn unmeasured(metric: &Metric, above: &str, below: &str) -> String {
 }
 
 fn unavailable(label: &str) -> String {
-    if label == PEER { "real claustrum unavailable".to_owned() } else { format!("{label} not run") }
+    match label {
+        PEER => "real claustrum unavailable".to_owned(),
+        PROXY => "real sudo-proxy unavailable".to_owned(),
+        label => format!("{label} not run"),
+    }
 }
 
 fn cell(metric: &Metric, label: &str) -> String {
@@ -158,8 +163,8 @@ pub(crate) fn markdown(
 ) -> String {
     let mut text = String::new();
     let mut labels: Vec<&str> = subjects.iter().map(|subject| subject.label).collect();
-    if suite == Suite::Claustrum && !labels.contains(&PEER) {
-        labels.push(PEER);
+    if let Some(peer) = suite.peer().filter(|peer| !labels.contains(peer)) {
+        labels.push(peer);
     }
     let mut line = |content: String| {
         text.push_str(&content);
@@ -173,6 +178,7 @@ pub(crate) fn markdown(
         .chain(match suite {
             Suite::Claustrum => ["hostel / bare", "hostel / claustrum 1.4.0"],
             Suite::Sessions => ["hostel / bare", QUOTED],
+            Suite::Consent => ["hostel / bare", "hostel / sudo-proxy 1.2.0"],
         })
         .collect();
     line(format!("| {} |", header.join(" | ")));
@@ -186,10 +192,10 @@ pub(crate) fn markdown(
         cells.extend(labels.iter().map(|label| cell(metric, label)));
         let listed = |label: &str| metric.samples.iter().any(|(subject, _)| *subject == label);
         cells.push(ratio_cell(metric, "bare", listed("bare")));
-        cells.push(match suite {
+        cells.push(match suite.peer() {
             // A metric that lists the peer without samples was to be compared with it.
-            Suite::Claustrum => ratio_cell(metric, PEER, listed(PEER)),
-            Suite::Sessions => metric.quoted.unwrap_or("–").to_owned(),
+            Some(peer) => ratio_cell(metric, peer, listed(peer)),
+            None => metric.quoted.unwrap_or("–").to_owned(),
         });
         line(format!("| {} |", cells.join(" | ")));
     }

@@ -1,4 +1,4 @@
-//! Who is compared: the bare limit, hostel, and the real claustrum where it can be had.
+//! Who is compared: the bare limit, hostel, and the real program it stands in for where that can be had.
 
 use std::fs;
 use std::path::Path;
@@ -12,12 +12,16 @@ use crate::options::Options;
 /// The version of claustrum the bars refer to.
 pub(crate) const PEER: &str = "claustrum 1.4.0";
 
+/// The version of sudo-proxy the bars refer to.
+pub(crate) const PROXY: &str = "sudo-proxy 1.2.0";
+
 /// What sort of subject it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Bare,
     Hostel,
     Claustrum,
+    SudoProxy,
 }
 
 /// One column of the table.
@@ -58,6 +62,17 @@ pub(crate) fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>)> {
                     .push(format!("real {label} unavailable ({variable} is not set): no ratio against it is measured")),
                 None => {}
             }
+        }
+    }
+    if wanted("sudo-proxy") {
+        match std::env::var_os("SUDO_PROXY_120").filter(|value| !value.is_empty()) {
+            Some(program) => subjects.push(Subject {
+                kind: Kind::SudoProxy,
+                label: PROXY,
+                program: existing(Path::new(&program)).context("SUDO_PROXY_120")?,
+            }),
+            None => missing
+                .push(format!("real {PROXY} unavailable (SUDO_PROXY_120 is not set): no ratio against it is measured")),
         }
     }
     Ok((subjects, missing))

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use hostel_fuzz::tarball::{gzip, header, pax_record, push_data};
 use hostel_journal::{Exit, HEADROOM, Meta, Note as Event, ProcessId, Stream, TAILROOM, Writer};
 use hostel_keeper::proto::{
-    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Role, Spawn, State, StdinKind, Welcome, kind, tag,
+    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
+    Welcome, kind, tag,
 };
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ fn main() -> Result<(), Failure> {
     claustrum()?;
     sessions("zeroclaw", "zeroclaw_envelope")?;
     sessions("codecast", "codecast_request")?;
+    sudo_proxy()?;
     agents()?;
     native()?;
     archives()?;
@@ -105,6 +107,36 @@ fn sessions(door: &str, target: &str) -> Result<(), Failure> {
 fn some(target: &str, texts: &BTreeSet<String>) -> Result<(), Failure> {
     let step = texts.len().div_ceil(40).max(1);
     texts.iter().step_by(step).enumerate().try_for_each(|(number, text)| put(target, &format!("{number:02}"), text))
+}
+
+/// Distinct requests as one seed each, at the moment their target knows; and distinct times.
+fn sudo_proxy() -> Result<(), Failure> {
+    const NOW: &str = "2026-02-13T14:30:00";
+    let (mut requests, mut times) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(project().join("tests/sudo_proxy/data"))? {
+        for line in fs::read_to_string(entry?.path())?.lines() {
+            let line = line.replace("${T}", NOW).replace("${CASE}", "case").replace("${DIR}", "/tmp");
+            if line.contains("${") {
+                continue;
+            }
+            if let Some(raw) = line.strip_prefix("> ") {
+                requests.insert(raw.to_owned());
+            } else if let Some(rest) = line.strip_prefix(">> {") {
+                let time = if rest.contains("\"time\":") { String::new() } else { format!("\"time\":\"{NOW}Z\",") };
+                requests.insert(format!("{{{time}{rest}"));
+            }
+            if let Some((_, rest)) = line.split_once("\"time\":\"")
+                && let Some((time, _)) = rest.split_once('"')
+            {
+                // A number of eight bytes comes first: the moment it is judged at.
+                let now = 1_770_993_000_i64.to_le_bytes();
+                times.insert([&now[..], time.as_bytes()].concat());
+            }
+        }
+    }
+    some("sudo_proxy_request", &requests)?;
+    let numbered = times.iter().enumerate();
+    numbered.map(|(number, time)| put("sudo_proxy_time", &format!("{number:02}"), time)).collect()
 }
 
 /// Recorded conversations: the setup, what was printed, and where something was said, what that was.
@@ -243,7 +275,7 @@ fn keeper() -> Result<(), Failure> {
     note.encode(&mut welcome);
     put("keeper_frames", "welcome", &welcome)?;
     let mut spawn = Vec::new();
-    Spawn {
+    let process = Spawn {
         id,
         label,
         program: b"/bin/sh".to_vec(),
@@ -255,14 +287,28 @@ fn keeper() -> Result<(), Failure> {
         stdin: StdinKind::Socket,
         quota: 0,
         on_full: OnFull::DropOldest,
-    }
-    .encode(3, &mut spawn);
+        terms: None,
+    };
+    process.encode(3, &mut spawn);
     Builder::new(&mut spawn, kind::STDIN, 4)
         .bytes(tag::ID, &id.0)
         .u64(tag::OFFSET, 0)
         .bytes(tag::BYTES, b"in")
         .finish();
     put("keeper_frames", "spawn", &spawn)?;
+    let mut stage = Vec::new();
+    let terms = PipelineTerms {
+        stdin_from: Some(id),
+        holds_stdout: true,
+        keep_bytes: 16 << 20,
+        drain_ms: 250,
+        own_cgroup: true,
+        limit_tag: 1 << 62,
+        pin: Some(Pin { dev: 1, inode: 2, size: 3, mtime_ns: 4, ctime_ns: 5 }),
+        only_if_known: false,
+    };
+    Spawn { stdin: StdinKind::From, terms: Some(terms), ..process }.encode(5, &mut stage);
+    put("keeper_frames", "stage", &stage)?;
     put("keeper_frames", "state", state(id))
 }
 

@@ -5,7 +5,8 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use hostel_fuzz::messages::{decode_every, same_again};
 use hostel_journal::ProcessId;
 use hostel_keeper::proto::{
-    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Role, Spawn, State, StdinKind, Welcome, split,
+    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
+    Welcome, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -92,9 +93,10 @@ impl<'a> Arbitrary<'a> for Input {
                 cwd: u.arbitrary()?,
                 umask: u.arbitrary()?,
                 nofile: u.arbitrary()?,
-                stdin: *u.choose(&[StdinKind::Pipe, StdinKind::Socket])?,
+                stdin: *u.choose(&[StdinKind::Pipe, StdinKind::Socket, StdinKind::Null, StdinKind::From])?,
                 quota: u.arbitrary()?,
                 on_full: *u.choose(&[OnFull::Hold, OnFull::DropOldest])?,
+                terms: if u.arbitrary()? { Some(terms(u)?) } else { None },
             }),
             5 => Self::Limits(Limits {
                 total_quota: u.arbitrary()?,
@@ -104,6 +106,21 @@ impl<'a> Arbitrary<'a> for Input {
             _ => Self::Frames(u.arbitrary()?),
         })
     }
+}
+
+fn terms(u: &mut Unstructured<'_>) -> Result<PipelineTerms> {
+    let numbers: Option<(u64, u64, u64, i64, i64)> = u.arbitrary()?;
+    let from: Option<[u8; 16]> = u.arbitrary()?;
+    Ok(PipelineTerms {
+        stdin_from: from.map(ProcessId),
+        holds_stdout: u.arbitrary()?,
+        keep_bytes: u.arbitrary()?,
+        drain_ms: u.arbitrary()?,
+        own_cgroup: u.arbitrary()?,
+        limit_tag: u.arbitrary()?,
+        pin: numbers.map(|(dev, inode, size, mtime_ns, ctime_ns)| Pin { dev, inode, size, mtime_ns, ctime_ns }),
+        only_if_known: u.arbitrary()?,
+    })
 }
 
 fn note(u: &mut Unstructured<'_>) -> Result<Note> {
@@ -140,7 +157,7 @@ fn every_frame(frames: &[(u16, u64, Vec<Field>)]) {
         let mut builder = Builder::new(&mut bytes, *kind, *corr);
         for field in fields {
             let tag = match field.tag {
-                Tag::Protocol(tag) => u16::from(tag % 60),
+                Tag::Protocol(tag) => u16::from(tag % 70),
                 Tag::State(tag) => 1100 + u16::from(tag % 30),
                 Tag::Any(tag) => tag,
             };

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
 mod children;
+mod consent;
 mod descriptors;
 mod disk;
 mod keeper;

@@ -27,6 +27,22 @@ pub fn testchild() -> PathBuf {
     beside_tests("testchild", "cargo build -p hostel-tests --bins")
 }
 
+/// A client of the sudo-proxy door that is a process of its own.
+///
+/// # Panics
+/// If it has not been built.
+pub fn asker() -> PathBuf {
+    beside_tests("asker", "cargo build -p hostel-tests --bins")
+}
+
+/// The server and the front of the MCP conformance tests.
+///
+/// # Panics
+/// If it has not been built.
+pub fn mcp_fixture() -> PathBuf {
+    beside_tests("mcp_fixture", "cargo build -p hostel-tests --bins")
+}
+
 /// The root of the repository.
 ///
 /// # Panics

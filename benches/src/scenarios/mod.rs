@@ -3,6 +3,7 @@
 //! Each subject gets a fresh server for each run, so that no run inherits another's journal or
 //! memory; the order of the subjects turns with every run, so that none always follows another.
 
+pub(crate) mod consent;
 mod latency;
 mod memory;
 mod ping;
@@ -31,6 +32,7 @@ use crate::report::Report;
 use crate::server::Helper;
 use crate::subject::Kind;
 use crate::subject::PEER;
+use crate::subject::PROXY;
 use crate::subject::Subject;
 
 /// Measures something and adds what it found.
@@ -126,8 +128,10 @@ impl Bench {
                 outcomes.clear();
             }
         }
-        if kinds.contains(&Kind::Claustrum) && !collected.iter().any(|(label, _)| *label == PEER) {
-            collected.push((PEER, Vec::new()));
+        for (kind, peer) in [(Kind::Claustrum, PEER), (Kind::SudoProxy, PROXY)] {
+            if kinds.contains(&kind) && !collected.iter().any(|(label, _)| *label == peer) {
+                collected.push((peer, Vec::new()));
+            }
         }
         Collected(collected)
     }

@@ -7,7 +7,9 @@
 
 pub mod claustrum;
 pub mod codecast;
+pub mod mcp;
 pub mod native;
 mod rpc;
+pub mod sudo_proxy;
 pub mod tls;
 pub mod zeroclaw;

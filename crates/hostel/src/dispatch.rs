@@ -18,6 +18,7 @@ use crate::commands;
 use crate::config::agents;
 use crate::daemon;
 use crate::error::CommandError;
+use crate::sudo_proxy;
 use crate::ui::Ui;
 
 /// The personalities this release has.
@@ -26,10 +27,20 @@ pub(crate) enum Personality {
     Claustrum,
     Codecast,
     Zeroclaw,
+    SudoProxy,
+    SudoRequest,
+    SudoProxyMcp,
 }
 
 impl Personality {
-    pub(crate) const ALL: [Personality; 3] = [Personality::Claustrum, Personality::Codecast, Personality::Zeroclaw];
+    pub(crate) const ALL: [Personality; 6] = [
+        Personality::Claustrum,
+        Personality::Codecast,
+        Personality::Zeroclaw,
+        Personality::SudoProxy,
+        Personality::SudoRequest,
+        Personality::SudoProxyMcp,
+    ];
 
     /// The name it is called by.
     pub(crate) fn name(self) -> &'static str {
@@ -37,6 +48,9 @@ impl Personality {
             Personality::Claustrum => "claustrum",
             Personality::Codecast => crate::codecast::NAME,
             Personality::Zeroclaw => crate::zeroclaw::NAME,
+            Personality::SudoProxy => crate::sudo_proxy::NAME,
+            Personality::SudoRequest => crate::sudo_proxy::request::NAME,
+            Personality::SudoProxyMcp => "sudo-proxy-mcp",
         }
     }
 
@@ -49,6 +63,9 @@ impl Personality {
             Personality::Claustrum => crate::claustrum::main(called, words),
             Personality::Codecast => crate::codecast::main(words),
             Personality::Zeroclaw => crate::zeroclaw::main(words),
+            Personality::SudoProxy => crate::sudo_proxy::main(words),
+            Personality::SudoRequest => crate::sudo_proxy::request::main(words),
+            Personality::SudoProxyMcp => crate::mcp::sudo_proxy_mcp_main(words),
         }
     }
 }
@@ -66,7 +83,13 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if words.first().is_some_and(|word| word == agents::ECHO) {
         return echo_agent();
     }
+    if words.first().is_some_and(|word| word == sudo_proxy::DIE) {
+        return sudo_proxy::die(words.get(1));
+    }
     let name = Path::new(&called).file_name().unwrap_or_default();
+    if name == sudo_proxy::askpass::NAME {
+        return sudo_proxy::askpass::main(&called);
+    }
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);
     }

@@ -24,17 +24,20 @@ use crate::error::CommandError;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct HouseDir {
     root: PathBuf,
+    /// The main house's directory; its own for the main house itself.
+    home: PathBuf,
 }
 
 impl HouseDir {
     /// The house in this directory, whether it exists or not.
     pub(crate) fn at(root: impl Into<PathBuf>) -> Self {
-        HouseDir { root: root.into() }
+        let root = root.into();
+        HouseDir { home: root.clone(), root }
     }
 
     /// The house of a personality that answers on `endpoint`, below the main house.
     pub(crate) fn personality(home: &Path, name: &str, endpoint: &Path) -> Self {
-        HouseDir::at(home.join("as").join(personality_folder(name, endpoint)))
+        HouseDir { root: home.join("as").join(personality_folder(name, endpoint)), home: home.to_owned() }
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -63,6 +66,20 @@ impl HouseDir {
 
     pub(crate) fn zeroclaw_socket(&self) -> PathBuf {
         self.run().join("zeroclaw.sock")
+    }
+
+    pub(crate) fn sudo_proxy_socket(&self) -> PathBuf {
+        self.run().join("sudo.sock")
+    }
+
+    /// The digest of the approver's passphrase: one for all houses of a user.
+    pub(crate) fn approver_file(&self) -> PathBuf {
+        self.home.join("approver")
+    }
+
+    /// The port of the MCP door, for whoever looks for it.
+    pub(crate) fn mcp_port_file(&self) -> PathBuf {
+        self.run().join("mcp.port")
     }
 
     /// The port of the codecast door, for whoever looks for it.
@@ -102,6 +119,11 @@ impl HouseDir {
     /// A name for this house among all others.
     pub(crate) fn key(&self) -> String {
         personality_folder("house", &self.root)
+    }
+
+    /// What people call it.
+    pub(crate) fn own_label(&self) -> String {
+        self.label(&self.home)
     }
 
     /// A name people can type: the folder's own, or `home` for the main house.
@@ -214,6 +236,8 @@ mod tests {
         assert_eq!(house.root(), Path::new("/h/as/claustrum-22ad73272b70a7b5"));
         assert_eq!(house.socket(), Path::new("/h/as/claustrum-22ad73272b70a7b5/run/hostel.sock"));
         assert_eq!(house.label(Path::new("/h")), "claustrum-22ad73272b70a7b5");
+        assert_eq!(house.approver_file(), Path::new("/h/approver"));
+        assert_eq!(HouseDir::at("/h").approver_file(), Path::new("/h/approver"));
         assert_eq!(HouseDir::at("/h").label(Path::new("/h")), "home");
     }
 

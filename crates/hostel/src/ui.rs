@@ -24,6 +24,7 @@ pub(crate) enum Paint {
     Green,
     Yellow,
     Red,
+    Reverse,
 }
 
 impl Paint {
@@ -35,6 +36,7 @@ impl Paint {
             Paint::Green => "\x1b[32m",
             Paint::Yellow => "\x1b[33m",
             Paint::Red => "\x1b[31m",
+            Paint::Reverse => "\x1b[7m",
         }
     }
 

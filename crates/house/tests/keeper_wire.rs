@@ -9,84 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use hostel_journal::ProcessId;
-use hostel_keeper::proto::{Builder, Hello, OnFull, Outcome, Role, Scope, Spawn, StdinKind, Welcome, kind, split, tag};
+use hostel_keeper::proto::{Builder, Outcome, Role, Scope, Spawn, Welcome, kind, split, tag};
 use support::RawKeeper;
-
-struct Raw {
-    stream: UnixStream,
-    input: Vec<u8>,
-}
-
-struct Owned {
-    kind: u16,
-    corr: u64,
-    bytes: Vec<u8>,
-}
-
-impl Raw {
-    fn connect(keeper: &RawKeeper, role: Role) -> Self {
-        Self::connect_with(keeper, role, None)
-    }
-
-    fn connect_with(keeper: &RawKeeper, role: Role, notes_key: Option<[u8; 16]>) -> Self {
-        let stream = UnixStream::connect(keeper.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut raw = Self { stream, input: Vec::new() };
-        raw.send(|out| {
-            Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started: 1, notes_key }.encode(1, out);
-        });
-        raw
-    }
-
-    fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) {
-        let mut out = Vec::new();
-        encode(&mut out);
-        self.stream.write_all(&out).unwrap();
-    }
-
-    /// The next frame, `None` when the keeper hung up.
-    fn next(&mut self) -> Option<Owned> {
-        loop {
-            if let Some((frame, length)) = split(&self.input).unwrap() {
-                let owned = Owned { kind: frame.kind, corr: frame.corr, bytes: self.input[..length].to_vec() };
-                self.input.drain(..length);
-                return Some(owned);
-            }
-            let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return None,
-                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("{error}"),
-            }
-        }
-    }
-
-    fn until(&mut self, kind: u16) -> Owned {
-        loop {
-            let frame = self.next().unwrap_or_else(|| panic!("hung up while waiting for {kind}"));
-            if frame.kind == kind {
-                return frame;
-            }
-        }
-    }
-}
-
-fn spawn_of(id: ProcessId, script: &str) -> Spawn {
-    Spawn {
-        id,
-        label: b"label".to_vec(),
-        program: b"/bin/sh".to_vec(),
-        argv: [b"sh".as_slice(), b"-c", script.as_bytes()].map(<[u8]>::to_vec).to_vec(),
-        env: vec![b"PATH=/usr/bin:/bin".to_vec()],
-        cwd: b"/".to_vec(),
-        umask: 0o022,
-        nofile: 256,
-        stdin: StdinKind::Pipe,
-        quota: 0,
-        on_full: OnFull::Hold,
-    }
-}
+use support::raw::{Raw, spawn_of};
 
 #[test]
 fn a_spawn_repeated_is_answered_again_and_starts_nothing() {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Event, Hosting, Outcome};
-use hostel_house::approvals::Approvals;
+use hostel_house::approvals::{ApprovalOptions, Approvals};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{Cause, NewSession, NextEvents, Scope, SendError, Session, Sessions, Status};
 use hostel_house::store::Store;
-use support::sessions::{ask, end_of, follow, new_session, options, prompt};
+use support::sessions::{a_person, ask, end_of, follow, new_session, options, prompt};
 use support::{LIMIT, TestHouse};
 
 struct House {
@@ -27,7 +27,8 @@ impl House {
         let place = TestHouse::new();
         let processes = place.open().await;
         let store = Store::open(&place.path().join("state.db")).unwrap();
-        let approvals = Approvals::open(store.clone()).await.unwrap();
+        let consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+        let approvals = Approvals::open(store.clone(), consent).await.unwrap();
         let sessions = Sessions::open(store, processes.clone(), approvals.clone(), options(script)).await.unwrap();
         Self { place, processes, sessions, approvals }
     }
@@ -131,8 +132,8 @@ async fn people_are_asked_and_their_answer_reaches_the_agent() {
             tokio::time::timeout(LIMIT, changed.changed()).await.unwrap().unwrap();
         };
         assert_eq!((approval.session.as_str(), approval.turn), (session.id(), sent.turn));
-        house.approvals.decide(&approval.id, decision.clone(), "a test").await.unwrap();
-        assert!(house.approvals.decide(&approval.id, decision, "again").await.is_err());
+        house.approvals.decide(&approval.id, decision.clone(), &a_person()).await.unwrap();
+        assert!(house.approvals.decide(&approval.id, decision, &a_person()).await.is_err());
         let events = follow(&session, sent.after_seq, sent.turn).await;
         assert_eq!(end_of(&events), (Outcome::Completed, answer.to_owned()));
         let position = |wanted: fn(&Event) -> bool| events.iter().position(|entry| wanted(&entry.event)).unwrap();

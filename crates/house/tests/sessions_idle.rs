@@ -9,7 +9,7 @@ use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::State;
 use hostel_house::sessions::{Cause, SessionOptions};
 use support::sessions::{
-    Daemon, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
+    Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
 };
 use support::{LIMIT, TestHouse, keeper_program, until};
 
@@ -84,7 +84,7 @@ fn a_question_of_an_idle_agent_survives_the_daemon_and_is_answered_once() {
     let session = daemon.sessions.get("s").unwrap();
     daemon.run(async {
         assert_eq!(question(&daemon.approvals).await.id, asked.id);
-        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         follow_until(&session, before, is_text("allowed")).await;
     });
     drop(session);
@@ -124,7 +124,7 @@ fn a_prompt_waits_for_a_question_that_was_open_before_it() {
             session = daemon.sessions.get("s").unwrap();
         }
         daemon.run(async {
-            daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+            daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
             assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).0, Outcome::Completed);
             let all = history(&daemon.sessions, "s").await;
             assert_eq!(said(&all), ["first", "thinking", "allowed", "ok"]);
@@ -148,7 +148,7 @@ fn an_agent_that_waits_for_a_person_is_not_idle() {
         let asked = question(&daemon.approvals).await;
         let before = session.last_seq();
         tokio::time::sleep(Duration::from_millis(600)).await;
-        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         follow_until(&session, before, is_text("allowed")).await;
         until("the idle process is let go of", || session.info().pid.is_none()).await;
     });

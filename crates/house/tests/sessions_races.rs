@@ -12,8 +12,8 @@ use std::time::Duration;
 use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::sessions::{Cause, NextEvents, Scope, SendError, Standing, Status};
 use support::sessions::{
-    Daemon, ask, claude, claude_once, end_of, follow, follow_until, history, new_session, options, prompt, question,
-    said, until_idle,
+    Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, new_session, options, prompt,
+    question, said, until_idle,
 };
 use support::{LIMIT, TestHouse};
 
@@ -77,7 +77,7 @@ fn a_decision_reaches_the_agent_though_the_decider_has_left() {
     daemon.run(async {
         let sent = session.send(prompt("approve")).await.unwrap();
         let asked = question(&daemon.approvals).await;
-        begin_and_leave(daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test")).await;
+        begin_and_leave(daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person())).await;
         let events = follow(&session, sent.after_seq, sent.turn).await;
         assert_eq!(end_of(&events), (Outcome::Completed, "approved".to_owned()));
         assert!(daemon.approvals.pending().is_empty());
@@ -186,7 +186,7 @@ fn a_question_with_the_number_of_an_earlier_one_is_another_question() {
             let sent = session.send(prompt(text)).await.unwrap();
             let asked = question(&daemon.approvals).await;
             assert_eq!(asked.turn, sent.turn);
-            daemon.approvals.decide(&asked.id, decision, "a test").await.unwrap();
+            daemon.approvals.decide(&asked.id, decision, &a_person()).await.unwrap();
             let events = follow(&session, sent.after_seq, sent.turn).await;
             assert_eq!(said(&events), [answer]);
         }
@@ -215,7 +215,7 @@ fn waiting_for_a_person_does_not_count_as_taking_long() {
         let session = daemon.sessions.get("s").unwrap();
         tokio::time::sleep(Duration::from_millis(1500)).await;
         let asked = question(&daemon.approvals).await;
-        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         let events = follow(&session, sent.after_seq, sent.turn).await;
         assert_eq!(end_of(&events), (Outcome::Completed, "approved".to_owned()));
         let (outcome, reason) = ask(&session, "sleep 100").await;
@@ -250,7 +250,7 @@ fn a_disk_that_refuses_stops_nobody_for_good() {
     daemon.refuse_writes(false);
     daemon.run(async {
         let asked = question(&daemon.approvals).await;
-        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         assert_eq!(end_of(&follow(&session, 0, asked.turn).await).1, "approved");
         assert_eq!(end_of(&follow(&session, 0, sent.turn).await).0, Outcome::Cancelled);
         assert_eq!(ask(&session, "after").await.1, "echo: after");
@@ -291,7 +291,7 @@ fn a_question_that_cannot_be_written_down_is_asked_when_it_can() {
     daemon.refuse_writes(false);
     daemon.run(async {
         let asked = question(&daemon.approvals).await;
-        daemon.approvals.decide(&asked.id, Decision::AllowOnce, "a test").await.unwrap();
+        daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         let events = follow(&session, sent.after_seq, sent.turn).await;
         assert_eq!(end_of(&events).0, Outcome::Completed);
         assert_eq!(session.status(), Status::Idle);

@@ -12,7 +12,7 @@ use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::sessions::{Cause, Entry, NextEvents, Scope, SessionOptions};
 use parking_lot::Mutex;
 use support::TestHouse;
-use support::sessions::{Daemon, claude, claude_once, history, options, prompt, said, until_idle};
+use support::sessions::{Daemon, a_person, claude, claude_once, history, options, prompt, said, until_idle};
 
 /// Everything that was ever seen, by number.
 type Seen = Arc<Mutex<BTreeMap<u64, Arc<Entry>>>>;
@@ -99,7 +99,7 @@ impl Storm {
                 let mut changed = approvals.changed();
                 loop {
                     for approval in approvals.pending() {
-                        drop(approvals.decide(&approval.id, Decision::AllowOnce, "a test").await);
+                        drop(approvals.decide(&approval.id, Decision::AllowOnce, &a_person()).await);
                     }
                     if changed.changed().await.is_err() {
                         return;

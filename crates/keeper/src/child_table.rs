@@ -11,7 +11,7 @@ use hostel_journal::{Exit, ProcessId};
 use rustix::io::Errno;
 
 use crate::proto::{NoteExit, OnFull, Outcome, Phase, State};
-use crate::state::{Command, Progress, SlotKey};
+use crate::state::{Bounds, Command, Progress, SlotKey};
 use crate::stdin_rule;
 
 /// Input queued for one child.
@@ -27,7 +27,8 @@ const GENERATIONS: u32 = 1 << 24;
 pub(crate) struct Starting {
     /// Readable when the exec failed (eight bytes) or worked (end of file).
     pub(crate) failure: OwnedFd,
-    pub(crate) stdout: OwnedFd,
+    /// None if the slot holds it.
+    pub(crate) stdout: Option<OwnedFd>,
     pub(crate) stderr: OwnedFd,
     /// Connection and correlation of everybody who waits for the answer.
     pub(crate) waiters: Vec<(u64, u64)>,
@@ -141,7 +142,10 @@ pub(crate) struct Slot {
     pub(crate) start_ns: u64,
     pub(crate) quota: u64,
     pub(crate) on_full: OnFull,
+    pub(crate) bounds: Bounds,
     pub(crate) stdin: Stdin,
+    /// Its output, held for the process that will read it; gone once that one was started, or with this slot.
+    pub(crate) held_stdout: Option<OwnedFd>,
     pub(crate) starting: Option<Starting>,
     /// The process itself has ended (it is a zombie until the pump has written its last frame).
     pub(crate) observed: Option<Exit>,

@@ -3,10 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use hostel_journal::{Exit, ProcessId};
 
-use crate::proto::{Held, Limits, Note, NoteExit, OnFull};
+use crate::proto::{Held, Limits, Note, NoteExit, OnFull, PipelineTerms};
 use crate::pump::ParkedPump;
 
 /// Names a slot of the child table for as long as one process lives in it.
@@ -70,7 +71,31 @@ pub(crate) struct NewChild {
     pub(crate) stderr: Option<OwnedFd>,
     pub(crate) quota: u64,
     pub(crate) on_full: OnFull,
+    pub(crate) bounds: Bounds,
     pub(crate) progress: Arc<Progress>,
+}
+
+/// What bounds the output of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// So many bytes of each stream are kept, the rest is dropped; 0 keeps everything.
+    pub(crate) keep_bytes: u64,
+    /// How long somebody else may hold its pipes after its end.
+    pub(crate) drain: Duration,
+}
+
+impl Bounds {
+    /// Everything is kept, and whoever holds the pipes has five seconds.
+    pub(crate) const NONE: Self = Self { keep_bytes: 0, drain: Duration::from_secs(5) };
+
+    pub(crate) fn of(terms: Option<&PipelineTerms>) -> Self {
+        let Some(terms) = terms else { return Self::NONE };
+        let drain = match terms.drain_ms {
+            0 => Self::NONE.drain,
+            some => Duration::from_millis(some).min(Self::NONE.drain),
+        };
+        Self { keep_bytes: terms.keep_bytes, drain }
+    }
 }
 
 /// Control to pump.

@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use crate::proto::Stage;
+use crate::proto::{Pin, Stage};
 
 /// A program to execute, everything prepared so that nothing is allocated after `fork`.
 pub(crate) struct Program {
@@ -25,6 +25,12 @@ pub(crate) struct Program {
     pub(crate) umask: u32,
     /// Its soft limit of open files, 0 to leave the keeper's.
     pub(crate) nofile: u64,
+    /// It leads a session of its own, not only a process group.
+    pub(crate) own_session: bool,
+    /// The mark that its limits carry, 0 for none.
+    pub(crate) limit_tag: u64,
+    /// Which file it must be.
+    pub(crate) pin: Option<Pin>,
 }
 
 /// The child's ends of its pipes, and the pipe by which a failed exec is told.
@@ -57,6 +63,7 @@ pub(crate) fn fork_exec(program: &Program, ends: &ChildEnds<'_>) -> io::Result<u
     if program.nofile != 0 {
         limit.rlim_cur = program.nofile.min(limit.rlim_max);
     }
+    let ignored = ignored_signals();
     // SAFETY: the child below calls only async-signal-safe functions on memory prepared above.
     let pid = unsafe { fork_into(ends.cgroup) };
     match pid {
@@ -64,10 +71,39 @@ pub(crate) fn fork_exec(program: &Program, ends: &ChildEnds<'_>) -> io::Result<u
         0 => {
             // SAFETY: we are the child; every pointer was made before the fork and stays alive,
             // and `run_child` never returns.
-            unsafe { run_child(program, &argv, &envp, &limit, ends) }
+            unsafe { run_child(program, &argv, &envp, &limit, ignored, ends) }
         }
         pid => Ok(pid as u32),
     }
+}
+
+/// What the kernel calls `struct sigaction`, large enough for every machine; the action itself comes first.
+type KernelAction = [usize; 8];
+
+/// The signals that this process ignores, which a program would inherit: all others are at their defaults once it runs.
+/// Nothing changes them after the keeper's start. The raw call is used because the C library hides two of its own.
+fn ignored_signals() -> &'static [libc::c_int] {
+    static IGNORED: std::sync::OnceLock<Vec<libc::c_int>> = std::sync::OnceLock::new();
+    IGNORED.get_or_init(|| {
+        let is_ignored = |signal: &libc::c_int| {
+            let mut action: KernelAction = [0; 8];
+            // SAFETY: asks only; `action` has room for the answer. The size is that of the kernel's signal set.
+            let asked =
+                unsafe { libc::syscall(libc::SYS_rt_sigaction, *signal, std::ptr::null::<u8>(), &raw mut action, 8) };
+            asked == 0 && action[0] == libc::SIG_IGN
+        };
+        (1..=64).filter(is_ignored).collect()
+    })
+}
+
+/// Gives a signal its default action, in a freshly forked child.
+///
+/// # Safety
+/// Async-signal-safe; the caller has no handler for it that anybody relies on.
+unsafe fn set_default(signal: libc::c_int) {
+    let action: KernelAction = [0; 8];
+    // SAFETY: a zeroed action is the default one.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, std::ptr::null::<u8>(), 8) };
 }
 
 /// From the kernel's `sched.h`; too wide for the type the C library's constant has.
@@ -104,12 +140,14 @@ unsafe fn run_child(
     argv: &[*const libc::c_char],
     envp: &[*const libc::c_char],
     limit: &libc::rlimit,
+    ignored: &[libc::c_int],
     ends: &ChildEnds<'_>,
 ) -> ! {
     // SAFETY: all calls are async-signal-safe; descriptors and pointers are valid (see caller).
     unsafe {
         let failure = ends.failure.as_raw_fd();
-        if libc::setpgid(0, 0) != 0 {
+        let leads = if program.own_session { libc::setsid() } else { libc::setpgid(0, 0) };
+        if leads < 0 {
             fail(failure, Stage::Setup);
         }
         for (from, to) in [(ends.stdin, 0), (ends.stdout, 1), (ends.stderr, 2)] {
@@ -124,19 +162,50 @@ unsafe fn run_child(
         }
         let failure = FAILURE_PLACE;
         libc::close_range(FAILURE_PLACE as libc::c_uint + 1, libc::c_uint::MAX, 0);
-        for signal in 1..=64 {
-            libc::signal(signal, libc::SIG_DFL);
+        for signal in ignored {
+            set_default(*signal);
         }
         let mut none: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
         libc::umask(program.umask);
         libc::setrlimit(libc::RLIMIT_NOFILE, limit);
+        if program.limit_tag != 0 {
+            // Refused where an outer keeper has put its own mark there: then that one stays.
+            let mark = libc::rlimit { rlim_cur: program.limit_tag, rlim_max: program.limit_tag };
+            libc::setrlimit(libc::RLIMIT_LOCKS, &raw const mark);
+        }
         if libc::chdir(program.cwd.as_ptr()) != 0 {
             fail(failure, Stage::Chdir);
         }
+        if let Some(pin) = &program.pin
+            && !is_pinned(&program.path, pin)
+        {
+            fail(failure, Stage::Changed);
+        }
         libc::execve(program.path.as_ptr(), argv.as_ptr(), envp.as_ptr());
         fail(failure, Stage::Exec)
+    }
+}
+
+/// Whether a path leads to the file that is meant, looked at as late as it can be. A path that leads nowhere passes:
+/// the kernel is about to say so in its own words.
+///
+/// # Safety
+/// Async-signal-safe, for a freshly forked child.
+unsafe fn is_pinned(path: &CStr, pin: &Pin) -> bool {
+    // SAFETY: `found` is plain data that the call fills, `path` ends with a null byte.
+    unsafe {
+        let mut found: libc::stat = std::mem::zeroed();
+        if libc::stat(path.as_ptr(), &raw mut found) != 0 {
+            return true;
+        }
+        let nanoseconds = |seconds: i64, rest: i64| seconds.wrapping_mul(1_000_000_000).wrapping_add(rest);
+        found.st_dev == pin.dev
+            && found.st_ino == pin.inode
+            && found.st_size as u64 == pin.size
+            && nanoseconds(found.st_mtime, found.st_mtime_nsec) == pin.mtime_ns
+            && nanoseconds(found.st_ctime, found.st_ctime_nsec) == pin.ctime_ns
     }
 }
 

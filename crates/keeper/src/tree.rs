@@ -21,6 +21,56 @@ pub fn tag_value(house_tag: &str, id: ProcessId) -> String {
     format!("{house_tag}.{id}")
 }
 
+/// The two marks by which what a hosted process started is recognised: the variable that most carry, and the limit
+/// that stages of pipelines carry, whose environment must hold nothing of ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marks {
+    /// The value of [`TAG_VARIABLE`].
+    pub variable: String,
+    /// The limit of file locks.
+    pub limit: u64,
+}
+
+impl Marks {
+    /// Those of a process of a house.
+    pub fn of(house_tag: &str, id: ProcessId) -> Self {
+        Self { variable: tag_value(house_tag, id), limit: limit_tag(house_tag, id) }
+    }
+
+    fn are_on(&self, pid: u32) -> bool {
+        environment_tag(pid).as_deref() == Some(&self.variable) || limit_of(pid) == Some(self.limit)
+    }
+}
+
+/// Set in every mark that is a limit, so that it is no limit anybody would choose.
+const LIMIT_MARK: u64 = 1 << 62;
+/// Where the house's part of such a mark is.
+const LIMIT_HOUSE: u64 = (LIMIT_MARK - 1) & !0xffff_ffff;
+
+/// The mark of a process among its limits: the limit of file locks, which the kernel has ignored since version 2.4 but
+/// still hands down to every descendant, through `env -i`, `setsid` and `sudo`.
+pub fn limit_tag(house_tag: &str, id: ProcessId) -> u64 {
+    let [a, b, c, d, ..] = id.0;
+    limit_house(house_tag) | u64::from(u32::from_le_bytes([a, b, c, d]))
+}
+
+fn limit_house(house_tag: &str) -> u64 {
+    let house = u64::from_str_radix(house_tag, 16).unwrap_or_else(|_| u64::from(crc32c::crc32c(house_tag.as_bytes())));
+    LIMIT_MARK | (house << 32 & LIMIT_HOUSE)
+}
+
+/// The limit of file locks of a process, if it is a mark. Everybody's can be read, other users' too.
+fn limit_of(pid: u32) -> Option<u64> {
+    let text = bounded_file(&format!("/proc/{pid}/limits"), 4096)?;
+    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Max file locks"))?;
+    let value: u64 = str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
+    (value & LIMIT_MARK != 0 && value < LIMIT_MARK << 1).then_some(value)
+}
+
+fn is_of_house(limit: u64, house_tag: &str) -> bool {
+    limit & !0xffff_ffff == limit_house(house_tag)
+}
+
 /// Why a process belongs to a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
@@ -61,6 +111,7 @@ pub struct Tree {
 struct Stat {
     parent: u32,
     group: u32,
+    session: u32,
     start_ticks: u64,
     state: u8,
     name: String,
@@ -79,6 +130,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
         state: *fields.first()?.as_bytes().first()?,
         parent: fields.get(1)?.parse().ok()?,
         group: fields.get(2)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
         start_ticks: fields.get(19)?.parse().ok()?,
         name,
     })
@@ -133,9 +185,9 @@ fn process_ids() -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// Finds the tree of the process `leader` whose tag is `tag`. `leader_alive` says that the id has
-/// not been given back to the kernel: only then do group and parents mean anything.
-pub fn find(tag: &str, leader: u32, leader_alive: bool, extra: &[u32]) -> Tree {
+/// Finds the tree of the process `leader` with these marks. `leader_alive` says that the id has
+/// not been given back to the kernel: only then do group, session and parents mean anything.
+pub fn find(marks: &Marks, leader: u32, leader_alive: bool, extra: &[u32]) -> Tree {
     let Some(ids) = process_ids() else {
         return Tree { members: Vec::new(), partial: true };
     };
@@ -148,15 +200,15 @@ pub fn find(tag: &str, leader: u32, leader_alive: bool, extra: &[u32]) -> Tree {
     let mut found: HashSet<u32> = extra.iter().copied().filter(|pid| stats.contains_key(pid)).collect();
     let own = std::process::id();
     for (pid, stat) in &stats {
-        if leader_alive && (*pid == leader || stat.group == leader) {
+        if leader_alive && (*pid == leader || stat.group == leader || stat.session == leader) {
             found.insert(*pid);
             continue;
         }
         if stat.state == b'Z' {
             continue;
         }
-        // Another user's environment cannot be read; such a process is found by its parents only.
-        if environment_tag(*pid).as_deref() == Some(tag) {
+        // Another user's environment cannot be read; such a process is found by its limit or its parents.
+        if marks.are_on(*pid) {
             found.insert(*pid);
         }
     }
@@ -206,7 +258,9 @@ pub fn find_house(house_tag: &str) -> Vec<Member> {
         .filter(|pid| *pid != own)
         .filter_map(|pid| {
             let stat = read_stat(pid)?;
-            environment_tag(pid)?.starts_with(&prefix).then(|| Member {
+            let tagged = environment_tag(pid).is_some_and(|tag| tag.starts_with(&prefix))
+                || limit_of(pid).is_some_and(|limit| is_of_house(limit, house_tag));
+            tagged.then(|| Member {
                 pid,
                 parent: stat.parent,
                 start_ticks: stat.start_ticks,
@@ -236,10 +290,12 @@ pub fn find_strays(house_tag: &str, keeper: u32, running: &HashSet<ProcessId>) -
         let Some(stat) = read_stat(pid).filter(|stat| stat.state != b'Z') else { continue };
         let tag = environment_tag(pid);
         let started_by = tag.as_deref().and_then(|tag| tag.strip_prefix(house_tag)?.strip_prefix('.')?.parse().ok());
-        let is_stray = match started_by {
-            Some(id) => !running.contains(&id),
-            // Without a tag of ours only the keeper's own children are surely ours.
-            None => stat.parent == keeper,
+        let limit = limit_of(pid).filter(|limit| started_by.is_none() && is_of_house(*limit, house_tag));
+        let is_stray = match (started_by, limit) {
+            (Some(id), _) => !running.contains(&id),
+            (None, Some(limit)) => !running.iter().any(|id| limit_tag(house_tag, *id) == limit),
+            // Without a mark of ours only the keeper's own children are surely ours.
+            (None, None) => stat.parent == keeper,
         };
         if is_stray {
             let member = Member {
@@ -260,7 +316,8 @@ pub fn find_strays(house_tag: &str, keeper: u32, running: &HashSet<ProcessId>) -
 pub fn is_inside(house_tag: &str, keeper: u32, pid: u32) -> bool {
     let tagged =
         environment_tag(pid).is_some_and(|tag| tag.strip_prefix(house_tag).is_some_and(|rest| rest.starts_with('.')));
-    tagged || descends_from(pid, keeper).unwrap_or(true)
+    let marked = || limit_of(pid).is_some_and(|limit| is_of_house(limit, house_tag));
+    tagged || marked() || descends_from(pid, keeper).unwrap_or(true)
 }
 
 /// Signals one member, if it is still the process that was found. Says whether it was reached;
@@ -307,15 +364,56 @@ pub fn kill_all(mut scan: impl FnMut() -> Vec<Member>) -> Vec<Member> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd as _;
+
     use super::*;
+    use crate::sys;
 
     #[test]
     fn a_name_with_brackets_does_not_shift_the_fields() {
-        let stat = parse_stat("42 (a) b (c) S 7 40 40 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1 2").unwrap();
-        assert_eq!((stat.parent, stat.group, stat.start_ticks, stat.state), (7, 40, 777, b'S'));
+        let stat = parse_stat("42 (a) b (c) S 7 40 41 0 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1 2").unwrap();
+        assert_eq!((stat.parent, stat.group, stat.session, stat.start_ticks, stat.state), (7, 40, 41, 777, b'S'));
         assert_eq!(stat.name, "a) b (c");
         assert!(parse_stat("42 (x").is_none());
         assert!(parse_stat("").is_none());
+    }
+
+    #[test]
+    fn a_mark_among_the_limits_names_house_and_process_and_is_read_back() {
+        let (house, id) = ("0123456789abcdef", ProcessId([7; 16]));
+        let mark = limit_tag(house, id);
+        assert!(is_of_house(mark, house) && !is_of_house(mark, "0123456789abcdee"));
+        assert_ne!(mark, limit_tag(house, ProcessId([8; 16])));
+        assert!(mark < 1 << 63, "it must not be mistaken for no limit");
+        assert_eq!(limit_of(std::process::id()).filter(|limit| *limit == mark), None);
+        let limited = |value: u64| {
+            let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+            let (mut failure, child_failure) = std::io::pipe().unwrap();
+            let program = sys::Program {
+                path: c"/bin/sleep".into(),
+                argv: vec![c"sleep".into(), c"60".into()],
+                env: Vec::new(),
+                cwd: c"/".into(),
+                umask: 0o77,
+                nofile: 0,
+                own_session: true,
+                limit_tag: value,
+                pin: None,
+            };
+            let (stdin, stdout, stderr) = (null.as_fd(), null.as_fd(), null.as_fd());
+            let ends = sys::ChildEnds { stdin, stdout, stderr, failure: child_failure.as_fd(), cgroup: None };
+            let pid = sys::fork_exec(&program, &ends).unwrap();
+            drop(child_failure);
+            assert_eq!(failure.read_to_end(&mut Vec::new()).unwrap(), 0, "it was executed");
+            let (found, session) = (limit_of(pid), read_stat(pid).unwrap().session);
+            assert_eq!(session, pid);
+            let pid = Pid::from_raw(pid as i32).unwrap();
+            rustix::process::kill_process(pid, Signal::KILL).unwrap();
+            rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
+            found
+        };
+        assert_eq!(limited(mark), Some(mark));
+        assert_eq!(limited(1024), None, "somebody's own limit is no mark");
     }
 
     #[test]

@@ -75,6 +75,7 @@ fn spawn() -> Spawn {
         stdin: StdinKind::Socket,
         quota: 5,
         on_full: OnFull::DropOldest,
+        terms: None,
     }
 }
 

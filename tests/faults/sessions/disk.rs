@@ -14,7 +14,7 @@ use super::native::Trouble;
 use super::resident::Resident;
 
 /// A small file system of its own.
-struct SmallDisk {
+pub(crate) struct SmallDisk {
     path: PathBuf,
 }
 
@@ -36,7 +36,7 @@ impl SmallDisk {
     }
 
     /// Takes every page there is.
-    fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::create(self.filler()).expect("a file");
         for size in [1 << 20, 4096] {
             let block = vec![0; size];
@@ -44,15 +44,15 @@ impl SmallDisk {
         }
     }
 
-    fn empty(&self) {
+    pub(crate) fn empty(&self) {
         fs::remove_file(self.filler()).expect("space returns");
     }
 }
 
 /// A house on a small disk: its processes end before the disk is unmounted, its directory goes after that.
-struct Cramped {
-    house: Resident,
-    disk: SmallDisk,
+pub(crate) struct Cramped {
+    pub(crate) house: Resident,
+    pub(crate) disk: SmallDisk,
 }
 
 impl Drop for Cramped {
@@ -65,8 +65,8 @@ impl Drop for Cramped {
 }
 
 /// A house whose database, but not its journal, lies on a small disk; nothing where mounting is not allowed.
-fn house_on_small_disk() -> Option<Cramped> {
-    let house = Resident::prepare("");
+pub(crate) fn house_on_small_disk(settings: &str) -> Option<Cramped> {
+    let house = Resident::prepare(settings);
     let journal = house.path().join("journal");
     let settings = house.home().join("hostel.toml");
     let text = fs::read_to_string(&settings).expect("the settings");
@@ -87,7 +87,7 @@ fn house_on_small_disk() -> Option<Cramped> {
 
 #[test]
 fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
-    let Some(mut cramped) = house_on_small_disk() else { return };
+    let Some(mut cramped) = house_on_small_disk("") else { return };
     let Cramped { house, disk } = &mut cramped;
     let mut native = house.native();
     let (work, pieces) = (house.work(), 400);
@@ -146,7 +146,7 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing_it_took() {
 
 #[test]
 fn a_turn_outlasts_a_full_disk_without_a_restart() {
-    let Some(Cramped { house, disk }) = &house_on_small_disk() else { return };
+    let Some(Cramped { house, disk }) = &house_on_small_disk("") else { return };
     let mut native = house.native().patient(Duration::from_secs(60));
     let id = native.make(json!({"agent_alias": "gemini", "cwd": house.work()}));
     native.send(&id, "slow 100 10");

@@ -200,6 +200,14 @@ impl Client {
         let stream = UnixStream::connect(dial)
             .await
             .map_err(|source| ClientError::Connect { path: shown.to_owned(), source })?;
+        Client::over(stream).await
+    }
+
+    /// Introduces itself on a connection that is there already.
+    ///
+    /// # Errors
+    /// As `call`.
+    pub async fn over(stream: UnixStream) -> Result<Self, ClientError> {
         let (reader, writer) = stream.into_split();
         let mut client = Client {
             questions: Questions { writer, next_id: 1, line: Vec::new() },

@@ -32,3 +32,15 @@ pub const NOT_RUNNING: i64 = -32016;
 pub const KEEPER: i64 = -32017;
 /// A limit of the house is reached.
 pub const LIMIT: i64 = -32018;
+/// Whoever asks may not decide this, or not like this.
+pub const REFUSED: i64 = -32019;
+/// That is not the approver's passphrase.
+pub const WRONG_PASSPHRASE: i64 = -32020;
+/// Too many wrong passphrases: none is taken for a while.
+pub const LOCKED_OUT: i64 = -32021;
+/// It takes the approver's passphrase, and none is set.
+pub const NO_PASSPHRASE: i64 = -32022;
+/// The request was settled before, or is not the one that was seen.
+pub const SETTLED: i64 = -32023;
+/// It takes the approver's passphrase: unlock the connection, or show it with the request.
+pub const LOCKED: i64 = -32024;

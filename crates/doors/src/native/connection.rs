@@ -25,6 +25,9 @@ use tokio::task::JoinSet;
 use super::IN_FLIGHT;
 use super::Phase;
 use super::Settings;
+use super::ask::Asking;
+use super::consent;
+use super::consent::Consent;
 use super::line::Line;
 use super::line::LineReader;
 use super::methods;
@@ -79,6 +82,10 @@ struct Connection {
     initialized: bool,
     /// What serves sessions, in a house that has some.
     client: Option<Client>,
+    /// What serves the inbox, likewise.
+    consent: Option<Consent>,
+    /// What puts questions into it.
+    asking: Option<Asking>,
     /// Requests being worked on, and streams that come to an end by themselves.
     work: JoinSet<()>,
     /// Streams that go on until somebody leaves.
@@ -90,12 +97,12 @@ struct Connection {
 /// Serves one connection to its end. Without a permit it is told that there is no room.
 pub(super) async fn run(
     stream: UnixStream,
+    peer: Peer,
     permit: Option<OwnedSemaphorePermit>,
     processes: Processes,
     settings: Arc<Settings>,
     mut phase: watch::Receiver<Phase>,
 ) {
-    let peer = Peer::of(&stream);
     let (reader, half) = stream.into_split();
     let writer = Writer::unix(half);
     if permit.is_none() {
@@ -104,6 +111,8 @@ pub(super) async fn run(
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
+    let consent = settings.sessions.as_ref().map(|door| consent::of(door, &peer));
+    let asking = settings.sessions.as_ref().map(|door| Asking::new(door, &peer));
     let client = settings.sessions.clone().map(|door| {
         let greeting = Greeting { version: settings.version.clone(), more: &methods::METHODS, admitted: true };
         Client::new(door, Face::Native, peer, writer.clone(), greeting)
@@ -114,6 +123,8 @@ pub(super) async fn run(
         settings,
         initialized: false,
         client,
+        consent,
+        asking: asking.clone(),
         work: JoinSet::new(),
         live: JoinSet::new(),
         streams: Streams::default(),
@@ -133,6 +144,9 @@ pub(super) async fn run(
             tokio::select! {
                 () = connection.finish() => {}
                 () = hangup::gone(lines.source().as_ref()) => {}
+            }
+            if let Some(asking) = asking {
+                asking.left().await;
             }
         }
         keep = closing => {
@@ -228,6 +242,8 @@ impl Connection {
             return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
         match request.method.as_str() {
+            "approval/ask" => self.ask(request.id, params).await,
+            inbox if consent::serves(inbox) => self.inbox(request.id, inbox, params).await,
             "process/attach" => self.attach(request.id, params).await,
             "process/detach" => {
                 let outcome = self.detach(params);
@@ -243,6 +259,35 @@ impl Connection {
                 Ok(())
             }
         }
+    }
+
+    /// A question waits for its person beside everything else.
+    async fn ask(&mut self, id: Option<&RawValue>, params: &str) -> io::Result<()> {
+        let Some(asking) = self.asking.clone() else {
+            let failure = Failure::new(code::METHOD, "there is no method `approval/ask`".to_owned());
+            return self.writer.answer(id.as_ref(), Err(failure)).await;
+        };
+        let (id, params, writer) = (id.map(ToOwned::to_owned), params.to_owned(), self.writer.clone());
+        self.work.spawn(async move {
+            let outcome = asking.ask(&params).await;
+            drop(writer.answer(id.as_ref(), outcome).await);
+        });
+        Ok(())
+    }
+
+    /// One after the other: what an unlock allows is allowed to the request behind it.
+    async fn inbox(&mut self, id: Option<&RawValue>, method: &str, params: &str) -> io::Result<()> {
+        let Some(consent) = &mut self.consent else {
+            let failure = Failure::new(code::METHOD, format!("there is no method `{method}`"));
+            return self.writer.answer(id.as_ref(), Err(failure)).await;
+        };
+        let outcome = consent.call(method, params).await;
+        let watches = method == "approval/watch" && outcome.is_ok();
+        self.writer.answer(id.as_ref(), outcome).await?;
+        if watches && let Some(show) = consent.shows(&self.writer) {
+            self.live.spawn(show);
+        }
+        Ok(())
     }
 
     fn initialize(&self, params: &str) -> Outcome {

@@ -51,7 +51,7 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
-pub(super) const METHODS: [&str; 14] = [
+pub(super) const METHODS: [&str; 31] = [
     "process/spawn",
     "process/list",
     "process/tree",
@@ -66,6 +66,23 @@ pub(super) const METHODS: [&str; 14] = [
     "house/status",
     "house/down",
     "keeper/upgrade",
+    "approval/ask",
+    "approval/list",
+    "approval/get",
+    "approval/watch",
+    "approval/shown",
+    "approval/unlock",
+    "approval/lock",
+    "approval/decide",
+    "approval/why",
+    "approval/grants",
+    "approval/revoke",
+    "approver/status",
+    "approver/set",
+    "approver/clear",
+    "audit/show",
+    "audit/verify",
+    "audit/last",
 ];
 
 /// The longest wait of `process/kill`.

@@ -12,10 +12,15 @@ pub mod pick;
 pub mod protocol;
 pub mod text;
 
+mod ask;
 mod connection;
+mod consent;
 mod methods;
 mod spawn;
 mod stream;
+mod terms;
+
+pub(crate) use ask::LONGEST as LONGEST_QUESTION;
 
 pub use crate::rpc::line;
 
@@ -27,6 +32,7 @@ use std::time::Instant;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
 use tokio::net::UnixListener;
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -79,6 +85,20 @@ pub enum Phase {
     },
 }
 
+/// Serves one connection that came by no listener, for the process that is really behind it; none where that is not
+/// known, and who is not known decides nothing.
+pub async fn attend(
+    stream: UnixStream,
+    caller: Option<(u32, u32)>,
+    processes: Processes,
+    settings: Arc<Settings>,
+    phase: watch::Receiver<Phase>,
+) {
+    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned();
+    let peer = zeroclaw::Peer::process(caller);
+    connection::run(stream, peer, permit.ok(), processes, settings, phase).await;
+}
+
 /// Serves until the phase is `Closing` and every connection is closed.
 pub async fn serve(
     listener: UnixListener,
@@ -91,9 +111,10 @@ pub async fn serve(
     let leaving = async move {
         drop(watched.wait_for(|phase| *phase != Phase::Open).await);
     };
-    let serve = |stream| {
+    let serve = |stream: UnixStream| {
         let permit = Arc::clone(&room).try_acquire_owned();
-        connection::run(stream, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone())
+        let peer = zeroclaw::Peer::of(&stream);
+        connection::run(stream, peer, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone())
     };
     let mut connections = accept::each(listener, leaving, serve).await;
     while connections.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! What agents ask of people, told to those it concerns.
+//! What is asked of people, told to those it concerns, and how it is written down.
 //!
 //! Invariant: the owner of a session hears of every question of it, whoever prompted; what its own streams tell it
 //! anyway is not said twice.
@@ -7,22 +7,19 @@ use std::sync::Arc;
 
 use hostel_agents::Raw;
 use hostel_house::approvals::Approval;
+use hostel_house::approvals::Subject;
+use hostel_house::pipelines::Pipeline;
+use hostel_house::pipelines::Privilege;
+use hostel_house::pipelines::Resolved;
+use hostel_house::pipelines::hex_of;
 use serde_json::Value;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::Params;
-use super::code;
 use super::elicit;
 use super::time;
 use super::updates::word;
 use super::visitor::Visitor;
-use super::visitor::internal;
-use crate::rpc::Failure;
-use crate::rpc::Outcome;
-
-/// Approvals of one answer, unless asked for fewer, and at most.
-const LISTED: (usize, usize) = (100, 1000);
 
 /// Announces pending approvals of the client's own sessions, until it leaves.
 pub(crate) async fn announce(visitor: Arc<Visitor>) {
@@ -72,65 +69,112 @@ async fn tell(visitor: &Visitor, approval: &Approval) -> std::io::Result<()> {
     visitor.writer.send(&lines).await
 }
 
-/// `approval/list`: what is pending, or everything.
-pub(crate) async fn list(visitor: &Visitor, params: &Params) -> Outcome {
-    let limit = params.count("limit")?.unwrap_or(LISTED.0).clamp(1, LISTED.1);
-    let approvals = &visitor.house().approvals;
-    let found = match params.flag("all")? {
-        Some(true) => approvals.list(limit).await.map_err(internal)?,
-        _ => approvals.pending().into_iter().take(limit).collect(),
-    };
-    Ok(json!({"approvals": found.iter().map(describe).collect::<Vec<_>>()}))
-}
-
-/// `approval/get`.
-pub(crate) async fn get(visitor: &Visitor, params: &Params) -> Outcome {
-    let id = params.need("id")?;
-    match visitor.house().approvals.get(id).await.map_err(internal)? {
-        Some(approval) => Ok(json!({"approval": describe(&approval)})),
-        None => Err(Failure::new(code::NO_SESSION, format!("there is no approval `{id}`"))),
+/// An approval as it is listed: everything that decides what will happen, exactly.
+pub(crate) fn describe(approval: &Approval) -> Value {
+    let mut entry = brief(approval);
+    entry["input"] = serde_json::from_str::<Value>(approval.input.get()).unwrap_or_default();
+    match &approval.subject {
+        Subject::Tool { .. } => {}
+        Subject::Pipeline(pipeline) => entry["subject"] = describe_pipeline(pipeline),
+        Subject::Question { text, details } => entry["subject"] = json!({"text": text, "details": details}),
     }
+    entry
 }
 
-/// What `approval/watch` says first, and again at every change: all that is pending.
-pub(crate) fn pending(visitor: &Visitor) -> Value {
-    let found = visitor.house().approvals.pending();
-    json!({"approvals": found.iter().take(LISTED.1).map(describe).collect::<Vec<_>>()})
+/// The same without what may be large. It says so: whoever decides has to ask for all of it.
+pub(crate) fn abridged(approval: &Approval) -> Value {
+    let mut entry = brief(approval);
+    entry["abridged"] = true.into();
+    entry
 }
 
-/// Sends what is pending at every change, until the client leaves.
-pub(crate) async fn show(visitor: Arc<Visitor>) {
-    let mut changed = visitor.house().approvals.changed();
-    // Something may have changed since the answer was made.
-    changed.mark_changed();
-    while changed.changed().await.is_ok() {
-        if visitor.notify("approval/changed", pending(&visitor)).await.is_err() {
-            return;
+/// About how many bytes a whole description takes.
+pub(crate) fn weight(approval: &Approval) -> usize {
+    let subject = match &approval.subject {
+        Subject::Tool { input, .. } => input.get().len(),
+        Subject::Question { text, details } => text.len() + details.len(),
+        Subject::Pipeline(pipeline) => {
+            let words = pipeline.stages.iter().flat_map(|stage| &stage.argv).map(|word| word.len() + 8);
+            let variables = pipeline.env.iter().map(|(name, value)| name.len() + value.len() + 32);
+            words.chain(variables).sum::<usize>() + 512 * pipeline.stages.len()
         }
-    }
+    };
+    subject + approval.reason.len() + approval.summary.len() + 1024
 }
 
-/// An approval as it is listed.
-fn describe(approval: &Approval) -> Value {
+fn brief(approval: &Approval) -> Value {
+    let requester = &approval.requester;
+    let mut who = json!({
+        "door": requester.door,
+        "session": requester.session,
+        "host": requester.host,
+        "client": requester.client,
+    });
+    if let Some(peer) = &requester.peer {
+        who["pid"] = peer.pid.into();
+        who["uid"] = peer.uid.into();
+        who["program"] = peer.program.as_str().into();
+        who["cwd"] = peer.cwd.as_str().into();
+        who["root_pid"] = peer.root_pid.into();
+    }
     let mut entry = json!({
         "id": approval.id,
+        "kind": approval.kind.word(),
         "session_id": approval.session,
         "turn": approval.turn,
         "tool": approval.tool,
-        "input": serde_json::from_str::<Value>(approval.input.get()).unwrap_or_default(),
         "summary": approval.summary,
+        "reason": approval.reason,
+        "requester": who,
         "state": approval.state.word(),
+        "run": approval.run.word(),
+        "digest": hex_of(&approval.digest),
         "created_at": time::rfc3339(approval.created_ns),
         "expires_at": time::rfc3339(approval.expires_ns),
     });
-    if approval.decided_ns > 0 {
-        entry["decided_at"] = json!(time::rfc3339(approval.decided_ns));
+    for (key, moment) in [("decided_at", approval.decided_ns), ("shown_at", approval.shown_ns)] {
+        if moment > 0 {
+            entry[key] = time::rfc3339(moment).into();
+        }
     }
     if let Some(decision) = &approval.decision {
-        entry["decision"] = json!(word(decision));
+        entry["decision"] = word(decision).into();
     }
-    if !approval.decider.is_empty() {
-        entry["decider"] = json!(approval.decider);
+    for (key, text) in [("decider", &approval.decider), ("rule", &approval.rule)] {
+        if !text.is_empty() {
+            entry[key] = text.as_str().into();
+        }
+    }
+    if let Some(outcome) = &approval.outcome {
+        entry["outcome"] = serde_json::to_value(outcome).unwrap_or_default();
     }
     entry
+}
+
+fn describe_pipeline(pipeline: &Pipeline) -> Value {
+    let file = |file: &Resolved| match file {
+        Resolved::Found { path, target, dev, inode, size, digest } => json!({
+            "path": path.to_string_lossy(),
+            "target": target.to_string_lossy(),
+            "dev": dev,
+            "inode": inode,
+            "size": size,
+            "digest": hex_of(digest),
+        }),
+        Resolved::Missing { errno, text } => json!({"missing": text, "errno": errno}),
+    };
+    let by = match pipeline.privilege {
+        Privilege::None => Value::Null,
+        Privilege::Sudo => "sudo".into(),
+        Privilege::Pkexec => "pkexec".into(),
+    };
+    json!({
+        "stages": pipeline.stages.iter().map(|stage| json!({"argv": stage.argv, "file": file(&stage.file)})).collect::<Vec<_>>(),
+        // A list: names that somebody else chose are no keys of ours.
+        "env": pipeline.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect::<Vec<_>>(),
+        "cwd": pipeline.cwd.to_string_lossy(),
+        "privileged": pipeline.privilege.is_privileged(),
+        "by": by,
+        "forward_agent": pipeline.forward_agent,
+    })
 }

@@ -60,7 +60,6 @@ pub(crate) struct Client {
     pub(super) streams: Streams,
     watches_approvals: bool,
     shows_logs: bool,
-    shows_approvals: bool,
 }
 
 impl Client {
@@ -72,7 +71,6 @@ impl Client {
             streams: Streams::default(),
             watches_approvals: false,
             shows_logs: false,
-            shows_approvals: false,
         }
     }
 
@@ -156,9 +154,6 @@ impl Client {
             "config/sections" => Ok(json!({"sections": []})),
             "config/templates" => Ok(json!({"templates": []})),
             "session/export" => export::export(visitor, params).await,
-            "approval/list" => approvals::list(visitor, params).await,
-            "approval/get" => approvals::get(visitor, params).await,
-            "approval/watch" => Ok(approvals::pending(visitor)),
             other => Err(Failure::new(code::METHOD, format!("there is no method `{other}`"))),
         }
     }
@@ -172,9 +167,6 @@ impl Client {
             "initialize" if matches!(params.get("tui_id"), Ok(Some(_))) => self.watch_approvals(),
             "logs/subscribe" if !std::mem::replace(&mut self.shows_logs, true) => {
                 self.live.spawn(health::show_logs(Arc::clone(visitor)));
-            }
-            "approval/watch" if !std::mem::replace(&mut self.shows_approvals, true) => {
-                self.live.spawn(approvals::show(Arc::clone(visitor)));
             }
             _ => {}
         }

@@ -1,10 +1,15 @@
 //! `session/approve`: a person's answer to what an agent asks.
 //!
-//! Invariant: only the request's id counts, and only from a peer that is no agent: a process the keeper started, or
-//! one that cannot be recognised, decides nothing. An unknown or settled request is acknowledged all the same.
+//! Invariant: only the request's id counts, it is about an agent's tool, and who may answer is the house's business: a
+//! process of the keeper's tree or of the requester's own, or one that cannot be recognised, decides nothing, and where
+//! the settings demand the passphrase it has to come along. An unknown or settled request is acknowledged all the same.
 
 use hostel_agents::Decision;
+use hostel_house::approvals::Claim;
 use hostel_house::approvals::DecideError;
+use hostel_house::approvals::Face;
+use hostel_house::approvals::Kind;
+use hostel_house::approvals::Passphrase;
 use serde_json::Value;
 use serde_json::json;
 
@@ -30,24 +35,42 @@ pub(crate) async fn approve(visitor: &Visitor, params: &Params) -> Outcome {
     let session = params.need("session_id")?;
     let request = params.need("request_id")?;
     let decision = decision(params)?;
-    settle(visitor, request, decision).await?;
+    let passphrase = params.text("passphrase")?.map(|text| Passphrase::new(text.to_owned()));
+    decide(visitor, request, decision, passphrase).await?;
     Ok(json!({"session_id": session, "request_id": request, "acknowledged": true}))
 }
 
 /// Settles a request, if the client may.
 pub(super) async fn settle(visitor: &Visitor, request: &str, decision: Decision) -> Result<(), Failure> {
-    let house = visitor.house();
-    if !visitor.peer.may_decide(&house.processes).await {
-        return Err(Failure::new(
-            code::NOT_OWNER,
-            "a process that runs inside this house, or that cannot be recognised, may not decide for a person",
-        ));
-    }
+    decide(visitor, request, decision, None).await
+}
+
+async fn decide(
+    visitor: &Visitor,
+    request: &str,
+    decision: Decision,
+    passphrase: Option<Passphrase>,
+) -> Result<(), Failure> {
+    let approvals = &visitor.house().approvals;
     let who = visitor.identity().map(|identity| identity.id).unwrap_or_default();
-    let decider = format!("{} ({who})", visitor.peer.label());
-    match house.approvals.decide(request, decision, &decider).await {
+    let face = match passphrase {
+        None => Face::Socket,
+        // It proves more, and decides no more by this way.
+        Some(passphrase) => match approvals.get(request).await.map_err(internal)? {
+            Some(approval) if approval.kind == Kind::Tool => Face::Passphrase(passphrase),
+            _ => Face::Socket,
+        },
+    };
+    let claim = Claim { face, peer: visitor.peer.decider(), label: format!("{} ({who})", visitor.peer.label()) };
+    match approvals.decide(request, decision, &claim).await {
         Ok(_) | Err(DecideError::NotFound(_) | DecideError::Settled(_)) => Ok(()),
         Err(DecideError::Store(error)) => Err(internal(error)),
+        Err(
+            refused @ (DecideError::Refused(_)
+            | DecideError::WrongPassphrase { .. }
+            | DecideError::LockedOut { .. }
+            | DecideError::NoPassphraseSet),
+        ) => Err(Failure::new(code::NOT_OWNER, refused.to_string())),
     }
 }
 

@@ -66,9 +66,6 @@ pub(crate) const METHODS: &[Method] = &[
     method("config/sections", &[]),
     method("config/templates", &[]),
     native("session/export", &["session_id", "format", "after_seq"]),
-    native("approval/list", &["all", "limit"]),
-    native("approval/get", &["id"]),
-    native("approval/watch", &[]),
 ];
 
 /// The method of that name, if it is served there.
@@ -88,7 +85,7 @@ mod tests {
     #[test]
     fn ours_are_ours() {
         assert!(named("session/prompt", false).is_some() && named("session/prompt", true).is_some());
-        assert!(named("approval/list", false).is_none() && named("approval/list", true).is_some());
+        assert!(named("session/export", false).is_none() && named("session/export", true).is_some());
         assert!(named("session/updat", true).is_none());
         let mut all: Vec<&str> = names(true).collect();
         all.sort_unstable();

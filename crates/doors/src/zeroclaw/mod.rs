@@ -10,7 +10,7 @@ pub mod code;
 pub mod fuzzing;
 
 mod agents;
-mod approvals;
+pub(crate) mod approvals;
 mod attach;
 mod attachments;
 pub(crate) mod client;
@@ -33,7 +33,7 @@ pub(crate) mod peer;
 mod prompt;
 mod sessions;
 mod settings;
-mod time;
+pub(crate) mod time;
 mod turns;
 mod updates;
 mod visitor;

@@ -5,6 +5,8 @@
 
 use std::net::SocketAddr;
 
+use hostel_house::approvals::DeciderPeer;
+use hostel_house::approvals::start_of;
 use hostel_house::processes::Processes;
 use tokio::net::UnixStream;
 
@@ -28,7 +30,14 @@ impl Peer {
         let credentials = stream.peer_cred().ok();
         let pid = credentials.as_ref().and_then(tokio::net::unix::UCred::pid).and_then(|pid| u32::try_from(pid).ok());
         let uid = credentials.map_or(u32::MAX, |peer| peer.uid());
-        Peer::Local { pid, uid, started: pid.and_then(started) }
+        Peer::Local { pid, uid, started: pid.and_then(start_of) }
+    }
+
+    /// A process of this machine that somebody else has found; none where it is not known.
+    pub(crate) fn process(found: Option<(u32, u32)>) -> Self {
+        let uid = found.map_or(u32::MAX, |(_, uid)| uid);
+        let pid = found.map(|(pid, _)| pid);
+        Peer::Local { pid, uid, started: pid.and_then(start_of) }
     }
 
     /// As it is listed and logged.
@@ -53,24 +62,27 @@ impl Peer {
         matches!(self, Peer::Local { .. })
     }
 
+    /// As whoever decides something.
+    pub(crate) fn decider(&self) -> DeciderPeer {
+        match self {
+            Peer::Local { pid: Some(pid), started: Some(started), .. } => {
+                DeciderPeer::Local { pid: *pid, started: *started }
+            }
+            Peer::Local { .. } => DeciderPeer::Unknown,
+            Peer::Remote(address) => DeciderPeer::Remote(address.to_string()),
+        }
+    }
+
     /// Whether it may answer what an agent asks a person.
     pub(crate) async fn may_decide(&self, processes: &Processes) -> bool {
         match self {
             Peer::Remote(_) => true,
             Peer::Local { pid: Some(pid), started: Some(then), .. } => {
-                started(*pid) == Some(*then) && !processes.is_inside(*pid).await
+                start_of(*pid) == Some(*then) && !processes.is_inside(*pid).await
             }
             Peer::Local { .. } => false,
         }
     }
-}
-
-/// When a process was started, in the system's own count.
-fn started(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in brackets and may hold anything; the 22nd is the one.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -82,11 +94,12 @@ mod tests {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let peer = Peer::of(&ours);
         let Peer::Local { started: then, .. } = peer else { panic!("{peer:?}") };
-        assert!(then.is_some());
         let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
         assert_eq!(peer.label(), format!("unix:pid={pid},uid={uid}"));
         assert!(peer.is_local() && peer.transport() == "unix");
-        assert!(started(pid).is_some() && started(u32::MAX).is_none());
+        let started = then.unwrap();
+        assert_eq!(Some(started), start_of(pid));
+        assert_eq!(peer.decider(), DeciderPeer::Local { pid, started });
     }
 
     #[test]
@@ -95,5 +108,7 @@ mod tests {
         let remote = Peer::Remote(SocketAddr::from(([127, 0, 0, 1], 9781)));
         assert_eq!((remote.label().as_str(), remote.transport()), ("wss:127.0.0.1:9781", "wss"));
         assert!(!remote.is_local());
+        assert_eq!(remote.decider(), DeciderPeer::Remote("127.0.0.1:9781".to_owned()));
+        assert_eq!(Peer::Local { pid: Some(1), uid: 0, started: None }.decider(), DeciderPeer::Unknown);
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! It holds no behaviour. Rules about combinations are checked by the verb itself.
 
+mod approvals;
 pub(crate) mod generate;
 mod sessions;
 
@@ -15,8 +16,15 @@ use clap::Parser;
 use clap::Subcommand;
 use clap::ValueEnum;
 
-pub(crate) use sessions::Approvals;
-pub(crate) use sessions::ApprovalsAction;
+pub(crate) use approvals::Approvals;
+pub(crate) use approvals::ApprovalsAction;
+pub(crate) use approvals::Approver;
+pub(crate) use approvals::ApproverAction;
+pub(crate) use approvals::Audit;
+pub(crate) use approvals::AuditAction;
+pub(crate) use approvals::GrantTerms;
+pub(crate) use approvals::PassphraseFrom;
+pub(crate) use approvals::Scope;
 pub(crate) use sessions::Mode;
 pub(crate) use sessions::Send;
 pub(crate) use sessions::Sessions;
@@ -108,11 +116,29 @@ pub(crate) enum Verb {
     )]
     Watch(Watch),
 
-    /// List what agents ask permission for, and answer
+    /// Read what agents and programs ask permission for, and answer
     #[command(
-        after_help = "Examples:\n  hostel approvals\n  hostel approvals show 7c1e\n  hostel approvals approve 7c1e\n  hostel approvals deny 7c1e --reason \"not on this branch\"\n  hostel approvals watch"
+        after_help = "Examples:\n  hostel approvals                          the inbox, full screen\n  hostel approvals list\n  hostel approvals show 7c1e\n  hostel approvals approve 7c1e\n  hostel approvals deny 7c1e --reason \"not on this branch\"\n  hostel approvals approve 7c1e --for 10m   and the same again for 10 minutes\n  hostel approvals why 7c1e\n  hostel approvals watch\n\nOn a terminal, without a verb, this is the inbox: the request in full, y to approve, n to deny,\ng to grant, w for the rules, ? for the rest. Elsewhere, and with --json, it is the list.\nAnswers take the approver's passphrase, see `hostel approver set`."
     )]
     Approvals(Approvals),
+
+    /// Set, check or remove the passphrase that answers to requests take
+    #[command(
+        after_help = "Examples:\n  hostel approver set\n  hostel approver status\n  hostel approver clear\n\nOnly a digest of it is kept, in `approver` in the house's directory. Every house below that\ndirectory takes the same one."
+    )]
+    Approver(Approver),
+
+    /// Show or verify the record of requests, decisions and what came of them
+    #[command(
+        after_help = "Examples:\n  hostel audit show\n  hostel audit show --since 120 --json\n  hostel audit verify\n\nThe record is only ever added to, and each entry holds the digest of the one before."
+    )]
+    Audit(Audit),
+
+    /// Serve the house's tools to an agent that speaks MCP, on standard input and output
+    #[command(
+        after_help = "Examples:\n  hostel mcp install claude    the agent starts it by itself from then on\n  hostel mcp install codex --dry-run\n  hostel mcp uninstall gemini\n  hostel mcp                   what the agent runs\n\nThe tools: execute (a command as root or on another machine, once a person approved it),\nask_approval, session_list, session_send, session_read, and start_server, stop_server, status,\nupdate_host for the machines behind execute. Starts the house if it is not up.\nOver HTTP the same tools are at /mcp, see `hostel up`."
+    )]
+    Mcp(crate::mcp::cli::Mcp),
 
     /// List processes
     #[command(after_help = "Examples:\n  hostel ps\n  hostel ps -a\n  hostel ps --tree\n  hostel ps --json")]

@@ -1,9 +1,14 @@
-//! `hostel approvals`: what agents ask permission for, in every house, and the answers.
+//! `hostel approvals`: what agents and programs ask permission for, in every house, and the answers.
 //!
-//! Invariant: an answer is given to one question that was seen to be open, and what the house made of it is told.
+//! Invariant: an answer is given to one request that was seen to be open, together with the digest of what was seen,
+//! and what the house made of it is told.
 
+mod answer;
+mod grants;
 mod watch;
+mod why;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,28 +20,53 @@ use super::now_ns;
 use crate::cli::Approvals;
 use crate::cli::ApprovalsAction;
 use crate::conversation::short;
-use crate::conversation::summary;
-use crate::conversation::wire::ApprovalRow;
-use crate::conversation::wire::moment;
-use crate::conversation::words;
 use crate::error::CommandError;
 use crate::houses;
+use crate::inbox;
+use crate::inbox::hints;
+use crate::inbox::page;
+use crate::inbox::page::Look;
+use crate::inbox::request::Request;
+use crate::inbox::visible;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Table;
+use crate::ui::Ui;
+
+/// Columns of a page that does not go to a terminal.
+const PAGE: usize = 100;
+
+pub(super) use answer::unset;
 
 pub(super) async fn run(context: &Context<'_>, arguments: Approvals) -> Result<ExitCode, CommandError> {
     match arguments.action {
+        None if full_screen(context.ui) => inbox::run(context).await,
         None => list(context, false).await,
         Some(ApprovalsAction::List { all }) => list(context, all).await,
         Some(ApprovalsAction::Show { id }) => show(context, &id).await,
-        Some(ApprovalsAction::Approve { ids, always }) => {
-            let decision = if always { "allow_always" } else { "allow_once" };
-            decide(context, &ids, decision, None).await
+        Some(ApprovalsAction::Approve { ids, always, grant, passphrase }) => {
+            answer::approve(context, &ids, always, &grant, passphrase).await
         }
-        Some(ApprovalsAction::Deny { ids, reason }) => decide(context, &ids, "reject", reason.as_deref()).await,
+        Some(ApprovalsAction::Deny { ids, reason, passphrase }) => {
+            answer::deny(context, &ids, reason.as_deref(), passphrase).await
+        }
         Some(ApprovalsAction::Watch) => watch::run(context).await,
+        Some(ApprovalsAction::Why { id }) => why::run(context, &id).await,
+        Some(ApprovalsAction::Grants) => grants::list(context).await,
+        Some(ApprovalsAction::Revoke { grants, passphrase }) => grants::revoke(context, &grants, passphrase).await,
     }
+}
+
+/// Whether there is a person at a screen.
+fn full_screen(ui: &Ui) -> bool {
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    !ui.json() && !dumb && std::io::stdin().is_terminal() && std::io::stdout().is_terminal()
+}
+
+/// A request as the house wrote it.
+pub(super) fn read(value: &Value) -> Result<Request, CommandError> {
+    Request::read(value)
+        .map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))
 }
 
 async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError> {
@@ -45,8 +75,8 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
     let several = live.len() > 1;
     let mut rows = Vec::new();
     for (house, mut client) in live {
-        for (row, value) in houses::approvals(&mut client, all).await? {
-            rows.push((house.label.clone(), row, value));
+        for (_, value) in houses::approvals(&mut client, all).await? {
+            rows.push((house.label.clone(), read(&value)?, value));
         }
     }
     if ui.json() {
@@ -64,7 +94,7 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
         ui.note(if all { "nobody has asked for anything yet" } else { "nothing waits for an answer" });
         return Ok(ExitCode::SUCCESS);
     }
-    let mut columns = vec!["ID", "?SESSION", "TOOL", "?ASKED", if all { "STATE" } else { "?WAITS" }, "FOR"];
+    let mut columns = vec!["ID", "?WHO", "KIND", "?ASKED", if all { "STATE" } else { "?WAITS" }, "FOR"];
     if several {
         columns.insert(0, "HOUSE");
     }
@@ -72,13 +102,15 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
     let now = now_ns();
     for (house, row, _) in &rows {
         let state = if all { state(row) } else { (Paint::Yellow, left(row, now)) };
+        let who = row.caller();
+        let (paint, kind) = kind(row);
         let mut cells = vec![
             (Paint::Bold, short(&row.id).to_owned()),
-            (Paint::Plain, short(&row.session_id).to_owned()),
-            (Paint::Plain, text::cut(&row.tool, 24).into_owned()),
+            (Paint::Plain, text::cut(&who, 24).into_owned()),
+            (paint, kind),
             (Paint::Plain, text::ago(row.created_ns(), now)),
             state,
-            (Paint::Plain, row.summary.clone()),
+            (Paint::Plain, one_line(row)),
         ];
         if several {
             cells.insert(0, (Paint::Dim, house.clone()));
@@ -92,7 +124,28 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
     Ok(ExitCode::SUCCESS)
 }
 
-fn state(row: &ApprovalRow) -> (Paint, String) {
+/// What kind of request it is, in a word; a tool by its name.
+fn kind(row: &Request) -> (Paint, String) {
+    match row.kind.as_str() {
+        "pipeline" => (Paint::Plain, "run".to_owned()),
+        "privileged_pipeline" => (Paint::Red, "run as root".to_owned()),
+        "question" => (Paint::Plain, "question".to_owned()),
+        _ => (Paint::Plain, text::cut(&visible::text(&visible::word(&row.tool)), 24).into_owned()),
+    }
+}
+
+/// What is asked, on one line: a command as it will run, anything else as it is summed up.
+pub(super) fn one_line(row: &Request) -> String {
+    match row.pipeline() {
+        Some(pipeline) => {
+            let stages = pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str));
+            visible::text(&visible::command(stages))
+        }
+        None => row.summary.clone(),
+    }
+}
+
+fn state(row: &Request) -> (Paint, String) {
     let paint = match row.state.as_str() {
         "pending" => Paint::Yellow,
         "approved" => Paint::Green,
@@ -103,114 +156,55 @@ fn state(row: &ApprovalRow) -> (Paint, String) {
 }
 
 /// How long the house still waits.
-fn left(row: &ApprovalRow, now: u64) -> String {
-    match row.expires_ns() {
-        0 => "-".to_owned(),
-        expires => text::duration(Duration::from_secs(expires.saturating_sub(now) / 1_000_000_000)),
-    }
+fn left(row: &Request, now: u64) -> String {
+    row.left(now).map_or_else(|| "-".to_owned(), |left| text::duration(Duration::from_secs(left.as_secs())))
 }
 
 async fn show(context: &Context<'_>, id: &str) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    let (house, _, row, mut value) = context.houses.find_approval(id).await?;
+    let (house, _, _, mut value) = context.houses.find_approval(id).await?;
     if ui.json() {
         value["house"] = house.label.into();
         ui.data(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let now = now_ns();
-    let settled = match (row.pending(), row.decider.as_deref()) {
-        (true, _) => String::new(),
-        (false, Some(decider)) if !decider.is_empty() => format!("by {decider}"),
-        (false, _) => String::new(),
-    };
-    let facts = [
-        ("approval", row.id.clone()),
-        ("session", format!("{}, turn {}", row.session_id, row.turn)),
-        ("tool", row.tool.clone()),
-        ("summary", row.summary.clone()),
-        ("state", row.state.clone()),
-        ("decided", settled),
-        ("asked", format!("{}, {}", text::ago(row.created_ns(), now), moment(row.created_ns()))),
-        ("waits", if row.pending() { left(&row, now) } else { String::new() }),
-        ("house", house.label),
-    ];
-    for (name, fact) in facts.iter().filter(|(_, fact)| !fact.is_empty()) {
-        ui.line(&format!("{}{}", ui.paint(Paint::Dim, &format!("{name:<10}")), text::printable(fact)))?;
+    let mut row = read(&value)?;
+    if row.pending() {
+        hints::look_again(&mut row);
     }
-    let whole = summary::whole(&row.input);
-    if !whole.is_empty() {
-        ui.line("")?;
-        ui.line(&whole)?;
+    let width = ui.columns().unwrap_or(PAGE).max(20);
+    for line in page::page(&row, width) {
+        let text: String = line.iter().map(|span| ui.paint(paint(span.look), &span.text)).collect();
+        ui.line(text.trim_end())?;
     }
+    let label = ui.paint(Paint::Dim, &format!("{:<10}", "house"));
+    ui.line(&format!("{label}{}", visible::text(&visible::word(&house.label))))?;
     if row.pending() {
         let id = short(&row.id);
-        ui.note(&format!("answer with `hostel approvals approve {id}` or `hostel approvals deny {id}`"));
+        let left = left(&row, now_ns());
+        ui.note(&format!(
+            "answer with `hostel approvals approve {id}` or `hostel approvals deny {id}`; it waits another {left}"
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn decide(
-    context: &Context<'_>,
-    ids: &[String],
-    decision: &str,
-    reason: Option<&str>,
-) -> Result<ExitCode, CommandError> {
-    let ui = context.ui;
-    let mut outcomes = Vec::new();
-    let mut failed = None;
-    for id in ids {
-        match decide_one(context, id, decision, reason).await {
-            Ok((row, mut value)) => {
-                if !ui.json() {
-                    let (paint, said) = words::verdict(decision);
-                    let what = text::printable(&row.summary).into_owned();
-                    ui.line(&format!("{} {}: {what}", short(&row.id), ui.paint(paint, said)))?;
-                }
-                if let Some(fields) = value.as_object_mut() {
-                    fields.remove("input");
-                }
-                outcomes.push(value);
-            }
-            Err(error) => {
-                if let Some(earlier) = failed.replace(error) {
-                    ui.error(&earlier);
-                }
-            }
-        }
+fn paint(look: Look) -> Paint {
+    match look {
+        Look::Plain => Paint::Plain,
+        Look::Strong | Look::Accent | Look::Meta => Paint::Bold,
+        Look::Dim => Paint::Dim,
+        Look::Danger => Paint::Red,
+        Look::Caution => Paint::Yellow,
+        Look::Escape => Paint::Reverse,
     }
-    if ui.json() {
-        ui.data(&json!({"approvals": outcomes}))?;
-    }
-    failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-async fn decide_one(
-    context: &Context<'_>,
-    id: &str,
-    decision: &str,
-    reason: Option<&str>,
-) -> Result<(ApprovalRow, Value), CommandError> {
-    let (house, mut client, row, _) = context.houses.find_approval(id).await?;
-    if !row.pending() {
-        return Err(settled(&row));
-    }
-    let mut params = json!({"session_id": row.session_id, "request_id": row.id, "decision": decision});
-    if let Some(reason) = reason {
-        params["replacement"] = reason.into();
-    }
-    let _: Value = client.call("session/approve", &params).await?;
-    // The contract acknowledges whatever comes; what really became of it is in the list.
-    let rows = houses::approvals(&mut client, true).await?;
-    let (now, mut value) = rows.into_iter().find(|(now, _)| now.id == row.id).unwrap_or((row, Value::Null));
-    value["house"] = house.label.into();
-    let wanted = if decision == "reject" { "denied" } else { "approved" };
-    if now.state == wanted { Ok((now, value)) } else { Err(settled(&now)) }
-}
-
-fn settled(row: &ApprovalRow) -> CommandError {
+/// It was settled before.
+fn settled(row: &Request) -> CommandError {
     let by = row.decider.as_deref().filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
     let id = short(&row.id);
-    CommandError::failure(format!("{id} cannot be answered any more, it is {}{by}", text::printable(&row.state)))
-        .hint("see what waits with `hostel approvals`")
+    let state = text::printable(&row.state);
+    CommandError::failure(format!("{id} cannot be answered any more, it is {state}{}", text::printable(&by)))
+        .hint("see what waits with `hostel approvals list`")
 }

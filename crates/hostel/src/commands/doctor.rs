@@ -4,6 +4,7 @@
 //! trouble is a warning.
 
 mod agents;
+mod consent;
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -96,13 +97,18 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         }
     };
     agents::check(&settings, &mut findings).await?;
+    consent::check(&context.home, &settings, &mut findings);
     journals(&dir, &settings, &mut findings);
     database(&dir, &mut findings);
     match context.houses.one()?.connect().await {
-        Ok(mut client) => house(&mut client, &mut findings).await?,
+        Ok(mut client) => {
+            house(&mut client, &mut findings).await?;
+            consent::ask(&mut client, &mut findings).await?;
+        }
         Err(_) => {
             absent(&dir, &mut findings);
             agents::addresses(&settings, &mut findings);
+            consent::addresses(&settings, &mut findings);
         }
     }
     report(context.ui, &findings.0)

@@ -3,7 +3,9 @@
 //! Invariant: a verb returns an exit code or an error and prints through `Ui`; none ends the program itself.
 
 mod approvals;
+mod approver;
 mod attach;
+mod audit;
 mod completions;
 mod config;
 mod df;
@@ -70,6 +72,9 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Send(arguments) => wait(send::run(&context, &arguments)),
         Verb::Watch(arguments) => wait(watch::run(&context, &arguments)),
         Verb::Approvals(arguments) => wait(approvals::run(&context, arguments)),
+        Verb::Approver(arguments) => wait(approver::run(&context, &arguments)),
+        Verb::Audit(arguments) => wait(audit::run(&context, &arguments)),
+        Verb::Mcp(arguments) => crate::mcp::run(&context, &arguments),
         Verb::Ps(arguments) => wait(ps::run(&context, &arguments)),
         Verb::Logs(arguments) => wait(logs::run(&context, &arguments)),
         Verb::Attach(arguments) => wait(attach::run(&context, &arguments)),

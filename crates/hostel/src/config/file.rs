@@ -10,6 +10,7 @@ use hostel_agents::Mode;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::consent;
 use super::values::Addresses;
 use super::values::Host;
 use super::values::OnFull;
@@ -33,6 +34,7 @@ pub(super) struct Layer {
     pub(super) doors: Doors,
     pub(super) sessions: Sessions,
     pub(super) agents: BTreeMap<String, Spanned<Agent>>,
+    pub(super) approvals: consent::Approvals,
     pub(super) journal: Journal,
     pub(super) limits: Limits,
 }
@@ -43,6 +45,9 @@ pub(super) struct Doors {
     pub(super) claustrum: Claustrum,
     pub(super) codecast: Codecast,
     pub(super) zeroclaw: Zeroclaw,
+    #[serde(rename = "sudo-proxy")]
+    pub(super) sudo_proxy: consent::SudoProxy,
+    pub(super) mcp: consent::Mcp,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 44] = [
+pub(super) const KEYS: [(&str, Shape); 66] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -36,6 +36,16 @@ pub(super) const KEYS: [(&str, Shape); 44] = [
     ("doors.zeroclaw.wss_cert", Shape::Text),
     ("doors.zeroclaw.wss_key", Shape::Text),
     ("doors.zeroclaw.wss_token_file", Shape::Text),
+    ("doors.sudo-proxy.enabled", Shape::Bare),
+    ("doors.sudo-proxy.listen", Shape::List),
+    ("doors.sudo-proxy.reported_version", Shape::Text),
+    ("doors.sudo-proxy.unattended_eligible", Shape::Bare),
+    ("doors.sudo-proxy.in_flight", Shape::Bare),
+    ("doors.sudo-proxy.approval_wait", Shape::Text),
+    ("doors.sudo-proxy.exec_timeout", Shape::Text),
+    ("doors.sudo-proxy.output", Shape::Text),
+    ("doors.mcp.enabled", Shape::Bare),
+    ("doors.mcp.listen", Shape::Text),
     ("sessions.queue", Shape::Bare),
     ("sessions.warm", Shape::Bare),
     ("sessions.idle", Shape::Text),
@@ -45,6 +55,18 @@ pub(super) const KEYS: [(&str, Shape); 44] = [
     ("sessions.prompt_limit", Shape::Text),
     ("sessions.keep_archived", Shape::Text),
     ("sessions.approval_wait", Shape::Text),
+    ("approvals.strict", Shape::Bare),
+    ("approvals.wait", Shape::Text),
+    ("approvals.max_pending", Shape::Bare),
+    ("approvals.keep", Shape::Bare),
+    ("approvals.lockout.attempts", Shape::Bare),
+    ("approvals.lockout.wait", Shape::Text),
+    ("approvals.lockout.longest", Shape::Text),
+    ("approvals.notify.desktop", Shape::Bare),
+    ("approvals.notify.bell", Shape::Bare),
+    ("approvals.notify.webhook", Shape::Text),
+    ("approvals.notify.secret_file", Shape::Text),
+    ("approvals.notify.on", Shape::List),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -107,6 +129,22 @@ impl Settings {
         take!("doors.zeroclaw.wss_key", from.wss_key.map(path), into.wss.key);
         take!("doors.zeroclaw.wss_token_file", from.wss_token_file.map(path), into.wss.token_file);
 
+        let from = layer.doors.sudo_proxy;
+        let into = &mut self.sudo_proxy;
+        take!("doors.sudo-proxy.enabled", from.enabled, into.enabled);
+        take!("doors.sudo-proxy.listen", from.listen.map(all), into.listen);
+        take!("doors.sudo-proxy.reported_version", from.reported_version, into.reported_version);
+        take!("doors.sudo-proxy.unattended_eligible", from.unattended_eligible, into.unattended_eligible);
+        take!("doors.sudo-proxy.in_flight", from.in_flight, into.in_flight);
+        take!("doors.sudo-proxy.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
+        take!("doors.sudo-proxy.exec_timeout", from.exec_timeout.map(|time| time.0), into.exec_timeout);
+        take!("doors.sudo-proxy.output", from.output.map(|size| size.0), into.output);
+
+        let from = layer.doors.mcp;
+        let into = &mut self.mcp;
+        take!("doors.mcp.enabled", from.enabled, into.enabled);
+        take!("doors.mcp.listen", from.listen.map(|address| address.0), into.listen);
+
         let from = layer.sessions;
         let into = &mut self.sessions;
         take!("sessions.queue", from.queue, into.queue);
@@ -118,6 +156,28 @@ impl Settings {
         take!("sessions.prompt_limit", from.prompt_limit.map(|size| size.0), into.prompt_limit);
         take!("sessions.keep_archived", from.keep_archived.map(|time| time.0), into.keep_archived);
         take!("sessions.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
+
+        let from = layer.approvals;
+        let into = &mut self.approvals;
+        take!("approvals.strict", from.strict, into.strict);
+        take!("approvals.wait", from.wait.map(|time| time.0), into.wait);
+        take!("approvals.max_pending", from.max_pending, into.max_pending);
+        take!("approvals.keep", from.keep, into.keep);
+        take!("approvals.lockout.attempts", from.lockout.attempts, into.lockout.attempts);
+        take!("approvals.lockout.wait", from.lockout.wait.map(|time| time.0), into.lockout.wait);
+        take!("approvals.lockout.longest", from.lockout.longest.map(|time| time.0), into.lockout.longest);
+        take!("approvals.notify.desktop", from.notify.desktop, into.notify.desktop);
+        take!("approvals.notify.bell", from.notify.bell, into.notify.bell);
+        take!("approvals.notify.webhook", from.notify.webhook, into.notify.webhook);
+        take!("approvals.notify.secret_file", from.notify.secret_file.map(path), into.notify.secret_file);
+        take!("approvals.notify.on", from.notify.on, into.notify.on);
+        for (position, entry) in from.rules.into_iter().enumerate() {
+            let origin = match text {
+                Some(text) => format!("{origin}:{}", line_at(text, entry.span().start)),
+                None => origin.to_owned(),
+            };
+            into.rules.push(entry.into_inner().settings(position + 1, origin));
+        }
 
         let from = layer.journal;
         let into = &mut self.journal;
@@ -153,7 +213,7 @@ impl Settings {
     /// A setting's value in the form that can be typed back.
     pub(super) fn value(&self, key: &str) -> String {
         let (claustrum, codecast, zeroclaw) = (&self.claustrum, &self.codecast, &self.zeroclaw);
-        let wss = &zeroclaw.wss;
+        let (wss, sudo_proxy, approvals) = (&zeroclaw.wss, &self.sudo_proxy, &self.approvals);
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
         let all = |list: &[PathBuf]| list.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(",");
         match key {
@@ -179,6 +239,16 @@ impl Settings {
             "doors.zeroclaw.wss_cert" => path(&wss.cert),
             "doors.zeroclaw.wss_key" => path(&wss.key),
             "doors.zeroclaw.wss_token_file" => path(&wss.token_file),
+            "doors.sudo-proxy.enabled" => sudo_proxy.enabled.to_string(),
+            "doors.sudo-proxy.listen" => all(&sudo_proxy.listen),
+            "doors.sudo-proxy.reported_version" => sudo_proxy.reported_version.clone(),
+            "doors.sudo-proxy.unattended_eligible" => sudo_proxy.unattended_eligible.to_string(),
+            "doors.sudo-proxy.in_flight" => sudo_proxy.in_flight.to_string(),
+            "doors.sudo-proxy.approval_wait" => text::duration(sudo_proxy.approval_wait),
+            "doors.sudo-proxy.exec_timeout" => text::duration(sudo_proxy.exec_timeout),
+            "doors.sudo-proxy.output" => text::size(sudo_proxy.output),
+            "doors.mcp.enabled" => self.mcp.enabled.to_string(),
+            "doors.mcp.listen" => self.mcp.listen.to_string(),
             "sessions.queue" => self.sessions.queue.to_string(),
             "sessions.warm" => self.sessions.warm.to_string(),
             "sessions.idle" => text::duration(self.sessions.idle),
@@ -188,6 +258,18 @@ impl Settings {
             "sessions.prompt_limit" => text::size(self.sessions.prompt_limit),
             "sessions.keep_archived" => text::duration(self.sessions.keep_archived),
             "sessions.approval_wait" => text::duration(self.sessions.approval_wait),
+            "approvals.strict" => approvals.strict.to_string(),
+            "approvals.wait" => text::duration(approvals.wait),
+            "approvals.max_pending" => approvals.max_pending.to_string(),
+            "approvals.keep" => approvals.keep.to_string(),
+            "approvals.lockout.attempts" => approvals.lockout.attempts.to_string(),
+            "approvals.lockout.wait" => text::duration(approvals.lockout.wait),
+            "approvals.lockout.longest" => text::duration(approvals.lockout.longest),
+            "approvals.notify.desktop" => approvals.notify.desktop.to_string(),
+            "approvals.notify.bell" => approvals.notify.bell.to_string(),
+            "approvals.notify.webhook" => approvals.notify.webhook.clone().unwrap_or_default(),
+            "approvals.notify.secret_file" => path(&approvals.notify.secret_file),
+            "approvals.notify.on" => approvals.notify.on.iter().map(|on| on.name()).collect::<Vec<_>>().join(","),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

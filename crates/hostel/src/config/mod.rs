@@ -6,6 +6,7 @@
 //! It reads; it never writes a configuration file.
 
 pub(crate) mod agents;
+mod consent;
 mod file;
 mod keys;
 mod sections;
@@ -24,6 +25,15 @@ use serde_json::json;
 
 use crate::error::CommandError;
 
+pub(crate) use consent::ApprovalSettings;
+pub(crate) use consent::McpSettings;
+pub(crate) use consent::NotifySettings;
+pub(crate) use consent::Occasion;
+pub(crate) use consent::RuleAction;
+pub(crate) use consent::RuleSettings;
+pub(crate) use consent::SHORTEST_KEY;
+pub(crate) use consent::SudoProxySettings;
+pub(crate) use consent::default_sudo_proxy_endpoint;
 pub(crate) use sections::CODECAST_PORT;
 pub(crate) use sections::ClaustrumSettings;
 pub(crate) use sections::CodecastSettings;
@@ -58,9 +68,13 @@ pub(crate) struct Settings {
     pub(crate) claustrum: ClaustrumSettings,
     pub(crate) codecast: CodecastSettings,
     pub(crate) zeroclaw: ZeroclawSettings,
+    pub(crate) sudo_proxy: SudoProxySettings,
+    pub(crate) mcp: McpSettings,
     pub(crate) sessions: SessionSettings,
     /// What is said of agents, by name; [`agents::specs`] adds those that need no saying.
     pub(crate) agents: BTreeMap<String, AgentSettings>,
+    /// The inbox: who may answer, what is answered by rule, who is told.
+    pub(crate) approvals: ApprovalSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) limits: LimitSettings,
     /// Where each key that is not built in came from.
@@ -143,7 +157,22 @@ impl Settings {
         let relative = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.is_relative());
         let any_relative = |list: &[PathBuf]| list.iter().any(|path| path.is_relative());
         let (codecast, zeroclaw, sessions) = (&self.codecast, &self.zeroclaw, &self.sessions);
+        let (approvals, sudo_proxy) = (&self.approvals, &self.sudo_proxy);
+        let (lockout, longer) = (&approvals.lockout, "must be longer than nothing");
         let rules = [
+            (any_relative(&sudo_proxy.listen), "doors.sudo-proxy.listen", "must hold absolute paths"),
+            (sudo_proxy.in_flight == 0, "doors.sudo-proxy.in_flight", at_least_one),
+            (sudo_proxy.approval_wait.is_zero(), "doors.sudo-proxy.approval_wait", "must be longer than nothing"),
+            (sudo_proxy.exec_timeout.as_secs() == 0, "doors.sudo-proxy.exec_timeout", "must be at least 1s"),
+            (sudo_proxy.output < 1 << 10, "doors.sudo-proxy.output", "must be at least 1 KiB"),
+            (!self.mcp.listen.ip().is_loopback(), "doors.mcp.listen", "must be on this machine, such as 127.0.0.1:0"),
+            (approvals.wait.is_zero(), "approvals.wait", longer),
+            (approvals.max_pending == 0, "approvals.max_pending", at_least_one),
+            (approvals.keep == 0, "approvals.keep", at_least_one),
+            (lockout.attempts == 0, "approvals.lockout.attempts", at_least_one),
+            (lockout.wait.is_zero(), "approvals.lockout.wait", longer),
+            (lockout.longest < lockout.wait, "approvals.lockout.longest", "must not be shorter than the first wait"),
+            (relative(&approvals.notify.secret_file), "approvals.notify.secret_file", absolute),
             (self.limits.connections == 0, "limits.connections", at_least_one),
             (self.journal.quota < 1 << 20, "journal.quota", "must be at least 1 MiB"),
             (self.journal.per_process_quota < 1 << 20, "journal.per_process_quota", "must be at least 1 MiB"),
@@ -189,6 +218,12 @@ impl Settings {
                 return Err(CommandError::usage(format!("{}: {rule}", self.origin(given))));
             }
         }
+        if let Some((key, problem)) = approvals.webhook_problem() {
+            return Err(CommandError::usage(format!("{}: {problem}", self.origin(key))));
+        }
+        if let Some((origin, problem)) = approvals.rule_problem() {
+            return Err(CommandError::usage(format!("{origin}: {problem}")));
+        }
         for (alias, agent) in &self.agents {
             if let Some(problem) = agent.problem(alias) {
                 return Err(CommandError::usage(format!("{}: {problem}", self.origin(&format!("agents.{alias}")))));
@@ -205,6 +240,9 @@ impl Settings {
     pub(crate) fn rows(&self) -> Vec<(String, String, String)> {
         let mut rows: Vec<_> =
             KEYS.iter().map(|(key, _)| ((*key).to_owned(), self.value(key), self.origin(key))).collect();
+        for (position, rule) in self.approvals.rules.iter().enumerate() {
+            rows.push((format!("approvals.rules.{}", position + 1), rule.shown(), rule.origin.clone()));
+        }
         for (alias, agent) in &self.agents {
             for (key, _) in agents::KEYS {
                 if let Some(value) = agent.value(key) {

@@ -172,6 +172,19 @@ impl<'de> Deserialize<'de> for Addresses {
     }
 }
 
+/// One network address with a port.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address(pub(super) SocketAddr);
+
+impl<'de> Deserialize<'de> for Address {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        parse_address(&text).map(Address).ok_or_else(|| {
+            D::Error::custom(format!("`{text}` is not an address with a port, write for example \"127.0.0.1:0\""))
+        })
+    }
+}
+
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let text = text.trim();
     text.parse().ok().or_else(|| {

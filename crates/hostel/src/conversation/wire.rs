@@ -143,7 +143,7 @@ impl ApprovalRow {
 }
 
 /// A moment: RFC 3339, or nanoseconds since the epoch.
-pub(super) fn moment_ns(value: &Value) -> u64 {
+pub(crate) fn moment_ns(value: &Value) -> u64 {
     match value {
         Value::Number(number) => number.as_u64().unwrap_or(0),
         Value::String(text) => {

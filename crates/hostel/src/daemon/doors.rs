@@ -12,8 +12,13 @@ use hostel_doors::claustrum::Metrics;
 use hostel_doors::claustrum::Secret;
 use hostel_doors::claustrum::ShutdownReason;
 use hostel_doors::codecast;
+use hostel_doors::mcp;
+use hostel_doors::native;
 use hostel_doors::native::Phase;
+use hostel_doors::sudo_proxy;
+use hostel_doors::sudo_proxy::Leaving;
 use hostel_doors::zeroclaw;
+use hostel_house::approvals::Approvals;
 use hostel_house::processes::Processes;
 use hostel_house::sessions::Sessions;
 use tokio::net::TcpListener;
@@ -30,6 +35,7 @@ use super::sockets::SocketFile;
 use super::system::connection_limit;
 use super::system::journal_dir;
 use super::system::own_program;
+use crate::codecast::PortFile;
 use crate::config::Reattach;
 use crate::zeroclaw::endpoint::Endpoint;
 
@@ -40,6 +46,8 @@ pub(crate) enum Door {
     Zeroclaw(ZeroclawDoor),
     /// The zeroclaw door for other machines.
     Wss(WssDoor),
+    SudoProxy(SudoProxyDoor),
+    Mcp(McpDoor),
 }
 
 /// A claustrum door.
@@ -72,13 +80,33 @@ pub(crate) struct WssDoor {
     pub(crate) door: zeroclaw::Door,
 }
 
+/// A sudo-proxy door.
+pub(crate) struct SudoProxyDoor {
+    pub(crate) bound: Bound,
+    pub(crate) door: sudo_proxy::Door,
+}
+
+/// The MCP door over HTTP.
+pub(crate) struct McpDoor {
+    pub(crate) listener: TcpListener,
+    pub(crate) settings: mcp::HttpSettings,
+    /// The door behind its tools that run commands; none where that is closed.
+    pub(crate) sudo_proxy: Option<sudo_proxy::Door>,
+    /// The file that tells its port, for as long as it accepts.
+    pub(crate) port_file: PortFile,
+}
+
 /// What serving a door needs of its house.
 #[derive(Clone)]
 pub(super) struct Serving {
     pub(super) processes: Processes,
     pub(super) sessions: Sessions,
+    pub(super) approvals: Approvals,
+    pub(super) native: Arc<native::Settings>,
     pub(super) log: Log,
     pub(super) phases: watch::Receiver<Phase>,
+    /// Says, before anything is ended, that the house ends and whether what runs is kept.
+    pub(super) leave: watch::Receiver<Option<bool>>,
     pub(super) down: mpsc::Sender<bool>,
     pub(super) policy: Policy,
 }
@@ -89,8 +117,14 @@ impl Door {
         match self {
             Door::Claustrum(door) => Some(door.bound.file()),
             Door::Zeroclaw(door) => Some(door.bound.file()),
-            Door::Codecast(_) | Door::Wss(_) => None,
+            Door::SudoProxy(door) => Some(door.bound.file()),
+            Door::Codecast(_) | Door::Wss(_) | Door::Mcp(_) => None,
         }
+    }
+
+    /// Whether those it serves have to hear what became of their commands before those are ended.
+    pub(super) fn answers_for_commands(&self) -> bool {
+        matches!(self, Door::SudoProxy(_))
     }
 
     /// Serves it until the house closes.
@@ -109,6 +143,55 @@ impl Door {
                 Err(error) => cannot_serve(&serving.log, door.bound.path(), &error),
             },
             Door::Wss(door) => zeroclaw::serve_wss(door.listener, door.tls, door.door, stop).await,
+            Door::SudoProxy(door) => serve_sudo_proxy(door, serving).await,
+            Door::Mcp(door) => serve_mcp(door, serving, stop).await,
+        }
+    }
+}
+
+/// Serves the MCP door: its tools reach the doors of this house from the inside, each call as the process behind it.
+async fn serve_mcp(door: McpDoor, serving: Serving, stop: impl Future<Output = ()>) {
+    let McpDoor { listener, settings, sudo_proxy, port_file } = door;
+    let approvals = serving.approvals.clone();
+    let sudo = Box::new(move |stream, caller: Option<mcp::Process>| {
+        // Without a door the stream is closed at once, and the tool says so.
+        if let Some(door) = sudo_proxy.clone() {
+            let peer = caller.and_then(|caller| approvals.peer(caller.pid, caller.uid));
+            tokio::spawn(sudo_proxy::serve_stream(stream, door, peer));
+        }
+    });
+    let native = Box::new(move |stream, caller: Option<mcp::Process>| {
+        let caller = caller.map(|caller| (caller.pid, caller.uid));
+        let (processes, settings) = (serving.processes.clone(), Arc::clone(&serving.native));
+        tokio::spawn(native::attend(stream, caller, processes, settings, serving.phases.clone()));
+    });
+    let server = crate::mcp::inside(sudo, native);
+    mcp::serve_http(listener, server, settings, stop).await;
+    port_file.remove();
+}
+
+/// Serves one sudo-proxy door. A client that stops it stops the daemon where that is all the daemon is for, and else
+/// the door alone: its address is free for another program then.
+async fn serve_sudo_proxy(mut door: SudoProxyDoor, serving: Serving) {
+    let Serving { log, mut leave, down, policy, .. } = serving;
+    let listener = match door.bound.listener() {
+        Ok(listener) => listener,
+        Err(error) => return cannot_serve(&log, door.bound.path(), &error),
+    };
+    let stop = async move {
+        match leave.wait_for(Option::is_some).await.map(|keep| *keep) {
+            Ok(Some(true)) => Leaving::Restart,
+            _ => Leaving::End,
+        }
+    };
+    let ended = sudo_proxy::serve(listener, door.door, stop).await;
+    door.bound.close();
+    door.bound.file().unlink();
+    if ended == sudo_proxy::Ended::Stopped {
+        log.info(format_args!("[hostel] a client stopped the sudo-proxy door on {}", door.bound.path().display()));
+        if policy.doors_may_end {
+            // A full queue means that somebody else has asked already.
+            down.try_send(policy.keep_on_signal).unwrap_or_default();
         }
     }
 }

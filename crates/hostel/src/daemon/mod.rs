@@ -5,6 +5,7 @@
 //!
 //! What a door says is the door's business, what a process does the keeper's.
 
+pub(crate) mod consent;
 pub(crate) mod doors;
 pub(crate) mod launch;
 pub(crate) mod lock;
@@ -19,6 +20,7 @@ mod up;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -29,6 +31,7 @@ use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::zeroclaw;
 use hostel_doors::zeroclaw::LogRing;
 use hostel_house::approvals::Approvals;
+use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
 use hostel_house::sessions::Cause;
@@ -37,6 +40,7 @@ use hostel_house::sessions::SessionOptions;
 use hostel_house::sessions::Sessions;
 use hostel_house::sessions::Status;
 use hostel_house::store::Store;
+use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -46,6 +50,7 @@ use crate::config::Settings;
 use crate::config::agents;
 use crate::config::agents::Defaults;
 use crate::error::CommandError;
+use crate::notify;
 use crate::paths;
 use crate::paths::HouseDir;
 use doors::Door;
@@ -77,6 +82,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How long a door may take to tell those it serves what becomes of what they asked for.
+const ANSWERING: Duration = Duration::from_secs(5);
+
 /// How often busy sessions are looked at while they are being stopped.
 const STOPPING: Duration = Duration::from_millis(5);
 
@@ -102,8 +110,13 @@ pub(crate) struct House {
     pub(crate) processes: Processes,
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
+    /// The commands that were allowed.
+    pub(crate) pipelines: Pipelines,
     pub(crate) started: Instant,
     signals: Signals,
+    ended_by: Arc<OnceLock<Signal>>,
+    /// The end of the terminal it was started from ends the daemon.
+    hangup_ends: bool,
     native: Bound,
     _lock: DaemonLock,
 }
@@ -185,7 +198,34 @@ impl House {
         let native = bind(&dir.socket())?;
         let started = Instant::now();
         let Logs { log, ring } = logs;
-        Ok(House { dir, settings, log, ring, processes, sessions, approvals, started, signals, native, _lock: lock })
+        let pipelines = consent::pipelines(&settings, &processes, &approvals);
+        let ended_by = Arc::default();
+        Ok(House {
+            dir,
+            settings,
+            log,
+            ring,
+            processes,
+            sessions,
+            approvals,
+            pipelines,
+            started,
+            signals,
+            ended_by,
+            hangup_ends: false,
+            native,
+            _lock: lock,
+        })
+    }
+
+    /// The daemon ends with the terminal it was started from.
+    pub(crate) fn end_with_terminal(&mut self) {
+        self.hangup_ends = true;
+    }
+
+    /// Where the signal will be that ended the daemon, if one did.
+    pub(crate) fn ended_by(&self) -> Arc<OnceLock<Signal>> {
+        Arc::clone(&self.ended_by)
     }
 
     /// Serves every door until the daemon is to end, then puts everything away. `ready` is called once every door
@@ -198,6 +238,7 @@ impl House {
     ) -> Result<(), CommandError> {
         let Opening { doors, addresses, port_file, zeroclaw, policy } = opening;
         let (phase, phases) = watch::channel(Phase::Open);
+        let (leaving, leave) = watch::channel(None);
         let (down, mut asked) = mpsc::channel(4);
         let native = Arc::new(native::Settings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -214,21 +255,37 @@ impl House {
         });
         let socket_error = |error: io::Error| CommandError::failure(format!("cannot serve a socket: {error}"));
         let listener = self.native.listener().map_err(socket_error)?;
-        let own = tokio::spawn(native::serve(listener, self.processes.clone(), native, phases.clone()));
+        let own = native::serve(listener, self.processes.clone(), Arc::clone(&native), phases.clone());
+        let own = tokio::spawn(own);
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
+            approvals: self.approvals.clone(),
+            native,
             log: self.log.clone(),
             phases,
+            leave,
             down,
             policy,
         };
         let mut served = JoinSet::new();
+        // Those that answer for what runs have to be heard before it is ended.
+        let mut answering = JoinSet::new();
         let mut files = vec![self.native.file()];
         for door in doors {
             files.extend(door.file());
-            served.spawn(door.serve(serving.clone()));
+            let group = if door.answers_for_commands() { &mut answering } else { &mut served };
+            group.spawn(door.serve(serving.clone()));
         }
+        let abandoned = consent::look_after(self.approvals.clone(), self.pipelines.clone(), self.log.clone());
+        let news = notify::run(
+            self.settings.approvals.notify.clone(),
+            self.dir.own_label(),
+            self.approvals.clone(),
+            self.sessions.clone(),
+            self.log.clone(),
+        );
+        let (abandoned, news) = (tokio::spawn(abandoned), tokio::spawn(news));
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
         let mut keepers_lost = 0;
@@ -238,7 +295,10 @@ impl House {
                 () = &mut over => break Reason::Asked { keep: policy.keep_on_signal },
                 () = self.processes.superseded() => break Reason::Superseded,
                 Some(keep) = asked.recv() => break Reason::Asked { keep },
-                () = self.signals.told_to_end() => break Reason::Asked { keep: policy.keep_on_signal },
+                signal = self.signals.told_to_end(self.hangup_ends) => {
+                    self.ended_by.set(signal).unwrap_or_default();
+                    break Reason::Asked { keep: policy.keep_on_signal };
+                }
                 lost = self.processes.keeper_died(&mut keepers_lost) => {
                     self.log.error(format_args!("[hostel] the keeper died and {lost} processes with it; another keeper is here"));
                 }
@@ -258,6 +318,10 @@ impl House {
         if let Some(file) = port_file {
             file.remove();
         }
+        abandoned.abort();
+        news.abort();
+        leaving.send_replace(Some(keep));
+        drop(tokio::time::timeout(ANSWERING, async { while answering.join_next().await.is_some() {} }).await);
         self.put_away(keep, policy).await;
         phase.send_replace(Phase::Closing { keep });
         let goodbye = async {
@@ -360,7 +424,8 @@ async fn open_sessions(
         keep_archived: ours.keep_archived,
     };
     let store = Store::open(&dir.database()).map_err(|error| problem(&error))?;
-    let approvals = Approvals::open(store.clone()).await.map_err(|error| problem(&error))?;
+    let consent = consent::approval_options(dir, settings, processes)?;
+    let approvals = Approvals::open(store.clone(), consent).await.map_err(|error| problem(&error))?;
     let sessions =
         Sessions::open(store, processes.clone(), approvals.clone(), options).await.map_err(|error| problem(&error))?;
     Ok((sessions, approvals))

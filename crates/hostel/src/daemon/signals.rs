@@ -4,6 +4,7 @@
 
 use std::io;
 
+use rustix::process::Signal as Number;
 use tokio::signal::unix::Signal;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
@@ -25,14 +26,16 @@ impl Signals {
         })
     }
 
-    /// Waits until the daemon is told to end.
-    pub(super) async fn told_to_end(&mut self) {
+    /// Waits until the daemon is told to end, and says by which signal. The end of the terminal it came from means that
+    /// only to one that lives on it.
+    pub(super) async fn told_to_end(&mut self, hangup_ends: bool) -> Number {
         loop {
             tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                // The terminal we came from is none of our business.
-                _ = self.hangup.recv() => {}
+                _ = self.terminate.recv() => return Number::TERM,
+                _ = self.interrupt.recv() => return Number::INT,
+                _ = self.hangup.recv() => if hangup_ends {
+                    return Number::HUP;
+                },
             }
         }
     }

@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use hostel_doors::claustrum;
 use hostel_doors::claustrum::Level;
+use hostel_doors::claustrum::Secret;
 use hostel_doors::codecast;
+use hostel_doors::mcp;
 use hostel_doors::native::protocol::DoorAddress;
+use hostel_doors::sudo_proxy;
 use hostel_doors::zeroclaw;
 use tokio::net::TcpListener;
 
@@ -19,8 +22,12 @@ use super::Opening;
 use super::Policy;
 use super::Rival;
 use super::bind;
+use super::consent;
+use super::consent::SudoProxyFace;
 use super::doors::ClaustrumDoor;
 use super::doors::Door;
+use super::doors::McpDoor;
+use super::doors::SudoProxyDoor;
 use super::doors::ZeroclawDoor;
 use super::doors::door_settings;
 use super::hide_memory;
@@ -94,6 +101,8 @@ async fn open(dir: HouseDir, settings: Settings, foreground: bool) -> Result<(Ho
     let mut doors = Doors { house: &house, doors: Vec::new(), addresses: vec![opening::native_address(&house)] };
     doors.open_claustrum()?;
     doors.open_zeroclaw(&zeroclaw).await?;
+    let sudo_proxy = doors.open_sudo_proxy().await?;
+    doors.open_mcp(sudo_proxy).await?;
     let port_file = doors.open_codecast().await?;
     let Doors { doors, addresses, .. } = doors;
     for door in &addresses {
@@ -171,6 +180,64 @@ impl Doors<'_> {
             self.doors.extend(opened);
             self.addresses.push(told);
         }
+        Ok(())
+    }
+
+    /// Opens the sudo-proxy door on our own socket, and where it is asked for if nobody is there.
+    async fn open_sudo_proxy(&mut self) -> Result<Option<sudo_proxy::Door>, CommandError> {
+        let settings = &self.house.settings.sudo_proxy;
+        if !settings.enabled {
+            return Ok(None);
+        }
+        let door = consent::sudo_proxy_door(self.house, SudoProxyFace::of_house(self.house)).await?;
+        let own = self.house.dir.sudo_proxy_socket();
+        self.doors.push(Door::SudoProxy(SudoProxyDoor { bound: bind(&own)?, door: door.clone() }));
+        self.say(sudo_proxy::NAME, &own.display().to_string(), true, None);
+        for path in &settings.listen {
+            let opened = opening::endpoint_directory(path).and_then(|()| match occupant(path) {
+                Occupant::Listening => Err("taken: somebody listens there".to_owned()),
+                Occupant::Other => Err("taken: not a socket of ours".to_owned()),
+                Occupant::Nobody | Occupant::Stale => {
+                    let bound = bind(path).map_err(|error| error.to_string())?;
+                    Ok(Door::SudoProxy(SudoProxyDoor { bound, door: door.clone() }))
+                }
+            });
+            self.say(sudo_proxy::NAME, &path.display().to_string(), opened.is_ok(), opened.as_ref().err().cloned());
+            self.doors.extend(opened);
+        }
+        Ok(Some(door))
+    }
+
+    /// Opens the MCP door where it is asked for. Its port is told in a file; an address that is taken is said to be so.
+    async fn open_mcp(&mut self, sudo_proxy: Option<sudo_proxy::Door>) -> Result<(), CommandError> {
+        let settings = &self.house.settings.mcp;
+        if !settings.enabled {
+            return Ok(());
+        }
+        let token_file = self.house.dir.token_file();
+        let token = opening::token(&token_file)?;
+        let listener = match TcpListener::bind(settings.listen).await {
+            Ok(listener) => listener,
+            Err(error) => {
+                self.say(mcp::NAME, &settings.listen.to_string(), false, Some(opening::bind_note(&error)));
+                return Ok(());
+            }
+        };
+        let failed = |error: std::io::Error| CommandError::failure(format!("cannot open the MCP door: {error}"));
+        let address = listener.local_addr().map_err(failed)?;
+        let port_file = PortFile::write(&self.house.dir.mcp_port_file(), address.port()).map_err(failed)?;
+        let settings = mcp::HttpSettings {
+            token: Secret::new(token.to_vec()),
+            limits: mcp::HttpLimits::default(),
+            log: self.house.log.clone(),
+        };
+        self.doors.push(Door::Mcp(McpDoor { listener, settings, sudo_proxy, port_file }));
+        self.say(
+            mcp::NAME,
+            &format!("http://{address}/mcp"),
+            true,
+            Some(format!("token in {}", token_file.display())),
+        );
         Ok(())
     }
 

@@ -3,12 +3,16 @@
 use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hostel_journal::{FileInfo, ProcessId, Retention};
 use hostel_keeper::proto::kind;
 
 use super::{House, Process, link};
+
+/// Pauses before a keeper that says a process runs is asked to forget it again.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(32);
 
 /// What a collection removed, or would remove.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -116,12 +120,21 @@ pub(super) async fn release(house: &Arc<House>, id: ProcessId) {
 
 /// The keeper first, then the file: a keeper that still knew it would miss it.
 async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
-    let answer = house.request(link::about(kind::FORGET, process.id())).await;
-    if !matches!(answer, Ok(link::Answer::Done { .. })) {
-        return false;
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match house.request(link::about(kind::FORGET, process.id())).await {
+            Ok(link::Answer::Done { .. }) => break,
+            // Word of its end may be here before the keeper's other thread has heard of it.
+            Ok(link::Answer::Refused(_)) if pause <= LONGEST_PAUSE => {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            _ => return false,
+        }
     }
     house.remove(process);
-    remove_file(house, process.id()).await
+    // One that printed nothing has no file, and nobody makes one for what is forgotten.
+    !process.progress.borrow().has_file || remove_file(house, process.id()).await
 }
 
 async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {

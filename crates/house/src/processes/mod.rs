@@ -12,6 +12,7 @@ mod link;
 mod process;
 pub mod program;
 mod spawning;
+mod stage;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -35,6 +36,8 @@ pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
+
+pub(crate) use stage::{StageError, StageSpec};
 
 use link::{Answer, Caller, Gone, Link, Ticket};
 

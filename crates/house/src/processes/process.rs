@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use hostel_journal::{ProcessId, Reader};
 use hostel_keeper::proto::{Builder, Held, MAX_STDIN_BYTES, Note, Outcome, Scope, kind, tag};
-use hostel_keeper::tree::{self, Relation, Tree};
+use hostel_keeper::tree::{self, Marks, Relation, Tree};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::sync::watch;
@@ -380,7 +380,15 @@ impl Process {
     pub async fn kill_tree(&self) -> Vec<tree::Member> {
         self.signal_group(Signal::KILL).await;
         let Some(scan) = self.scanner() else { return Vec::new() };
-        tokio::task::spawn_blocking(move || tree::kill_all(|| scan().members)).await.unwrap_or_default()
+        let (id, cgroups) = (self.id, self.house.upgrade().and_then(|house| house.cgroups()));
+        let killing = move || {
+            // Reaches even another user's processes, which a signal may not.
+            if let Some(cgroups) = cgroups {
+                cgroups.kill(id);
+            }
+            tree::kill_all(|| scan().members)
+        };
+        tokio::task::spawn_blocking(killing).await.unwrap_or_default()
     }
 
     /// What it has started and waits for, directly or not; what has lost its parent is left alone by everybody.
@@ -419,12 +427,12 @@ impl Process {
 
     fn scanner(&self) -> Option<impl Fn() -> Tree + Send + 'static> {
         let house = self.house.upgrade()?;
-        let tag = tree::tag_value(&house.tag(), self.id);
+        let marks = Marks::of(&house.tag(), self.id);
         let (pid, alive, id) = (self.pid(), self.progress.borrow().exit.is_none(), self.id);
         let cgroups = house.cgroups();
         Some(move || {
             let extra = cgroups.as_ref().map(|cgroups| cgroups.members(id)).unwrap_or_default();
-            tree::find(&tag, pid, alive, &extra)
+            tree::find(&marks, pid, alive, &extra)
         })
     }
 

@@ -16,7 +16,19 @@ use super::process::{Process, Progress};
 use super::{ProcessId, Processes, RELINK_LIMIT, SpawnError, SpawnSpec};
 
 /// Bytes of the command line that are kept for showing, here as in the keeper.
-const COMMAND_LIMIT: usize = 4096;
+pub(super) const COMMAND_LIMIT: usize = 4096;
+
+/// Why a process does not run that was asked for.
+pub(super) enum NotStarted {
+    /// The request does not fit a frame.
+    TooLong,
+    /// The keeper could not start it.
+    Failed { stage: Stage, errno: i32, text: String },
+    /// The keeper would not.
+    Refused(String),
+    /// There is no keeper to ask; if the request was on its way, nobody knows what became of it.
+    Gone(Gone),
+}
 
 impl Processes {
     /// Starts a process. An older one of the same name loses it, and is ended, once the new one runs.
@@ -96,14 +108,29 @@ impl Processes {
             stdin: if spec.socket_stdin { StdinKind::Socket } else { StdinKind::Pipe },
             quota: 0,
             on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
+            terms: None,
         })
     }
 
     async fn request_spawn(&self, process: &Process, request: &Spawn) -> Result<(), SpawnError> {
-        let mut frame = Vec::new();
-        request.encode(0, &mut frame);
-        if frame.len() > hostel_keeper::proto::MAX_FRAME_BYTES {
-            return Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() });
+        match self.ask_for(process, request).await {
+            Ok(()) => Ok(()),
+            Err(NotStarted::TooLong) => Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() }),
+            Err(NotStarted::Failed { stage: Stage::Chdir, errno, .. }) => Err(SpawnError::Chdir { errno }),
+            Err(NotStarted::Failed { stage: Stage::Exec, errno, .. }) => Err(SpawnError::Exec { errno }),
+            Err(NotStarted::Failed { stage: Stage::Limit, text, .. }) => Err(SpawnError::Limit(text)),
+            Err(NotStarted::Failed { errno, .. }) => {
+                Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
+            }
+            Err(NotStarted::Refused(text)) => Err(SpawnError::Keeper(text)),
+            Err(NotStarted::Gone(gone)) => Err(SpawnError::Keeper(gone.to_string())),
+        }
+    }
+
+    /// Sends a request to start a process and waits until it runs.
+    pub(super) async fn ask_for(&self, process: &Process, request: &Spawn) -> Result<(), NotStarted> {
+        if request.is_longer_than(hostel_keeper::proto::MAX_FRAME_BYTES) {
+            return Err(NotStarted::TooLong);
         }
         let mut relinked = self.house.relinked.subscribe();
         let answer = match self.house.request(|corr, out| request.encode(corr, out)).await {
@@ -114,7 +141,7 @@ impl Processes {
                     tokio::time::timeout(RELINK_LIMIT, relinked.changed()).await.ok();
                 }
                 let started = process.started.get().is_some();
-                return if started { Ok(()) } else { Err(SpawnError::Keeper(gone.to_string())) };
+                return if started { Ok(()) } else { Err(NotStarted::Gone(gone)) };
             }
         };
         match answer {
@@ -122,14 +149,9 @@ impl Processes {
                 process.started.get_or_init(|| (pid, start_ns));
                 Ok(())
             }
-            Answer::Failed { stage: Stage::Chdir, errno, .. } => Err(SpawnError::Chdir { errno }),
-            Answer::Failed { stage: Stage::Exec, errno, .. } => Err(SpawnError::Exec { errno }),
-            Answer::Failed { stage: Stage::Limit, text, .. } => Err(SpawnError::Limit(text)),
-            Answer::Failed { stage: Stage::Setup, errno, .. } => {
-                Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
-            }
-            Answer::Refused(text) => Err(SpawnError::Keeper(text)),
-            other => Err(SpawnError::Keeper(format!("unexpected answer {other:?}"))),
+            Answer::Failed { stage, errno, text } => Err(NotStarted::Failed { stage, errno, text }),
+            Answer::Refused(text) => Err(NotStarted::Refused(text)),
+            other => Err(NotStarted::Refused(format!("unexpected answer {other:?}"))),
         }
     }
 }

@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use super::StoreError;
 
 /// The steps in order; the first makes version 1.
-pub(crate) const STEPS: &[&str] = &[include_str!("migrations/0001_sessions.sql")];
+pub(crate) const STEPS: &[&str] =
+    &[include_str!("migrations/0001_sessions.sql"), include_str!("migrations/0002_consent.sql")];
 
 /// Brings a database up to date.
 pub(crate) fn run(connection: &mut Connection) -> Result<(), StoreError> {

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
+pub(crate) mod pipelines;
+pub(crate) mod raw;
 pub(crate) mod sessions;
 
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
@@ -46,6 +48,10 @@ impl RawKeeper {
             .unwrap();
         assert!(status.success());
         keeper
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
     }
 
     fn run_dir(&self) -> PathBuf {
@@ -121,22 +127,27 @@ impl TestHouse {
     }
 
     pub(crate) fn options(&self) -> KeeperOptions {
-        KeeperOptions {
-            run_dir: self.directory.path().join("run"),
-            journal_dir: self.directory.path().join("journal"),
-            program: keeper_program(),
-            cgroup_root: None,
-            total_quota: 1 << 40,
-            process_quota: 1 << 40,
-            floor: 1,
-            drop_oldest: false,
-            child_umask: 0o022,
-            child_nofile: 1024,
-        }
+        options_at(self.path())
     }
 
     pub(crate) async fn open(&self) -> Processes {
         Processes::connect(self.options()).await.unwrap()
+    }
+}
+
+/// A keeper in this directory.
+pub(crate) fn options_at(directory: &Path) -> KeeperOptions {
+    KeeperOptions {
+        run_dir: directory.join("run"),
+        journal_dir: directory.join("journal"),
+        program: keeper_program(),
+        cgroup_root: None,
+        total_quota: 1 << 40,
+        process_quota: 1 << 40,
+        floor: 1,
+        drop_oldest: false,
+        child_umask: 0o022,
+        child_nofile: 1024,
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Outcome};
-use hostel_house::approvals::{Approval, Approvals};
+use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, DeciderPeer, Face};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{
     AgentLimits, AgentSpec, Entry, NewSession, NextEvents, Prompt, Session, SessionOptions, Sessions, Status,
@@ -87,7 +87,8 @@ impl Daemon {
         let (processes, sessions, approvals, store) = runtime.block_on(async {
             let processes = place.open().await;
             let store = Store::open(&place.path().join("state.db")).unwrap();
-            let approvals = Approvals::open(store.clone()).await.unwrap();
+            let consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+            let approvals = Approvals::open(store.clone(), consent).await.unwrap();
             let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();
             (processes, sessions, approvals, store)
         });
@@ -206,6 +207,11 @@ pub(crate) fn said(entries: &[Arc<Entry>]) -> Vec<&str> {
             _ => None,
         })
         .collect()
+}
+
+/// Somebody who may decide.
+pub(crate) fn a_person() -> Claim {
+    Claim { face: Face::Socket, peer: DeciderPeer::Own, label: "a test".to_owned() }
 }
 
 /// The question that is open, once there is one.

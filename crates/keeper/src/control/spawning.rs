@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::event::epoll;
+use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::PipeFlags;
 
@@ -12,7 +13,7 @@ use super::{Control, FAILURE, STDIN, event_key};
 use crate::child_table::{Flow, Slot, Starting, Stdin};
 use crate::proto::{Builder, Phase, Spawn, Stage, StdinKind, kind, tag};
 use crate::pump::now_ns;
-use crate::state::{Command, NewChild, Progress, SlotKey};
+use crate::state::{Bounds, Command, NewChild, Progress, SlotKey};
 use crate::sys::{self, ChildEnds, Program};
 
 /// Size of the pipes that carry little: pipe memory is a budget of the user.
@@ -32,7 +33,8 @@ pub(super) fn child_limit() -> usize {
 
 /// The keeper's ends and the child's ends of its pipes.
 struct Pipes {
-    stdin: OwnedFd,
+    /// None where the child's input is not the keeper's business.
+    stdin: Option<OwnedFd>,
     stdout: OwnedFd,
     stderr: OwnedFd,
     failure: OwnedFd,
@@ -42,22 +44,38 @@ struct Pipes {
     child_failure: OwnedFd,
 }
 
-fn open_pipes(stdin: StdinKind) -> rustix::io::Result<Pipes> {
+/// What the child reads from.
+enum Input {
+    /// Ends that are yet to be made.
+    Make(StdinKind),
+    /// The output of another process.
+    Taken(OwnedFd),
+}
+
+fn open_pipes(input: Input, holds_stdout: bool) -> rustix::io::Result<Pipes> {
     // The keeper's ends do not block; that flag belongs to the end, so the child does not see it.
     let pipe = || rustix::pipe::pipe_with(PipeFlags::CLOEXEC);
-    let (child_stdin, keeper_stdin) = match stdin {
-        StdinKind::Pipe => pipe()?,
-        StdinKind::Socket => {
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?
+    let null =
+        || rustix::fs::open("/dev/null", OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC, rustix::fs::Mode::empty());
+    let (child_stdin, keeper_stdin) = match input {
+        Input::Make(StdinKind::Pipe) => pipe().map(|(child, keeper)| (child, Some(keeper)))?,
+        Input::Make(StdinKind::Socket) => {
+            let (child, keeper) =
+                rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+            (child, Some(keeper))
         }
+        Input::Make(StdinKind::Null | StdinKind::From) => (null()?, None),
+        Input::Taken(fd) => (fd, None),
     };
     let (stdout, child_stdout) = pipe()?;
     let (stderr, child_stderr) = pipe()?;
     let (failure, child_failure) = pipe()?;
-    for end in [&keeper_stdin, &stdout, &stderr, &failure] {
+    // What is held becomes another child's input, which must wait like any other.
+    let read_here = (!holds_stdout).then_some(&stdout);
+    for end in keeper_stdin.iter().chain(read_here).chain([&stderr, &failure]) {
         rustix::io::ioctl_fionbio(end, true)?;
     }
-    for end in [&keeper_stdin, &stderr] {
+    for end in keeper_stdin.iter().chain([&stderr]) {
         // Refused for a socket pair, and without consequence when refused.
         rustix::pipe::fcntl_setpipe_size(end, SMALL_PIPE).ok();
     }
@@ -74,6 +92,9 @@ fn prepare(spawn: &Spawn) -> Option<Program> {
         cwd: CString::new(spawn.cwd.as_slice()).ok()?,
         umask: spawn.umask,
         nofile: spawn.nofile,
+        own_session: spawn.terms.is_some(),
+        limit_tag: spawn.terms.map_or(0, |terms| terms.limit_tag),
+        pin: spawn.terms.and_then(|terms| terms.pin),
     })
 }
 
@@ -95,6 +116,10 @@ impl Control {
         if let Some(key) = self.children.key_of(spawn.id) {
             return self.answer_again(conn, corr, key);
         }
+        let terms = spawn.terms.unwrap_or_default();
+        if terms.only_if_known {
+            return self.spawn_failed(conn, corr, Stage::Unknown, 0, "");
+        }
         if self.stopping.is_some() {
             return self.spawn_failed(conn, corr, Stage::Limit, 0, "the keeper is stopping");
         }
@@ -112,11 +137,20 @@ impl Control {
         let Some(program) = prepare(&spawn) else {
             return self.spawn_failed(conn, corr, Stage::Exec, rustix::io::Errno::INVAL.raw_os_error(), "");
         };
-        let pipes = match open_pipes(spawn.stdin) {
+        let input = match self.input_of(&spawn) {
+            Ok(input) => input,
+            Err(text) => {
+                return self.spawn_failed(conn, corr, Stage::Setup, rustix::io::Errno::BADF.raw_os_error(), text);
+            }
+        };
+        let pipes = match open_pipes(input, terms.holds_stdout) {
             Ok(pipes) => pipes,
             Err(errno) => return self.spawn_failed(conn, corr, Stage::Setup, errno.raw_os_error(), ""),
         };
-        let cgroup = self.cgroups.as_ref().and_then(|cgroups| cgroups.prepare(spawn.id));
+        // A stage carries its mark among its limits; making and removing a cgroup costs as much as a tenth of its life.
+        let in_cgroup = spawn.terms.is_none_or(|terms| terms.own_cgroup);
+        let cgroups = self.cgroups.as_ref().filter(|_| in_cgroup);
+        let cgroup = cgroups.and_then(|cgroups| cgroups.prepare(spawn.id));
         let ends = ChildEnds {
             stdin: pipes.child_stdin.as_fd(),
             stdout: pipes.child_stdout.as_fd(),
@@ -129,7 +163,8 @@ impl Control {
             Ok(pid) => pid,
             Err(error) => return self.spawn_failed(conn, corr, Stage::Setup, error.raw_os_error().unwrap_or(0), ""),
         };
-        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+        // A leader of a group cannot begin a session: such a child is left to do it alone.
+        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32).filter(|_| !program.own_session) {
             // The child does the same; whoever is first, a signal to the group finds it. Refused once
             // it has executed its program, and then it was done.
             rustix::process::setpgid(Some(pid), Some(pid)).ok();
@@ -144,6 +179,8 @@ impl Control {
             }
             return self.spawn_failed(conn, corr, Stage::Setup, rustix::io::Errno::NOSPC.raw_os_error(), "");
         }
+        let (stdout, held_stdout) =
+            if terms.holds_stdout { (None, Some(pipes.stdout)) } else { (Some(pipes.stdout), None) };
         self.children.insert(Slot {
             key,
             id: spawn.id,
@@ -153,10 +190,12 @@ impl Control {
             start_ns,
             quota: spawn.quota,
             on_full: spawn.on_full,
-            stdin: Stdin { fd: Some(pipes.stdin), ..Stdin::default() },
+            bounds: Bounds::of(spawn.terms.as_ref()),
+            stdin: Stdin { fd: pipes.stdin, ..Stdin::default() },
+            held_stdout,
             starting: Some(Starting {
                 failure: pipes.failure,
-                stdout: pipes.stdout,
+                stdout,
                 stderr: pipes.stderr,
                 waiters: vec![(conn, corr)],
                 marks: Vec::new(),
@@ -165,6 +204,16 @@ impl Control {
             ended: None,
             progress: Arc::new(Progress::default()),
         });
+    }
+
+    /// What a new process reads from. Output that is held for it is taken, whether or not it can be started then.
+    fn input_of(&mut self, spawn: &Spawn) -> Result<Input, &'static str> {
+        if spawn.stdin != StdinKind::From {
+            return Ok(Input::Make(spawn.stdin));
+        }
+        let producer = spawn.terms.and_then(|terms| terms.stdin_from).and_then(|id| self.children.key_of(id));
+        let held = producer.and_then(|key| self.children.get_mut(key)).and_then(|slot| slot.held_stdout.take());
+        held.map(Input::Taken).ok_or("there is no held output to read from")
     }
 
     /// A known id gets its first answer again, never a second process.
@@ -221,10 +270,11 @@ impl Control {
             label: slot.label.clone(),
             pid: slot.pid,
             start_ns: slot.start_ns,
-            stdout: Some(starting.stdout),
+            stdout: starting.stdout,
             stderr: Some(starting.stderr),
             quota: slot.quota,
             on_full: slot.on_full,
+            bounds: slot.bounds,
             progress: Arc::clone(&slot.progress),
         })));
         for mark in starting.marks {

@@ -21,6 +21,7 @@ macro_rules! wire_enum {
         }
     };
 }
+pub(super) use wire_enum;
 
 wire_enum! {
     /// What a connection is for.
@@ -63,26 +64,6 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What to do when a journal may grow no further.
-    OnFull by ON_FULL {
-        /// Stop reading: the child's pipe fills and it waits.
-        Hold = 0,
-        /// Give up the oldest output of this process.
-        DropOldest = 1,
-    }
-}
-
-wire_enum! {
-    /// What the child's standard input is made of.
-    StdinKind by STDIN_KIND {
-        /// A pipe.
-        Pipe = 0,
-        /// A socket pair: another process of the same user cannot open it through `/proc`.
-        Socket = 1,
-    }
-}
-
-wire_enum! {
     /// What became of input.
     Outcome by OUTCOME {
         /// Accepted, wholly or its fresh tail.
@@ -111,20 +92,6 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Where a spawn failed.
-    Stage by STAGE {
-        /// The keeper could not set up pipes or fork.
-        Setup = 1,
-        /// Entering the working directory.
-        Chdir = 2,
-        /// Executing the program.
-        Exec = 3,
-        /// A limit of the keeper; the text says which.
-        Limit = 4,
-    }
-}
-
-wire_enum! {
     /// How the keeper is to stop.
     StopMode by MODE {
         /// Only if it has no running child.
@@ -144,8 +111,10 @@ pub mod feature {
     pub const SOCKET_STDIN: u64 = 1 << 2;
     /// The policy `drop-oldest`.
     pub const DROP_OLDEST: u64 = 1 << 3;
+    /// Stages of pipelines: `SPAWN` with [`super::PipelineTerms`], empty input, input from another process.
+    pub const PIPELINES: u64 = 1 << 4;
     /// All of this build.
-    pub const ALL: u64 = MARKS | UPGRADE | SOCKET_STDIN | DROP_OLDEST;
+    pub const ALL: u64 = MARKS | UPGRADE | SOCKET_STDIN | DROP_OLDEST | PIPELINES;
 }
 
 /// The first frame of a connection.
@@ -243,33 +212,6 @@ pub struct NoteExit {
     pub signal: i32,
     /// When, nanoseconds of wall clock.
     pub wall_ns: u64,
-}
-
-/// A request to start a process. A known id gets its first answer again, never a second process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spawn {
-    /// Its identity, chosen by the daemon.
-    pub id: ProcessId,
-    /// What the daemon calls it.
-    pub label: Vec<u8>,
-    /// The file to execute.
-    pub program: Vec<u8>,
-    /// Its arguments, `argv[0]` first.
-    pub argv: Vec<Vec<u8>>,
-    /// Its whole environment, `KEY=value` each.
-    pub env: Vec<Vec<u8>>,
-    /// Its working directory.
-    pub cwd: Vec<u8>,
-    /// Its file mode mask.
-    pub umask: u32,
-    /// Its soft limit of open files.
-    pub nofile: u64,
-    /// What its standard input is.
-    pub stdin: StdinKind,
-    /// Largest journal, 0 for the keeper's default.
-    pub quota: u64,
-    /// What to do at the quota.
-    pub on_full: OnFull,
 }
 
 /// Limits of the pump. Zero leaves a value as it is.
@@ -433,55 +375,6 @@ impl State {
             note,
             applied: frame.u64(tag::APPLIED)?,
             written: frame.u64(tag::WRITTEN)?,
-        })
-    }
-}
-
-impl Spawn {
-    /// Appends the frame. The caller checks [`super::MAX_FRAME_BYTES`] by looking at what was appended.
-    pub fn encode(&self, corr: u64, out: &mut Vec<u8>) {
-        let mut builder = Builder::new(out, kind::SPAWN, corr)
-            .bytes(tag::ID, &self.id.0)
-            .bytes(tag::LABEL, &self.label)
-            .bytes(tag::PROGRAM, &self.program)
-            .bytes(tag::CWD, &self.cwd)
-            .u32(tag::UMASK, self.umask)
-            .u64(tag::NOFILE, self.nofile)
-            .u32(tag::STDIN_KIND, self.stdin.to_wire())
-            .u64(tag::QUOTA, self.quota)
-            .u32(tag::ON_FULL, self.on_full.to_wire());
-        for arg in &self.argv {
-            builder = builder.bytes(tag::ARG, arg);
-        }
-        for pair in &self.env {
-            builder = builder.bytes(tag::ENV, pair);
-        }
-        builder.finish();
-    }
-
-    /// Reads the frame.
-    pub fn decode(frame: &Frame<'_>) -> Result<Self, DecodeError> {
-        let mut argv = Vec::new();
-        let mut env = Vec::new();
-        for field in frame.fields() {
-            match field? {
-                (tag::ARG, bytes) => argv.push(bytes.to_vec()),
-                (tag::ENV, bytes) => env.push(bytes.to_vec()),
-                _ => {}
-            }
-        }
-        Ok(Self {
-            id: ProcessId(frame.array(tag::ID)?),
-            label: frame.bytes(tag::LABEL)?.to_vec(),
-            program: frame.bytes(tag::PROGRAM)?.to_vec(),
-            argv,
-            env,
-            cwd: frame.bytes(tag::CWD)?.to_vec(),
-            umask: frame.u32_or(tag::UMASK, 0o022)?,
-            nofile: frame.maybe_u64(tag::NOFILE)?.unwrap_or(0),
-            stdin: StdinKind::from_wire(frame.u32_or(tag::STDIN_KIND, 0)?)?,
-            quota: frame.maybe_u64(tag::QUOTA)?.unwrap_or(0),
-            on_full: OnFull::from_wire(frame.u32_or(tag::ON_FULL, 0)?)?,
         })
     }
 }

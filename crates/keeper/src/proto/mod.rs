@@ -11,10 +11,12 @@
 
 mod frame;
 mod message;
+mod spawn;
 
 pub(crate) use frame::split_unbounded;
 pub use frame::{Builder, DecodeError, Fields, Frame, HEADER_BYTES, MAX_FRAME_BYTES, split};
 pub use message::*;
+pub use spawn::*;
 
 /// The protocol version this build speaks.
 pub const PROTOCOL: u32 = 1;
@@ -105,4 +107,12 @@ pub mod tag {
     pub const IMAGE_NS: u16 = 54;
     pub const NOTES_KEY: u16 = 55;
     pub const STARTED: u16 = 56;
+    pub const STDIN_FROM: u16 = 57;
+    pub const HOLDS_STDOUT: u16 = 58;
+    pub const KEEP_BYTES: u16 = 59;
+    pub const DRAIN_MS: u16 = 60;
+    pub const LIMIT_TAG: u16 = 61;
+    pub const ONLY_IF_KNOWN: u16 = 62;
+    pub const PIN: u16 = 63;
+    pub const OWN_CGROUP: u16 = 64;
 }

@@ -15,7 +15,7 @@ use rustix::event::epoll;
 
 use super::{HOT_BYTES, HOT_PIPE, HOT_WINDOW, Setting, now_ns, stream_key, watch};
 use crate::proto::{Held, Note, NoteExit, OnFull};
-use crate::state::{NewChild, Progress, SlotKey};
+use crate::state::{Bounds, NewChild, Progress, SlotKey};
 
 /// Size a pipe is given back when its stream has cooled down.
 const COLD_PIPE: usize = 64 * 1024;
@@ -70,6 +70,29 @@ pub(crate) struct Mark {
     pub(crate) len: u32,
 }
 
+/// How much of each stream was kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    pub(crate) out: u64,
+    pub(crate) err: u64,
+}
+
+impl Kept {
+    fn of(self, stream: Stream) -> u64 {
+        match stream {
+            Stream::Out => self.out,
+            Stream::Err => self.err,
+        }
+    }
+
+    pub(crate) fn count(&mut self, stream: Stream, bytes: usize) {
+        match stream {
+            Stream::Out => self.out += bytes as u64,
+            Stream::Err => self.err += bytes as u64,
+        }
+    }
+}
+
 /// Where the journal is.
 pub(crate) enum Store {
     /// Nothing was written yet; there is no file.
@@ -96,6 +119,9 @@ pub(crate) struct PumpChild {
     pub(crate) start_ns: u64,
     pub(crate) quota: u64,
     pub(crate) on_full: OnFull,
+    pub(crate) bounds: Bounds,
+    /// Bytes of each stream that were kept, while there is a bound.
+    pub(crate) kept: Kept,
     pub(crate) out: Pipe,
     pub(crate) err: Pipe,
     pub(crate) store: Store,
@@ -124,6 +150,8 @@ impl PumpChild {
             start_ns: new.start_ns,
             quota: new.quota,
             on_full: new.on_full,
+            bounds: new.bounds,
+            kept: Kept::default(),
             out: Pipe::new(new.stdout),
             err: Pipe::new(new.stderr),
             store: Store::None,
@@ -154,15 +182,25 @@ impl PumpChild {
         }
     }
 
+    /// Bytes of a stream that may still be kept; 0 means that the rest is read and dropped.
+    pub(crate) fn may_keep(&self, stream: Stream) -> usize {
+        match self.bounds.keep_bytes {
+            0 => usize::MAX,
+            bound => usize::try_from(bound.saturating_sub(self.kept.of(stream))).unwrap_or(usize::MAX),
+        }
+    }
+
     pub(crate) fn finished(&self) -> bool {
         self.ended.is_some()
     }
 
     /// There is something to write: in memory, or in a pipe.
     pub(crate) fn wants_room(&self) -> bool {
-        let unread =
-            |pipe: &Pipe| pipe.fd().is_some_and(|fd| rustix::io::ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0));
-        self.pending.is_some() || unread(&self.out) || unread(&self.err)
+        let unread = |stream| {
+            let fd = self.stream(stream).fd().filter(|_| self.may_keep(stream) > 0);
+            fd.is_some_and(|fd| rustix::io::ioctl_fionread(fd).is_ok_and(|bytes| bytes > 0))
+        };
+        self.pending.is_some() || unread(Stream::Out) || unread(Stream::Err)
     }
 
     /// Bytes the journal occupies on paper.

@@ -5,6 +5,7 @@
 //! control thread. Nothing here blocks on the daemon: a note that cannot be sent waits as one bit.
 
 mod child;
+mod ending;
 mod notes;
 mod park;
 mod pressure;
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 use hostel_journal::{HEADROOM, MAX_PAYLOAD, Stream, TAILROOM};
 use rustix::event::epoll;
 
-pub(crate) use child::{Mark, PumpChild};
+pub(crate) use child::{Kept, Mark, PumpChild};
 pub(crate) use notes::Notes;
 pub(crate) use park::{ParkedChild, ParkedPump};
 pub(crate) use pressure::Pressure;
@@ -26,12 +27,9 @@ pub(crate) use pressure::Pressure;
 use crate::channel::Channel;
 use crate::proto::Held;
 use crate::state::{Command, Event, SlotKey};
-use child::Finish;
 
 /// One child's share of a round while others wait.
 const SHARE: usize = 64 * 1024;
-/// How long somebody else may hold the pipes of an ended process.
-pub(crate) const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// A journal file is made this long after the start of a process that prints nothing.
 const LATE_FILE: Duration = Duration::from_secs(2);
 /// An open journal without news is closed after this long, to save descriptors.
@@ -226,7 +224,7 @@ impl Pump {
                         child.exit = Some(exit);
                     }
                     if !self.try_finish(key) {
-                        self.at(DRAIN_LIMIT, Timer::Drain, key);
+                        self.drain_later(key);
                     }
                 }
                 Command::Mark { key, mark, offset, len } => self.mark(key, Mark { mark, offset, len }),
@@ -292,14 +290,17 @@ impl Pump {
         if child.held != Held::No {
             return Moved::Nothing;
         }
+        let may_keep = child.may_keep(stream);
         // A pipe without bytes is read even when nothing may be written: it may be at its end.
-        if let Some(why) = self.pressure.refuse(child, &self.setting)
+        if may_keep > 0
+            && let Some(why) = self.pressure.refuse(child, &self.setting)
             && child.wants_room()
         {
             self.hold(key, why);
             return Moved::Nothing;
         }
-        let limit = child.room().min(if alone { MAX_PAYLOAD } else { SHARE });
+        let share = if alone { MAX_PAYLOAD } else { SHARE };
+        let limit = if may_keep > 0 { child.room().min(share).min(may_keep) } else { share };
         let Some(fd) = child.stream(stream).fd() else { return Moved::Nothing };
         let buffer = &mut self.buffer[..HEADROOM + limit + TAILROOM];
         let read = match rustix::io::read(fd, &mut buffer[HEADROOM..HEADROOM + limit]) {
@@ -312,6 +313,10 @@ impl Pump {
             self.try_finish(key);
             return Moved::Nothing;
         }
+        if may_keep == 0 {
+            return Moved::Bytes(read);
+        }
+        child.kept.count(stream, read);
         let began = Instant::now();
         let neighbours = self.crowded.is_some_and(|at| began.duration_since(at) < CROWDED);
         let result = child.append(&self.setting, stream, buffer, read);
@@ -371,26 +376,6 @@ impl Pump {
         self.try_finish(key);
     }
 
-    /// The pipes of an ended process are held by somebody else for too long: take what is in them
-    /// now, at most what a pipe can hold, and close them.
-    fn end_drain(&mut self, key: SlotKey) {
-        for stream in [Stream::Out, Stream::Err] {
-            let mut taken = 0;
-            while taken < HOT_PIPE
-                && let Moved::Bytes(bytes) = self.read_stream(key, stream, true)
-            {
-                taken += bytes;
-            }
-        }
-        let Some(child) = find(&mut self.children, key) else { return };
-        // What is still in the pipe of a held child must not be thrown away.
-        if child.held != Held::No {
-            return self.at(DRAIN_LIMIT, Timer::Drain, key);
-        }
-        self.hot_streams -= child.close_all(self.epoll.as_fd());
-        self.try_finish(key);
-    }
-
     fn mark(&mut self, key: SlotKey, mark: Mark) {
         if let Some(child) = self.child(key) {
             child.marks.push_back(mark);
@@ -415,28 +400,6 @@ impl Pump {
         }
         if let Err(error) = result {
             self.hold(key, pressure::reason(&error));
-        }
-    }
-
-    /// Ends a process whose pipes are closed and whose exit is known. Says whether it is over.
-    fn try_finish(&mut self, key: SlotKey) -> bool {
-        let Some(child) = find(&mut self.children, key) else {
-            return true;
-        };
-        match child.finish(&self.setting) {
-            Finish::NotYet => false,
-            Finish::Already => true,
-            Finish::Done(exit) => {
-                self.notes.mark_dirty(child);
-                // The daemon hears of it before the process id can be given back.
-                self.notes.send(&self.epoll, &mut self.children);
-                self.events.push(Event::Finished(key, exit));
-                true
-            }
-            Finish::Failed(error) => {
-                self.hold(key, pressure::reason(&error));
-                false
-            }
         }
     }
 

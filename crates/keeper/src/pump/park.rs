@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use hostel_journal::{Exit, Position, ProcessId, Stream};
 
 use super::Pump;
-use super::child::{Mark, PumpChild, Store};
+use super::child::{Kept, Mark, PumpChild, Store};
 use super::notes::Notes;
 use crate::proto::{Held, Limits, Note, NoteExit};
 use crate::state::{NewChild, SlotKey};
@@ -20,6 +20,7 @@ pub(crate) struct ParkedChild {
     pub(crate) stderr: Option<OwnedFd>,
     pub(crate) position: Option<Position>,
     pub(crate) silent_seq: u64,
+    pub(crate) kept: Kept,
     pub(crate) pending: Option<(Stream, Vec<u8>)>,
     pub(crate) marks: Vec<Mark>,
     pub(crate) exit: Option<Exit>,
@@ -66,6 +67,7 @@ impl From<PumpChild> for ParkedChild {
             stdout: child.out.into_fd(),
             stderr: child.err.into_fd(),
             silent_seq: child.silent_seq,
+            kept: child.kept,
             pending: child.pending,
             marks: child.marks.into(),
             exit: child.exit,
@@ -93,6 +95,7 @@ impl Pump {
             child.store = Store::Closed(position);
         }
         child.silent_seq = parked.silent_seq;
+        child.kept = parked.kept;
         child.pending = parked.pending;
         child.marks = parked.marks.into();
         child.exit = parked.exit;
@@ -108,7 +111,7 @@ impl Pump {
         // What waited is tried at once; what ended meanwhile is finished.
         self.retry(key);
         if unfinished && !self.try_finish(key) {
-            self.at(super::DRAIN_LIMIT, super::Timer::Drain, key);
+            self.drain_later(key);
         }
     }
 }

@@ -17,16 +17,17 @@ use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 use tokio::sync::mpsc;
 
+use super::kind;
+use super::one_line;
 use super::state;
 use crate::commands::Context;
 use crate::conversation::short;
 use crate::conversation::start::too_old;
 use crate::conversation::summary;
 use crate::conversation::wire::ApprovalList;
-use crate::conversation::wire::ApprovalRow;
-use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
+use crate::inbox::request::Request;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Ui;
@@ -37,7 +38,7 @@ const DEPTH: usize = 16;
 /// Something about one question of one house.
 struct News {
     house: String,
-    row: ApprovalRow,
+    row: Request,
     value: Value,
 }
 
@@ -81,7 +82,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
 fn print(ui: &Ui, news: &News, several: bool) -> Result<(), CommandError> {
     let row = &news.row;
     if ui.json() {
-        let mut value = one_spelling(news.value.clone());
+        let mut value = news.value.clone();
         value["house"] = news.house.as_str().into();
         return ui.data(&value);
     }
@@ -92,12 +93,18 @@ fn print(ui: &Ui, news: &News, several: bool) -> Result<(), CommandError> {
         let by = row.decider.as_deref().filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
         return ui.line(&format!("{id} {}{}", ui.paint(paint, &text::printable(&word)), text::printable(&by)));
     }
-    let tool = text::printable(&row.tool).into_owned();
-    let session = text::printable(short(&row.session_id)).into_owned();
-    ui.line(&format!("{id} {} asks for permission, session {session}{house}", ui.paint(Paint::Yellow, &tool)))?;
-    let asked = match summary::whole(&row.input) {
-        whole if whole.is_empty() => text::prose(&row.summary).into_owned(),
-        whole => whole,
+    let who = row.caller();
+    let (_, what) = kind(row);
+    let what = ui.paint(Paint::Yellow, &text::printable(&what));
+    let asks = if row.pipeline().is_some() { "asks to" } else { "asks for permission," };
+    match row.pipeline() {
+        Some(_) => ui.line(&format!("{id} {who}{house} {asks} {what}"))?,
+        None => ui.line(&format!("{id} {what} {asks} session {who}{house}"))?,
+    }
+    let asked = match (row.pipeline().is_some(), summary::whole(&row.input)) {
+        (true, _) => one_line(row),
+        (false, whole) if whole.is_empty() => text::prose(&row.summary).into_owned(),
+        (false, whole) => whole,
     };
     for line in asked.lines() {
         ui.line(&format!("    {line}"))?;
@@ -122,13 +129,13 @@ async fn listen(house: House, reconnect: Duration, news: mpsc::Sender<News>) -> 
 /// Until nobody listens to us any more.
 async fn connected(
     house: &House,
-    known: &mut BTreeMap<String, ApprovalRow>,
+    known: &mut BTreeMap<String, Request>,
     news: &mpsc::Sender<News>,
 ) -> Result<(), ClientError> {
     let (mut questions, mut messages) = house.connect().await?.split();
     let watching = questions.send("approval/watch", &json!({})).await?;
     // What is gone is asked about, to say how it was settled.
-    let mut asked: BTreeMap<u64, ApprovalRow> = BTreeMap::new();
+    let mut asked: BTreeMap<u64, Request> = BTreeMap::new();
     loop {
         let (list, settled): (Vec<Value>, Option<Value>) = tokio::select! {
             message = messages.next() => match message? {
@@ -174,8 +181,8 @@ fn pending(params: &RawValue) -> Result<Vec<Value>, ClientError> {
     Ok(list.approvals)
 }
 
-fn row(value: &Value) -> Result<ApprovalRow, ClientError> {
-    serde_json::from_value(value.clone()).map_err(|error| ClientError::Protocol(error.to_string()))
+fn row(value: &Value) -> Result<Request, ClientError> {
+    Request::read(value).map_err(|error| ClientError::Protocol(error.to_string()))
 }
 
 /// False when nobody listens to us any more.

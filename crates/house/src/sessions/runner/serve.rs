@@ -267,6 +267,10 @@ impl Runner {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         let question = Question {
             session: self.session.no(),
+            session_id: self.session.id().to_owned(),
+            door: self.session.door().to_owned(),
+            agent: self.session.agent().to_owned(),
+            cwd: self.session.cwd().to_owned(),
             turn: self.turn.as_ref().map_or(0, |turn| turn.no),
             process: talk.id(),
             request: request.clone(),
@@ -286,6 +290,9 @@ impl Runner {
     pub(super) async fn hear_decisions(&mut self) -> Result<(), StoreError> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         let open = talk.open_questions();
+        if open.is_empty() {
+            return Ok(());
+        }
         let approvals = insist(|| self.hub.approvals.these(open.clone())).await?;
         talk.decided(&approvals);
         Ok(())

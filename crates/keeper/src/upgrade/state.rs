@@ -1,36 +1,28 @@
-//! Replacing the running keeper by another build of itself, without a child noticing.
+//! A keeper at rest as bytes: frames of the wire protocol in a memfd, written by one build and read by the next.
 //!
-//! The pump parks between two records, everything known goes into a memfd as frames of the wire
-//! protocol, the new build reads it once for trial (`--check-state`), then takes our place by
-//! `exec`: same process id, same children, same lock, same listening socket. Whatever fails before
-//! that leaves the old build running as if nothing had been asked.
+//! Invariant: reading acts on nothing. Descriptors stay numbers until the whole state is understood.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::OsStr;
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
-use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hostel_journal::{Exit, Position, ProcessId, Stream};
-use rustix::io::FdFlags;
 
 use crate::child_table::{ChildTable, Chunk, Slot, Stdin};
 use crate::control::{Control, Identity};
-use crate::launch;
-use crate::proto::{self, Builder, DecodeError, Frame, Limits, NoteExit, OnFull, kind, tag};
-use crate::pump::{Mark, ParkedChild, ParkedPump};
-use crate::state::{Command, Event, NewChild, Progress, SlotKey};
+use crate::proto::{self, Builder, DecodeError, Frame, Limits, NoteExit, OnFull, tag};
+use crate::pump::{Kept, Mark, ParkedChild, ParkedPump};
+use crate::state::{Bounds, Progress, SlotKey};
 use crate::sys;
 
-/// Version of the state's layout; a build refuses one it does not know.
+/// The layout that every build reads.
 const LAYOUT: u32 = 1;
-/// How long the pump may take to park (it may be inside a slow write).
-const PARK_LIMIT: Duration = Duration::from_secs(2);
-/// How long the new build may take to read the state.
-const CHECK_LIMIT: Duration = Duration::from_secs(5);
+/// The layout with stages of pipelines: a build that would forget their bounds and held pipes refuses it.
+const LAYOUT_WITH_PIPELINES: u32 = 2;
 
 /// Frame types and tags of the state; they never meet the wire.
 mod own {
@@ -57,10 +49,13 @@ mod own {
     pub(super) const PENDING_ERR: u16 = 1121;
     pub(super) const MARK: u16 = 1122;
     pub(super) const EXIT: u16 = 1123;
+    pub(super) const HELD_STDOUT: u16 = 1124;
+    pub(super) const BOUNDS: u16 = 1125;
 }
 
 /// A keeper at rest, read back.
 pub(crate) struct Resumed {
+    layout: u32,
     pub(crate) identity: Identity,
     pub(crate) lock: RawFd,
     pub(crate) listener: RawFd,
@@ -77,179 +72,27 @@ pub(crate) struct ResumedChild {
     pub(crate) stdin: Option<RawFd>,
     pub(crate) stdout: Option<RawFd>,
     pub(crate) stderr: Option<RawFd>,
+    pub(crate) held_stdout: Option<RawFd>,
 }
 
 impl ResumedChild {
     /// Takes the descriptors over.
     pub(crate) fn adopt(mut self) -> io::Result<(Slot, ParkedChild)> {
         self.slot.stdin.fd = self.stdin.map(sys::adopt).transpose()?;
+        self.slot.held_stdout = self.held_stdout.map(sys::adopt).transpose()?;
         self.parked.stdout = self.stdout.map(sys::adopt).transpose()?;
         self.parked.stderr = self.stderr.map(sys::adopt).transpose()?;
         Ok((self.slot, self.parked))
     }
 }
 
-/// Does it. Returns only when it could not be done; the text says why.
-pub(crate) fn upgrade(control: &mut Control, conn: u64, corr: u64, path: &[u8]) -> Result<(), String> {
-    if control.children.iter().any(|slot| slot.starting.is_some()) {
-        return Err("a process is just being started; try again".to_owned());
-    }
-    let program = rustix::fs::open(
-        OsStr::from_bytes(path),
-        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )
-    .map_err(|errno| format!("cannot open the new program: {errno}"))?;
-    let parked = park(control)?;
-    let attempt =
-        write_state(control, &parked).map_err(|error| format!("cannot write the state: {error}")).and_then(|state| {
-            check(path, &state)?;
-            Ok(state)
-        });
-    let state = match attempt {
-        Ok(state) => state,
-        Err(text) => {
-            unpark(control, parked);
-            return Err(text);
-        }
-    };
-    control.reply(conn, |out| Builder::new(out, kind::DONE, corr).finish());
-    let kept = kept_descriptors(control, &parked, &state);
-    set_inherited(&kept, true);
-    let argv: Vec<CString> = ["hostel", crate::SUBCOMMAND, "--resume-state", &state.as_raw_fd().to_string()]
-        .iter()
-        .filter_map(|word| CString::new(*word).ok())
-        .collect();
-    let error = sys::exec_descriptor(program.as_fd(), &argv);
-    set_inherited(&kept, false);
-    unpark(control, parked);
-    // It was told that we go; the end of the connection makes it look again.
-    control.drop_conn(conn as u32);
-    Err(format!("cannot execute the new program: {error}"))
-}
-
-fn park(control: &mut Control) -> Result<ParkedPump, String> {
-    control.commands.push(Command::Park);
-    let deadline = Instant::now() + PARK_LIMIT;
-    loop {
-        let mut parked = None;
-        for event in control.events.take() {
-            match event {
-                Event::Parked(pump) => parked = Some(*pump),
-                other => control.take_event(other),
-            }
-        }
-        if let Some(parked) = parked {
-            return Ok(parked);
-        }
-        let wait = deadline.saturating_duration_since(Instant::now());
-        if wait.is_zero() {
-            return Err("output is being written to a slow disk; try again".to_owned());
-        }
-        let timeout =
-            rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-        let bell = control.events.bell();
-        let mut fds = [rustix::event::PollFd::from_borrowed_fd(bell, rustix::event::PollFlags::IN)];
-        rustix::event::poll(&mut fds, Some(&timeout)).ok();
-    }
-}
-
-/// Starts the pump again in this image of the program.
-pub(crate) fn unpark(control: &mut Control, parked: ParkedPump) {
-    let mut pairs = Vec::new();
-    for child in parked.children {
-        if let Some(slot) = control.children.get(child.key) {
-            pairs.push(reunite(slot, child));
-        }
-    }
-    // Without a pump nothing can be kept; leaving lets the next keeper say so of every process.
-    if launch::start_pump(
-        &control.setting,
-        &control.commands,
-        &control.events,
-        parked.limits,
-        pairs,
-        Some(parked.notes),
-    )
-    .is_err()
-    {
-        control.give_up();
-    }
-}
-
-/// What the pump is told of a child when it takes it up again.
-pub(crate) fn reunite(slot: &Slot, mut parked: ParkedChild) -> (NewChild, ParkedChild) {
-    let new = NewChild {
-        key: slot.key,
-        id: slot.id,
-        label: slot.label.clone(),
-        pid: slot.pid,
-        start_ns: slot.start_ns,
-        stdout: parked.stdout.take(),
-        stderr: parked.stderr.take(),
-        quota: slot.quota,
-        on_full: slot.on_full,
-        progress: Arc::clone(&slot.progress),
-    };
-    (new, parked)
-}
-
-/// Everything that must stay open over the exec.
-fn kept_descriptors<'a>(control: &'a Control, parked: &'a ParkedPump, state: &'a OwnedFd) -> Vec<BorrowedFd<'a>> {
-    let mut kept = vec![control.lock.as_fd(), control.listener.as_fd(), control.setting.journal.as_fd(), state.as_fd()];
-    kept.extend(control.children.iter().filter_map(|slot| slot.stdin.borrow()));
-    for child in &parked.children {
-        kept.extend([&child.stdout, &child.stderr].into_iter().flatten().map(AsFd::as_fd));
-    }
-    kept
-}
-
-fn set_inherited(descriptors: &[BorrowedFd<'_>], inherited: bool) {
-    let flags = if inherited { FdFlags::empty() } else { FdFlags::CLOEXEC };
-    for fd in descriptors {
-        rustix::io::fcntl_setfd(fd, flags).ok();
-    }
-}
-
-/// Lets the new build read the state without acting on it.
-fn check(path: &[u8], state: &OwnedFd) -> Result<(), String> {
-    let copy = rustix::io::dup(state).map_err(|errno| format!("cannot copy the state: {errno}"))?;
-    let mut trial = Process::new(OsStr::from_bytes(path))
-        .args([crate::SUBCOMMAND, "--check-state"])
-        .stdin(Stdio::from(copy))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .env_clear()
-        .spawn()
-        .map_err(|error| format!("cannot try the new program: {error}"))?;
-    let deadline = Instant::now() + CHECK_LIMIT;
-    loop {
-        match trial.try_wait() {
-            Ok(Some(status)) if status.success() => break,
-            Ok(Some(status)) => return Err(format!("the new program does not understand the state ({status})")),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
-            _ => {
-                drop(trial.kill());
-                drop(trial.wait());
-                return Err("the new program did not read the state in time".to_owned());
-            }
-        }
-    }
-    // An exit code alone could be any program's: the proof can only come from having read it.
-    let mut said = String::new();
-    if let Some(output) = trial.stdout.take() {
-        output.take(256).read_to_string(&mut said).map_err(|error| error.to_string())?;
-    }
-    let copy = rustix::io::dup(state).map_err(|errno| format!("cannot copy the state: {errno}"))?;
-    let expected = proof_of_reading(std::fs::File::from(copy)).map_err(|error| error.to_string())?;
-    if said == expected { Ok(()) } else { Err("the new program is not a keeper".to_owned()) }
-}
-
-fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
+pub(super) fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
     let mut bytes = Vec::new();
     let identity = &control.identity;
+    let is_stage = |slot: &Slot| slot.held_stdout.is_some() || slot.ended.is_none() && slot.bounds != Bounds::NONE;
+    let layout = if control.children.iter().any(is_stage) { LAYOUT_WITH_PIPELINES } else { LAYOUT };
     let mut house = Builder::new(&mut bytes, own::HOUSE, 0)
-        .u32(own::LAYOUT, LAYOUT)
+        .u32(own::LAYOUT, layout)
         .bytes(tag::KEEPER_ID, &identity.keeper_id)
         .u64(tag::SINCE_NS, identity.since_ns)
         .u64(tag::STARTED, control.controller_started)
@@ -294,7 +137,18 @@ fn encode_child(slot: &Slot, child: &ParkedChild, out: &mut Vec<u8>) {
         .u64(tag::WRITTEN, slot.stdin.written)
         .u32(own::CLOSE_WHEN_EMPTY, u32::from(slot.stdin.close_when_empty))
         .u64(own::SILENT_SEQ, child.silent_seq);
-    for (name, fd) in [(own::STDIN, &slot.stdin.fd), (own::STDOUT, &child.stdout), (own::STDERR, &child.stderr)] {
+    if slot.bounds != Bounds::NONE {
+        let drain_ms = slot.bounds.drain.as_millis() as u64;
+        let numbers = [slot.bounds.keep_bytes, drain_ms, child.kept.out, child.kept.err];
+        builder = builder.bytes(own::BOUNDS, &numbers.map(u64::to_le_bytes).concat());
+    }
+    let descriptors = [
+        (own::STDIN, &slot.stdin.fd),
+        (own::HELD_STDOUT, &slot.held_stdout),
+        (own::STDOUT, &child.stdout),
+        (own::STDERR, &child.stderr),
+    ];
+    for (name, fd) in descriptors {
         if let Some(fd) = fd {
             builder = builder.i32(name, fd.as_raw_fd());
         }
@@ -333,7 +187,7 @@ pub(crate) fn proof_of_reading(mut file: std::fs::File) -> io::Result<String> {
     file.rewind()?;
     file.read_to_end(&mut bytes)?;
     let resumed = decode_state(&bytes).map_err(io::Error::other)?;
-    Ok(format!("keeper state {LAYOUT} {} {:08x}\n", resumed.children.len(), crc32c::crc32c(&bytes)))
+    Ok(format!("keeper state {} {} {:08x}\n", resumed.layout, resumed.children.len(), crc32c::crc32c(&bytes)))
 }
 
 /// Reads a state from a descriptor at its start.
@@ -346,12 +200,14 @@ pub(crate) fn read_state(mut file: std::fs::File) -> Result<Resumed, String> {
 fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
     let mut rest = bytes;
     let (house, length) = proto::split_unbounded(rest)?.ok_or(DecodeError::Missing(own::HOUSE))?;
-    if house.kind != own::HOUSE || house.u32(own::LAYOUT)? != LAYOUT {
+    let layout = house.u32(own::LAYOUT)?;
+    if house.kind != own::HOUSE || ![LAYOUT, LAYOUT_WITH_PIPELINES].contains(&layout) {
         return Err(DecodeError::BadValue(own::LAYOUT));
     }
     rest = &rest[length..];
     let path = |tag| Ok::<_, DecodeError>(PathBuf::from(OsStr::from_bytes(house.bytes(tag)?)));
     let mut resumed = Resumed {
+        layout,
         identity: Identity {
             keeper_id: house.array(tag::KEEPER_ID)?,
             since_ns: house.u64(tag::SINCE_NS)?,
@@ -415,6 +271,13 @@ fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
         }),
         None => None,
     };
+    let (bounds, kept) = match frame.find(own::BOUNDS)? {
+        Some(bytes) => {
+            let [keep_bytes, drain_ms, out, err] = numbers(bytes, own::BOUNDS)?;
+            (Bounds { keep_bytes, drain: Duration::from_millis(drain_ms).min(Bounds::NONE.drain) }, Kept { out, err })
+        }
+        None => (Bounds::NONE, Kept::default()),
+    };
     let position = frame
         .find(own::POSITION)?
         .map(|bytes| Position::from_bytes(bytes).map_err(|_| DecodeError::BadValue(own::POSITION)))
@@ -429,7 +292,9 @@ fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
             start_ns: frame.u64(tag::START_NS)?,
             quota: frame.u64(tag::QUOTA)?,
             on_full: OnFull::from_wire(frame.u32(tag::ON_FULL)?)?,
+            bounds,
             stdin,
+            held_stdout: None,
             starting: None,
             observed: exit,
             ended,
@@ -441,6 +306,7 @@ fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
             stderr: None,
             position,
             silent_seq: frame.u64(own::SILENT_SEQ)?,
+            kept,
             pending,
             marks,
             exit,
@@ -449,6 +315,7 @@ fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
         stdin: number(own::STDIN)?,
         stdout: number(own::STDOUT)?,
         stderr: number(own::STDERR)?,
+        held_stdout: number(own::HELD_STDOUT)?,
     })
 }
 

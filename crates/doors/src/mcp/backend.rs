@@ -1,0 +1,39 @@
+//! How the tools reach the house: connections to its doors, and nothing else.
+//!
+//! Invariant: what is opened here is a stream to a door like any client's. Dropping it is leaving.
+
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use tokio::net::UnixStream;
+
+use super::Caller;
+use crate::native::client::Client;
+use crate::native::client::ClientError;
+
+/// Something that is not there yet.
+pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Opens streams to doors.
+pub trait Backend: Send + Sync + 'static {
+    /// The socket of the sudo-proxy door of a host, `None` being this machine. No path: it is in this process and
+    /// always there.
+    fn door(&self, host: Option<&str>) -> Option<PathBuf>;
+
+    /// Whether there is such a door. A house that may be started is.
+    fn present<'a>(&'a self, host: Option<&'a str>) -> Later<'a, bool> {
+        Box::pin(async move {
+            match self.door(host) {
+                Some(socket) => tokio::fs::try_exists(socket).await.unwrap_or(false),
+                None => true,
+            }
+        })
+    }
+
+    /// A connection to that door.
+    fn dial<'a>(&'a self, host: Option<&'a str>, caller: &'a Caller) -> Later<'a, io::Result<UnixStream>>;
+
+    /// A connection to the house's own door.
+    fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>>;
+}

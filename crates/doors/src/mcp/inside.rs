@@ -1,0 +1,65 @@
+//! The streams of callers that came over HTTP: both ends in this process.
+//!
+//! Invariant: the doors behind see the caller's own process as the peer, never the daemon's: who asked and who may
+//! answer is judged by it. Dropping our end is leaving.
+
+use std::io;
+use std::path::PathBuf;
+
+use tokio::net::UnixStream;
+
+use super::Backend;
+use super::Caller;
+use super::Later;
+use super::Process;
+use crate::native::client::Client;
+use crate::native::client::ClientError;
+
+/// Serves one end of a pair as a door does, for the process that is behind it; none where that is not known.
+pub type Attend = Box<dyn Fn(UnixStream, Option<Process>) + Send + Sync>;
+
+/// Finds the tunnel socket of a host.
+pub type Tunnel = Box<dyn Fn(&str) -> PathBuf + Send + Sync>;
+
+/// The doors of this house from the inside.
+pub struct Inside {
+    /// The sudo-proxy door.
+    pub sudo: Attend,
+    /// The house's own door.
+    pub native: Attend,
+    /// Where the tunnels to other machines end.
+    pub tunnel: Tunnel,
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Inside")
+    }
+}
+
+impl Backend for Inside {
+    fn door(&self, host: Option<&str>) -> Option<PathBuf> {
+        host.map(|host| (self.tunnel)(host))
+    }
+
+    fn dial<'a>(&'a self, host: Option<&'a str>, caller: &'a Caller) -> Later<'a, io::Result<UnixStream>> {
+        Box::pin(async move {
+            match host {
+                Some(host) => UnixStream::connect((self.tunnel)(host)).await,
+                None => {
+                    let (ours, theirs) = UnixStream::pair()?;
+                    (self.sudo)(theirs, caller.process);
+                    Ok(ours)
+                }
+            }
+        })
+    }
+
+    fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>> {
+        Box::pin(async move {
+            let (ours, theirs) = UnixStream::pair().map_err(ClientError::Lost)?;
+            (self.native)(theirs, caller.process);
+            Client::over(ours).await
+        })
+    }
+}

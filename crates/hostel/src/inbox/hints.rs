@@ -1,0 +1,407 @@
+//! What to look at twice before agreeing: root, networks, deletions, writes elsewhere, scripts, unknown programs.
+//!
+//! Invariant: hints only ever add a warning. They are guesses from words, so their absence promises nothing, and
+//! nothing is decided by them.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::request::Pipeline;
+use super::request::Request;
+use super::request::Stage;
+use super::visible;
+use super::visible::Mark;
+
+/// How loud a hint is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Level {
+    Danger,
+    Caution,
+}
+
+/// One hint, in our words; names in it are made visible.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Hint {
+    pub(crate) level: Level,
+    pub(crate) text: String,
+}
+
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "csh"];
+
+const INTERPRETERS: [&str; 8] = ["python", "python3", "perl", "ruby", "node", "php", "lua", "osascript"];
+
+/// Programs that run the one named after them.
+const WRAPPERS: [&str; 16] = [
+    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "timeout", "stdbuf", "xargs", "time", "exec", "command",
+    "busybox", "chroot", "pkexec",
+];
+
+const NETWORK: [&str; 30] = [
+    "curl", "wget", "ssh", "scp", "sftp", "ftp", "rsync", "nc", "ncat", "netcat", "socat", "telnet", "git", "pip",
+    "pip3", "npm", "npx", "pnpm", "yarn", "cargo", "go", "apt", "apt-get", "dnf", "yum", "pacman", "docker", "podman",
+    "nmap", "dig",
+];
+
+const DELETING: [&str; 14] = [
+    "rm", "rmdir", "unlink", "shred", "wipefs", "mkfs", "truncate", "srm", "trash", "fdisk", "parted", "userdel",
+    "dropdb", "swapoff",
+];
+
+const WRITING: [&str; 13] =
+    ["tee", "cp", "mv", "install", "dd", "ln", "mkdir", "touch", "tar", "unzip", "rsync", "sed", "patch"];
+
+const PERMISSIONS: [&str; 8] = ["chmod", "chown", "chgrp", "setfacl", "chattr", "setcap", "visudo", "usermod"];
+
+/// Where programs of the system are.
+const SYSTEM: [&str; 6] = ["/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
+
+/// Words of a script that are looked at.
+const SCRIPT_WORDS: usize = 20_000;
+
+/// Everything there is to say about a request, the loudest first.
+pub(crate) fn hints(request: &Request) -> Vec<Hint> {
+    let mut found = Found::default();
+    match request.pipeline() {
+        Some(pipeline) => found.pipeline(request, &pipeline),
+        None if request.kind.ends_with("pipeline") => found.danger("this program does not understand what is asked"),
+        None if request.kind == "question" => {}
+        None => found.tool(request),
+    }
+    found.0.sort();
+    found.0.dedup();
+    found.0
+}
+
+#[derive(Default)]
+struct Found(Vec<Hint>);
+
+impl Found {
+    fn danger(&mut self, text: impl Into<String>) {
+        self.0.push(Hint { level: Level::Danger, text: text.into() });
+    }
+
+    fn caution(&mut self, text: impl Into<String>) {
+        self.0.push(Hint { level: Level::Caution, text: text.into() });
+    }
+
+    fn pipeline(&mut self, request: &Request, pipeline: &Pipeline) {
+        if pipeline.privileged || request.privileged() {
+            self.danger("runs as root");
+        }
+        if pipeline.forward_agent {
+            self.caution("your SSH agent is lent to it");
+        }
+        for variable in &pipeline.env {
+            if variable.name.starts_with("LD_") || matches!(variable.name.as_str(), "BASH_ENV" | "ENV" | "PYTHONPATH") {
+                self.danger(format!("{} makes programs load other code", seen(&variable.name)));
+            }
+        }
+        let project = match request.requester.cwd.as_str() {
+            "" => pipeline.cwd.as_str(),
+            cwd => cwd,
+        };
+        for (position, stage) in pipeline.stages.iter().enumerate() {
+            self.stage(stage, position > 0, project);
+        }
+        let hidden: usize = pipeline.stages.iter().flat_map(|stage| &stage.argv).map(|word| hidden(word)).sum();
+        self.hidden(hidden);
+    }
+
+    fn stage(&mut self, stage: &Stage, fed: bool, project: &str) {
+        let program = stage.argv.first().map(String::as_str).unwrap_or_default();
+        let file = &stage.file;
+        if let Some(why) = &file.missing {
+            self.caution(format!("{} cannot be run: {}", seen(program), visible::text(&visible::prose(why))));
+        } else if !file.path.is_empty() && !SYSTEM.iter().any(|folder| file.path.starts_with(folder)) {
+            self.caution(format!("{} is not a program of the system", seen(&file.path)));
+        }
+        if file.changed {
+            self.danger(format!("{} has changed since it was asked for; it will not run", seen(&file.path)));
+        }
+        let words = unwrapped(&stage.argv);
+        let (name, arguments) = match words {
+            [first, rest @ ..] => (base(first), rest),
+            [] => ("", words),
+        };
+        let script = arguments.iter().position(|word| is_script_flag(word)).and_then(|at| arguments.get(at + 1));
+        if SHELLS.contains(&name) {
+            match script {
+                Some(script) => {
+                    self.caution(format!("{name} runs a script: read the word after -c"));
+                    self.script(script);
+                }
+                None if fed && !arguments.iter().any(|word| !word.starts_with('-')) => {
+                    self.danger(format!("whatever the stage before prints is run by {name}"));
+                }
+                None => self.caution(format!("{name} runs commands from elsewhere")),
+            }
+        } else if INTERPRETERS.contains(&name) {
+            let fed = fed && arguments.iter().all(|word| word.starts_with('-'));
+            match (fed, script) {
+                (true, None) => self.danger(format!("whatever the stage before prints is run by {name}")),
+                _ => self.caution(format!("{name} runs a program of its own")),
+            }
+        }
+        self.command(name, arguments);
+        if WRITING.contains(&name) {
+            self.writes(arguments, project);
+        }
+    }
+
+    /// A program by its name.
+    fn command(&mut self, name: &str, arguments: &[String]) {
+        let has = |word: &str| arguments.iter().any(|argument| argument == word);
+        if NETWORK.contains(&name) {
+            self.caution(format!("{name} reaches the network"));
+        }
+        let deletes = match name {
+            "find" => has("-delete") || has("-exec"),
+            "git" => has("clean") || has("reset") || has("checkout"),
+            "dd" => true,
+            name => DELETING.contains(&name) || name.starts_with("mkfs."),
+        };
+        if deletes {
+            self.caution(format!("{name} deletes or overwrites"));
+        }
+        if PERMISSIONS.contains(&name) {
+            self.caution(format!("{name} changes who may do what"));
+        }
+    }
+
+    /// Paths among the words that are outside of where the work is.
+    fn writes(&mut self, arguments: &[String], project: &str) {
+        for word in arguments {
+            let path = word.split_once('=').map_or(word.as_str(), |(_, value)| value);
+            if path.starts_with('/') && outside(path, project) {
+                self.caution(format!("may write to {}, outside of {}", seen(path), seen(project)));
+            }
+        }
+    }
+
+    /// Programs that are named in a script. Only words are looked at: it is a guess.
+    fn script(&mut self, text: &str) {
+        let parts = text.split(|letter: char| letter.is_whitespace() || "|&;(){}<>`\"'$".contains(letter));
+        let words: Vec<String> =
+            parts.filter(|word| !word.is_empty()).take(SCRIPT_WORDS).map(str::to_owned).collect();
+        for (position, word) in words.iter().enumerate() {
+            let rest = words.get(position + 1..).unwrap_or_default();
+            match base(word) {
+                "find" | "git" | "dd" if !rest.is_empty() => self.command(base(word), rest),
+                "find" | "git" => {}
+                "sudo" | "doas" | "pkexec" => self.danger("asks for root inside the script"),
+                name => self.command(name, &[]),
+            }
+        }
+        let piped = |name: &str| {
+            let end = |letter: char| letter.is_whitespace() || ";&<>()".contains(letter);
+            text.split('|').skip(1).any(|part| part.trim_start().split(end).next().map(base) == Some(name))
+        };
+        if let Some(shell) = SHELLS.into_iter().find(|shell| piped(shell)) {
+            self.danger(format!("the script feeds what it gets to {shell}"));
+        }
+    }
+
+    fn tool(&mut self, request: &Request) {
+        let text = |key: &str| request.input.get(key).and_then(Value::as_str);
+        let command = match request.input.get("command").or_else(|| request.input.get("cmd")) {
+            Some(Value::String(command)) => Some(command.clone()),
+            Some(Value::Array(words)) => {
+                Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+            }
+            _ => None,
+        };
+        if let Some(command) = command {
+            self.script(&command);
+            self.hidden(hidden(&command.replace(['\n', '\t'], " ")));
+        }
+        let tool = request.tool.to_ascii_lowercase();
+        if tool.contains("web") || tool.contains("fetch") || text("url").is_some() {
+            self.caution("reaches the network");
+        }
+        let writes = ["write", "edit", "patch", "delete", "move"].iter().any(|word| tool.contains(word));
+        let path = ["file_path", "filePath", "path", "notebook_path"].iter().find_map(|key| text(key));
+        let project = request.requester.cwd.as_str();
+        if let Some(path) = path
+            && writes
+            && !project.is_empty()
+            && path.starts_with('/')
+            && outside(path, project)
+        {
+            self.caution(format!("writes to {}, outside of {}", seen(path), seen(project)));
+        }
+    }
+
+    fn hidden(&mut self, count: usize) {
+        match count {
+            0 => {}
+            1 => self.danger("one character is not what it looks like and is spelled out"),
+            count => self.danger(format!("{count} characters are not what they look like and are spelled out")),
+        }
+    }
+}
+
+/// The words without programs that only run the one after them.
+fn unwrapped(argv: &[String]) -> &[String] {
+    let mut words = argv;
+    // A wrapper takes words of its own; as many as there are is a bound.
+    for _ in 0..argv.len() {
+        let [first, rest @ ..] = words else { break };
+        if !WRAPPERS.contains(&base(first)) {
+            break;
+        }
+        let own = rest.iter().position(|word| {
+            !word.starts_with('-') && !word.contains('=') && !word.starts_with(|letter: char| letter.is_ascii_digit())
+        });
+        words = own.and_then(|at| rest.get(at..)).unwrap_or_default();
+    }
+    words
+}
+
+fn is_script_flag(word: &str) -> bool {
+    matches!(word, "-e" | "--eval" | "--command") || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
+}
+
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
+}
+
+/// Whether a path leads out of a folder. Also when that cannot be told from the words.
+fn outside(path: &str, folder: &str) -> bool {
+    path.split('/').any(|part| part == "..") || !Path::new(path).starts_with(folder)
+}
+
+fn hidden(word: &str) -> usize {
+    visible::word(word).iter().filter(|mark| matches!(mark, Mark::Escape(_) | Mark::Byte(_))).count()
+}
+
+/// A name in our own words: visible, and no longer than a line.
+fn seen(name: &str) -> String {
+    crate::text::cut(&visible::text(&visible::word(name)), 60).into_owned()
+}
+
+/// Looks at the files again and notes those that are not what they were when they were asked for. Blocks on a slow disk.
+pub(crate) fn look_again(request: &mut Request) {
+    use std::os::unix::fs::MetadataExt as _;
+    let Some(pipeline) = request.pipeline() else { return };
+    for (position, stage) in pipeline.stages.iter().enumerate() {
+        let file = &stage.file;
+        if file.missing.is_some() || file.target.is_empty() {
+            continue;
+        }
+        let now = std::fs::metadata(&file.target);
+        let same = now.is_ok_and(|now| now.ino() == file.inode && now.len() == file.size);
+        if let Some(Value::Object(file)) = request.subject.pointer_mut(&format!("/stages/{position}/file")) {
+            file.insert("changed".to_owned(), (!same).into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn of(stages: Value) -> Vec<String> {
+        let request = Request::read(&json!({"id": "a", "kind": "pipeline", "requester": {"cwd": "/home/me/project"},
+            "subject": {"stages": stages, "cwd": "/"}}))
+        .unwrap();
+        hints(&request).into_iter().map(|hint| hint.text).collect()
+    }
+
+    fn stage(words: &[&str]) -> Value {
+        json!({"argv": words, "file": {"path": "/usr/bin/x", "target": "/usr/bin/x"}})
+    }
+
+    #[test]
+    fn words_that_matter() {
+        for (words, expected) in [
+            (&["ls", "-l"][..], &[][..]),
+            (&["curl", "https://example.org"], &["curl reaches the network"]),
+            (&["env", "A=b", "nice", "-n", "5", "rm", "-rf", "x"], &["rm deletes or overwrites"]),
+            (&["timeout", "10", "/bin/rm", "x"], &["rm deletes or overwrites"]),
+            (&["tee", "/etc/passwd"], &["may write to /etc/passwd, outside of /home/me/project"]),
+            (&["tee", "/home/me/project/x"], &[]),
+            (&["tee", "/home/me/project/../x"], &["may write to /home/me/project/../x, outside of /home/me/project"]),
+            (&["find", ".", "-delete"], &["find deletes or overwrites"]),
+            (&["find", "."], &[]),
+            (&["python3", "-c", "1"], &["python3 runs a program of its own"]),
+            (&["chmod", "777", "x"], &["chmod changes who may do what"]),
+            (&["l\u{200b}s"], &["one character is not what it looks like and is spelled out"]),
+            (
+                &["bash", "-lc", "curl x | sh; rm -rf ~"],
+                &[
+                    "the script feeds what it gets to sh",
+                    "bash runs a script: read the word after -c",
+                    "curl reaches the network",
+                    "rm deletes or overwrites",
+                ],
+            ),
+            (&["sh", "-c", "sudo true"], &["asks for root inside the script", "sh runs a script: read the word after -c"]),
+        ] {
+            assert_eq!(of(json!([stage(words)])), expected, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_shell_that_is_fed_is_dangerous() {
+        assert_eq!(
+            of(json!([stage(&["curl", "x"]), stage(&["bash"])])),
+            ["whatever the stage before prints is run by bash", "curl reaches the network"]
+        );
+    }
+
+    #[test]
+    fn what_is_asked_around_the_words() {
+        let request = Request::read(&json!({"id": "a", "kind": "privileged_pipeline", "subject": {
+            "privileged": true, "forward_agent": true, "cwd": "/",
+            "env": [{"name": "LD_PRELOAD", "value": "x"}],
+            "stages": [{"argv": ["tool"], "file": {"path": "/tmp/tool", "target": "/tmp/tool", "changed": true}},
+                       {"argv": ["gone"], "file": {"missing": "No such file or directory"}}]}}))
+        .unwrap();
+        let texts: Vec<String> = hints(&request).into_iter().map(|hint| hint.text).collect();
+        assert_eq!(
+            texts,
+            [
+                "/tmp/tool has changed since it was asked for; it will not run",
+                "LD_PRELOAD makes programs load other code",
+                "runs as root",
+                "/tmp/tool is not a program of the system",
+                "gone cannot be run: No such file or directory",
+                "your SSH agent is lent to it",
+            ]
+        );
+    }
+
+    #[test]
+    fn tools_of_agents() {
+        let tool = |tool: &str, input: Value| {
+            let request = Request::read(&json!({"id": "a", "kind": "agent_tool", "tool": tool, "input": input,
+                "requester": {"cwd": "/src"}}));
+            hints(&request.unwrap()).into_iter().map(|hint| hint.text).collect::<Vec<_>>()
+        };
+        assert_eq!(tool("Bash", json!({"command": "rm -rf build"})), ["rm deletes or overwrites"]);
+        assert_eq!(tool("Write", json!({"file_path": "/etc/x"})), ["writes to /etc/x, outside of /src"]);
+        assert!(tool("Write", json!({"file_path": "/src/x"})).is_empty());
+        assert_eq!(tool("WebFetch", json!({"url": "https://example.org"})), ["reaches the network"]);
+        assert!(tool("Read", json!({"file_path": "/etc/x"})).is_empty());
+    }
+
+    #[test]
+    fn files_are_looked_at_again() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("tool");
+        std::fs::write(&path, "one").unwrap();
+        let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
+        let file = json!({"path": path, "target": path, "inode": inode, "size": 3});
+        let mut request = Request::read(&json!({"id": "a", "kind": "pipeline",
+            "subject": {"stages": [{"argv": ["tool"], "file": file}]}}))
+        .unwrap();
+        look_again(&mut request);
+        assert!(!request.pipeline().unwrap().stages[0].file.changed);
+        std::fs::write(&path, "longer").unwrap();
+        look_again(&mut request);
+        assert!(request.pipeline().unwrap().stages[0].file.changed);
+    }
+}

@@ -1,0 +1,192 @@
+//! The approver's passphrase on its way to the house: typed without being seen, or read from a descriptor.
+//!
+//! Invariant: it is never printed, logged or kept longer than the call that needs it, and its memory is wiped. The
+//! terminal is put back as it was, whatever the person does.
+
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::io::Read as _;
+use std::io::Write as _;
+
+use rustix::termios::LocalModes;
+use rustix::termios::OptionalActions;
+use rustix::termios::SpecialCodeIndex;
+use rustix::termios::Termios;
+use serde::Serialize;
+use serde::Serializer;
+use zeroize::Zeroize as _;
+use zeroize::Zeroizing;
+
+use crate::error::CommandError;
+
+/// The longest passphrase that is read, in bytes.
+const LONGEST: usize = 1024;
+
+/// The shortest one that may be set, in characters.
+const SHORTEST: usize = 8;
+
+/// A passphrase. It does not print.
+pub(crate) struct Passphrase(Zeroizing<String>);
+
+impl Passphrase {
+    pub(crate) fn new(text: String) -> Self {
+        Passphrase(Zeroizing::new(text))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it is good enough to be set.
+    pub(crate) fn check_new(&self) -> Result<(), CommandError> {
+        if self.0.is_empty() {
+            return Err(CommandError::usage("the passphrase is empty"));
+        }
+        if self.0.chars().count() < SHORTEST {
+            return Err(CommandError::usage(format!("the passphrase has fewer than {SHORTEST} characters"))
+                .hint("several words are easy to remember and hard to guess"));
+        }
+        Ok(())
+    }
+
+    fn same(&self, other: &Passphrase) -> bool {
+        *self.0 == *other.0
+    }
+}
+
+impl std::fmt::Debug for Passphrase {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Passphrase(hidden)")
+    }
+}
+
+/// Only ever into a request to the house.
+impl Serialize for Passphrase {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+/// From the descriptor if there is one, else from the terminal.
+pub(crate) fn obtain(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
+    let given = match descriptor {
+        Some(descriptor) => from_descriptor(descriptor)?,
+        None => Terminal::open()?.ask(question)?,
+    };
+    if given.is_empty() {
+        return Err(CommandError::usage("the passphrase is empty"));
+    }
+    Ok(given)
+}
+
+/// A new one: from the descriptor, or typed twice.
+pub(crate) fn obtain_new(descriptor: Option<u32>) -> Result<Passphrase, CommandError> {
+    let Some(descriptor) = descriptor else {
+        let mut terminal = Terminal::open()?;
+        let given = terminal.ask("New passphrase of the approver: ")?;
+        given.check_new()?;
+        return match terminal.ask("The same again: ")?.same(&given) {
+            true => Ok(given),
+            false => Err(CommandError::failure("the two are not the same; nothing was changed")),
+        };
+    };
+    let given = from_descriptor(descriptor)?;
+    given.check_new()?;
+    Ok(given)
+}
+
+/// What a descriptor holds, up to the end of its first line.
+fn from_descriptor(descriptor: u32) -> Result<Passphrase, CommandError> {
+    let problem = |error: &dyn std::fmt::Display| {
+        CommandError::failure(format!("cannot read the passphrase from descriptor {descriptor}: {error}"))
+    };
+    let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST + 2));
+    let limit = LONGEST as u64 + 2;
+    match descriptor {
+        0 => std::io::stdin().lock().take(limit).read_to_end(&mut bytes),
+        other => File::open(format!("/proc/self/fd/{other}")).and_then(|file| file.take(limit).read_to_end(&mut bytes)),
+    }
+    .map_err(|error| problem(&error))?;
+    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let line = bytes.get(..end).unwrap_or_default();
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    if line.len() > LONGEST {
+        return Err(problem(&format!("it is longer than {LONGEST} bytes")));
+    }
+    let text = std::str::from_utf8(line).map_err(|_| problem(&"it is not UTF-8"))?;
+    Ok(Passphrase::new(text.to_owned()))
+}
+
+/// The terminal of this program, without echo for as long as this lives.
+struct Terminal {
+    file: File,
+    before: Termios,
+}
+
+impl Terminal {
+    fn open() -> Result<Self, CommandError> {
+        let none = |error: &dyn std::fmt::Display| {
+            CommandError::failure(format!("cannot ask for the passphrase: {error}"))
+                .hint("give it with `--passphrase-fd N`")
+        };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/tty")
+            .map_err(|_| none(&"this program has no terminal"))?;
+        let before = rustix::termios::tcgetattr(&file).map_err(|error| none(&error))?;
+        let mut quiet = before.clone();
+        // Signals come as bytes too: one that ended us would leave the terminal without echo.
+        quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG | LocalModes::IEXTEN;
+        quiet.special_codes[SpecialCodeIndex::VMIN] = 1;
+        quiet.special_codes[SpecialCodeIndex::VTIME] = 0;
+        // What was typed before the question is no answer to it.
+        rustix::termios::tcsetattr(&file, OptionalActions::Flush, &quiet).map_err(|error| none(&error))?;
+        Ok(Terminal { file, before })
+    }
+
+    fn ask(&mut self, question: &str) -> Result<Passphrase, CommandError> {
+        let failed = |error: std::io::Error| CommandError::failure(format!("cannot ask for the passphrase: {error}"));
+        self.file.write_all(question.as_bytes()).map_err(failed)?;
+        let mut typed = Zeroizing::new(Vec::with_capacity(LONGEST));
+        let outcome = loop {
+            let mut byte = [0];
+            let read = self.file.read(&mut byte).map_err(failed)?;
+            match (read, byte[0]) {
+                (0, _) | (_, 0x03 | 0x1b) => break Err(CommandError::failure("nothing was changed")),
+                (_, b'\n' | b'\r' | 0x04) => break Ok(()),
+                (_, 0x15) => typed.zeroize(),
+                (_, 0x08 | 0x7f) => {
+                    // A character may be several bytes.
+                    while typed.pop().is_some_and(|byte| byte & 0xc0 == 0x80) {}
+                }
+                (_, byte) if typed.len() < LONGEST => typed.push(byte),
+                _ => break Err(CommandError::failure(format!("the passphrase is longer than {LONGEST} bytes"))),
+            }
+        };
+        self.file.write_all(b"\n").map_err(failed)?;
+        outcome?;
+        let text = std::str::from_utf8(&typed).map_err(|_| CommandError::failure("the passphrase is not UTF-8"))?;
+        Ok(Passphrase::new(text.to_owned()))
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        rustix::termios::tcsetattr(&self.file, OptionalActions::Flush, &self.before).unwrap_or_default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_and_empty_ones_are_refused_and_none_is_printed() {
+        let check = |text: &str| Passphrase::new(text.to_owned()).check_new().map_err(|error| error.to_string());
+        assert_eq!(check(""), Err("the passphrase is empty".to_owned()));
+        assert!(check("seven77").unwrap_err().starts_with("the passphrase has fewer than 8 characters; "));
+        assert_eq!(check("eight888"), Ok(()));
+        assert_eq!(format!("{:?}", Passphrase::new("secret".to_owned())), "Passphrase(hidden)");
+    }
+}

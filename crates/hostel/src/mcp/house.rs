@@ -1,0 +1,18 @@
+//! The server of a house for clients that come over HTTP.
+
+use std::sync::Arc;
+
+use hostel_doors::mcp::Inside;
+use hostel_doors::mcp::Profile;
+use hostel_doors::mcp::Server;
+
+use super::desk::Desk;
+use super::desk::Local;
+use crate::sudo_proxy::hosts;
+
+/// A server that reaches the house it is part of: `sudo` and `native` serve one connection each.
+pub(crate) fn inside(sudo: hostel_doors::mcp::Attend, native: hostel_doors::mcp::Attend) -> Server {
+    let inside = Inside { sudo, native, tunnel: Box::new(hosts::tunnel_socket) };
+    let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
+    Server::new(profile, Arc::new(inside), Arc::new(Desk::new(Local::Here)))
+}

@@ -1,0 +1,157 @@
+//! The doors of a house, and of other machines, through their sockets.
+//!
+//! Invariant: the house is started at most once at a time, and only where that was allowed. A socket whose path is too
+//! long for an address is reached all the same.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_doors::mcp::Backend;
+use hostel_doors::mcp::Caller;
+use hostel_doors::mcp::Later;
+use hostel_doors::native::client::Client;
+use hostel_doors::native::client::ClientError;
+use tokio::net::UnixStream;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use crate::daemon::launch;
+use crate::houses::House;
+use crate::sudo_proxy::hosts;
+
+/// How long a house may take to start.
+const START: Duration = Duration::from_secs(60);
+
+/// The shortest time between two attempts to start it.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Starts a house that is not up.
+#[derive(Debug)]
+pub(super) struct Starter {
+    house: House,
+    last: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl Starter {
+    pub(super) fn new(house: House) -> Arc<Self> {
+        Arc::new(Starter { house, last: Mutex::default() })
+    }
+
+    /// Starts it unless it is up; who comes meanwhile waits and gets the same answer.
+    pub(super) async fn start(&self) -> Result<(), String> {
+        let mut last = self.last.lock().await;
+        if let Some((when, outcome)) = &*last
+            && when.elapsed() < AGAIN
+        {
+            return outcome.clone();
+        }
+        let outcome = match self.house.connect().await {
+            Ok(_) => Ok(()),
+            Err(_) => up(self.house.dir.root()).await,
+        };
+        *last = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
+}
+
+/// Runs `hostel up`.
+async fn up(home: &Path) -> Result<(), String> {
+    let words: Vec<OsString> = vec!["--home".into(), home.as_os_str().to_owned(), "up".into()];
+    let mut command = tokio::process::Command::from(launch::own_program("hostel".as_ref(), &words));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
+    let failed = |reason: &str| format!("the house could not be started: {}", reason.trim());
+    let ended = match tokio::time::timeout(START, command.output()).await {
+        Ok(Ok(ended)) => ended,
+        Ok(Err(error)) => return Err(failed(&error.to_string())),
+        Err(_) => return Err(failed("`hostel up` took too long")),
+    };
+    match ended.status.success() {
+        true => Ok(()),
+        false => Err(failed(&String::from_utf8_lossy(&ended.stderr))),
+    }
+}
+
+/// The streams.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    /// The sudo-proxy door of this machine.
+    local: PathBuf,
+    house: Option<House>,
+    starter: Option<Arc<Starter>>,
+}
+
+impl Sockets {
+    /// Those of a house, which is started where there is a starter.
+    pub(super) fn of_house(house: House, starter: Option<Arc<Starter>>) -> Self {
+        Sockets { local: house.dir.sudo_proxy_socket(), house: Some(house), starter }
+    }
+
+    /// Those of the sudo-proxy contract.
+    pub(super) fn of_contract() -> Self {
+        Sockets { local: hosts::default_socket(), house: None, starter: None }
+    }
+
+    fn path(&self, host: Option<&str>) -> PathBuf {
+        host.map_or_else(|| self.local.clone(), hosts::tunnel_socket)
+    }
+
+    /// Starts the house, if that may be and could help.
+    async fn wake(&self) -> bool {
+        match &self.starter {
+            Some(starter) => starter.start().await.is_ok(),
+            None => false,
+        }
+    }
+}
+
+impl Backend for Sockets {
+    fn door(&self, host: Option<&str>) -> Option<PathBuf> {
+        Some(self.path(host))
+    }
+
+    fn present<'a>(&'a self, host: Option<&'a str>) -> Later<'a, bool> {
+        Box::pin(async move {
+            let path = self.path(host);
+            let exists = || async { tokio::fs::try_exists(&path).await.unwrap_or(false) };
+            exists().await || (host.is_none() && self.wake().await && exists().await)
+        })
+    }
+
+    fn dial<'a>(&'a self, host: Option<&'a str>, _: &'a Caller) -> Later<'a, io::Result<UnixStream>> {
+        Box::pin(async move {
+            let path = self.path(host);
+            match connect(&path).await {
+                Err(error) if host.is_none() && is_down(&error) && self.wake().await => connect(&path).await,
+                outcome => outcome,
+            }
+        })
+    }
+
+    fn house<'a>(&'a self, _: &'a Caller) -> Later<'a, Result<Client, ClientError>> {
+        Box::pin(async move {
+            let Some(house) = &self.house else {
+                return Err(ClientError::Protocol("there is no house behind this server".to_owned()));
+            };
+            match house.connect().await {
+                Err(ClientError::Connect { source, .. }) if is_down(&source) && self.wake().await => {
+                    house.connect().await
+                }
+                outcome => outcome,
+            }
+        })
+    }
+}
+
+async fn connect(path: &Path) -> io::Result<UnixStream> {
+    let dial = hostel_keeper::socket_path::shorten(path)?;
+    UnixStream::connect(dial.as_ref() as &Path).await
+}
+
+fn is_down(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}

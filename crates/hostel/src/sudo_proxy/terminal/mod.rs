@@ -1,0 +1,286 @@
+//! The face of `sudo-proxy`: one question at a time on its own terminal, answered by one key.
+//!
+//! Invariant: only a key that was pressed after the whole question stood there answers it, and only that one. Nothing
+//! else is written to the terminal while a question is open: it waits, and what waits is bounded. A request that is
+//! settled elsewhere takes its question away, with a line that says so.
+//!
+//! It starts nothing and keeps no clock: the house does both.
+
+mod prompt;
+mod tty;
+
+use std::collections::HashSet;
+use std::io;
+use std::time::Duration;
+
+use hostel_agents::Decision;
+use hostel_doors::claustrum::Log;
+use hostel_doors::sudo_proxy;
+use hostel_house::approvals::Approval;
+use hostel_house::approvals::Approvals;
+use hostel_house::approvals::Claim;
+use hostel_house::approvals::DecideError;
+use hostel_house::approvals::DeciderPeer;
+use hostel_house::approvals::Face;
+use hostel_house::approvals::Kind;
+use hostel_house::approvals::Passphrase;
+use hostel_house::approvals::State;
+use hostel_house::pipelines::Privilege;
+use tokio::sync::mpsc;
+use tokio::sync::oneshot;
+use tokio::sync::watch;
+use zeroize::Zeroizing;
+
+use super::digest::Style;
+use crate::commands::now_ns;
+use crate::inbox::visible;
+use prompt::Asking;
+pub(super) use tty::Tty;
+
+/// Lines that may wait for an open question to be answered; more are not shown here.
+pub(super) const WAITING: usize = 256;
+
+/// How long a secret may take to be typed.
+const TYPING: Duration = Duration::from_secs(60);
+
+/// The line under every question.
+const BAR: &str = "━━━━━━━━━━━━━━━━━━━━━━━━━";
+
+/// A secret that a running command needs.
+pub(super) struct SecretWanted {
+    /// What it is for; harmless text.
+    pub(super) text: String,
+    /// Where it goes; none if it was not given.
+    pub(super) answer: oneshot::Sender<Option<Zeroizing<Vec<u8>>>>,
+}
+
+/// The terminal as a place where requests are decided.
+pub(super) struct Terminal {
+    pub(super) tty: Tty,
+    pub(super) approvals: Approvals,
+    /// Lines for people, each harmless and with its end.
+    pub(super) lines: mpsc::Receiver<String>,
+    pub(super) secrets: mpsc::Receiver<SecretWanted>,
+    /// What every command gets anyway.
+    pub(super) usual: Vec<(String, String)>,
+    /// A key alone decides nothing.
+    pub(super) strict: bool,
+    pub(super) log: Log,
+}
+
+/// What became of a question.
+enum Answer {
+    Key(u8),
+    /// It was settled elsewhere.
+    Over,
+}
+
+impl Terminal {
+    /// Asks until told to stop, or until the terminal is gone.
+    pub(super) async fn run(mut self, stop: impl Future<Output = ()>) {
+        let attached = self.approvals.face();
+        let log = self.log.clone();
+        tokio::select! {
+            () = stop => {}
+            outcome = self.work() => if let Err(error) = outcome {
+                log.error(format_args!("[sudo-proxy] the terminal is gone: {error}"));
+            }
+        }
+        drop(attached);
+    }
+
+    async fn work(&mut self) -> io::Result<()> {
+        let mut changed = self.approvals.changed();
+        // Requests that cannot be decided here.
+        let mut passed = HashSet::new();
+        loop {
+            changed.mark_unchanged();
+            while let Ok(line) = self.lines.try_recv() {
+                self.tty.write(&line).await?;
+            }
+            if let Ok(wanted) = self.secrets.try_recv() {
+                self.ask_secret(wanted).await?;
+                continue;
+            }
+            let waiting = self.waiting();
+            passed.retain(|id| waiting.iter().any(|approval| approval.id == *id));
+            if let Some(approval) = waiting.into_iter().find(|approval| !passed.contains(&approval.id)) {
+                let id = approval.id.clone();
+                if !self.ask(approval, &mut changed).await? {
+                    passed.insert(id);
+                }
+                continue;
+            }
+            tokio::select! {
+                Some(line) = self.lines.recv() => self.tty.write(&line).await?,
+                Some(wanted) = self.secrets.recv() => self.ask_secret(wanted).await?,
+                more = changed.changed() => if more.is_err() {
+                    return Ok(());
+                },
+            }
+        }
+    }
+
+    /// What waits to be decided, oldest first. What pkexec asks about is not asked twice.
+    fn waiting(&self) -> Vec<Approval> {
+        let is_ours = |approval: &Approval| {
+            approval.requester.door == sudo_proxy::NAME
+                && approval.subject.pipeline().is_some_and(|pipeline| pipeline.privilege != Privilege::Pkexec)
+        };
+        let mut waiting: Vec<Approval> = self.approvals.pending().into_iter().filter(is_ours).collect();
+        waiting.sort_by_key(|approval| approval.created_ns);
+        waiting
+    }
+
+    /// Asks one question. False if it cannot be decided here.
+    async fn ask(&mut self, approval: Approval, changed: &mut watch::Receiver<u64>) -> io::Result<bool> {
+        tokio::select! {
+            () = self.tty.ours() => {}
+            // It may have been settled; look again.
+            _ = changed.changed() => return Ok(true),
+        }
+        if let Err(error) = self.approvals.shown(&approval.id).await {
+            self.log.error(format_args!("[sudo-proxy] {}: {error}", approval.id));
+            return Ok(false);
+        }
+        // With the clock that has begun now.
+        let Some(approval) = self.approvals.pending().into_iter().find(|waiting| waiting.id == approval.id) else {
+            return Ok(true);
+        };
+        let always = approval.kind == Kind::Pipeline && self.approvals.session_grant().eligible();
+        let style = Style::wanted();
+        let asking = Asking {
+            usual: &self.usual,
+            always,
+            seconds: Duration::from_nanos(approval.expires_ns.saturating_sub(now_ns())).as_millis().div_ceil(1000) as u64,
+            size: self.tty.size(),
+            style,
+        };
+        let keys = self.tty.keys()?;
+        let (about, question) = prompt::render(&approval, &asking);
+        self.tty.write(&about).await?;
+        // What was typed before the question stands there answers nothing; what is typed after counts at once.
+        keys.forget();
+        self.tty.write(&question).await?;
+        let answer = loop {
+            tokio::select! {
+                key = keys.next() => break Answer::Key(key?),
+                _ = changed.changed() => {
+                    if !self.approvals.pending().iter().any(|waiting| waiting.id == approval.id) {
+                        break Answer::Over;
+                    }
+                }
+            }
+        };
+        let (label, decided) = match answer {
+            Answer::Over => (self.became(&approval.id).await, true),
+            Answer::Key(key) => {
+                let decision = meaning(key, approval.kind);
+                let claim = match (self.strict, &decision) {
+                    (true, Decision::AllowOnce | Decision::AllowAlways) => {
+                        self.tty.write("\nApprover's passphrase: ").await?;
+                        let typed = tokio::time::timeout(TYPING, keys.secret()).await;
+                        let typed = typed.ok().transpose()?.flatten().unwrap_or_default();
+                        claim(Face::Passphrase(Passphrase::new(String::from_utf8_lossy(&typed).into_owned())))
+                    }
+                    _ => claim(Face::Terminal),
+                };
+                self.decide(&approval.id, decision, &claim, always).await
+            }
+        };
+        drop(keys);
+        self.tty.write(&format!("\n→ {label}\n{}{BAR}{}\n", style.bold, style.reset)).await?;
+        Ok(decided)
+    }
+
+    /// Applies an answer and says what it did; false if it cannot be applied here.
+    async fn decide(&self, id: &str, decision: Decision, claim: &Claim, always: bool) -> (String, bool) {
+        let label = match &decision {
+            Decision::AllowOnce => "Approved",
+            Decision::AllowAlways if always => "Approved (unattended for this session)",
+            Decision::AllowAlways => "Approved",
+            _ => "Denied",
+        };
+        match self.approvals.decide(id, decision, claim).await {
+            Ok(_) => (label.to_owned(), true),
+            Err(DecideError::Settled(_) | DecideError::NotFound(_)) => (self.became(id).await, true),
+            Err(error @ DecideError::WrongPassphrase { .. }) => (format!("Not decided: {error}"), true),
+            Err(error) => (format!("Not decided: {error}; see `hostel approvals show {id}`"), false),
+        }
+    }
+
+    /// What became of a request that was not settled here.
+    async fn became(&self, id: &str) -> String {
+        let approval = self.approvals.get(id).await.ok().flatten();
+        let by = |approval: &Approval| match approval.decider.as_str() {
+            "" => String::new(),
+            decider => format!(", by {}", visible::text(&visible::word(decider))),
+        };
+        match approval {
+            Some(approval) => match approval.state {
+                State::Expired => "Timeout".to_owned(),
+                State::Withdrawn => "Withdrawn: whoever asked does not wait any more".to_owned(),
+                State::Approved => format!("Approved elsewhere{}", by(&approval)),
+                State::Denied => format!("Denied elsewhere{}", by(&approval)),
+                State::Pending => "Not decided".to_owned(),
+            },
+            None => "Withdrawn".to_owned(),
+        }
+    }
+
+    /// Has a secret typed for a command that runs.
+    async fn ask_secret(&mut self, mut wanted: SecretWanted) -> io::Result<()> {
+        tokio::select! {
+            () = self.tty.ours() => {}
+            // The command ended without it.
+            () = wanted.answer.closed() => return Ok(()),
+        }
+        let keys = self.tty.keys()?;
+        self.tty.write(&wanted.text).await?;
+        keys.forget();
+        self.tty.write("Password: ").await?;
+        let typed = tokio::select! {
+            typed = tokio::time::timeout(TYPING, keys.secret()) => typed.ok().transpose()?.flatten(),
+            () = wanted.answer.closed() => None,
+        };
+        drop(keys);
+        let typed = typed.filter(|typed| !typed.is_empty());
+        let label = if typed.is_some() { "" } else { "→ No password was given\n" };
+        self.tty.write(&format!("\n{label}")).await?;
+        // Whoever wanted it may be gone.
+        drop(wanted.answer.send(typed));
+        Ok(())
+    }
+}
+
+/// What a key says: `y` agrees, `a` agrees to all that is not for root, anything else refuses.
+fn meaning(key: u8, kind: Kind) -> Decision {
+    match key {
+        b'y' | b'Y' => Decision::AllowOnce,
+        b'a' | b'A' if kind == Kind::Pipeline => Decision::AllowAlways,
+        _ => Decision::Reject(String::new()),
+    }
+}
+
+fn claim(face: Face) -> Claim {
+    Claim { face, peer: DeciderPeer::Own, label: "the terminal of sudo-proxy".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_key_agrees_and_another_for_what_is_not_root() {
+        for key in 0..=u8::MAX {
+            for kind in [Kind::Pipeline, Kind::Privileged] {
+                let expected = match (key, kind) {
+                    (b'y' | b'Y', _) => Decision::AllowOnce,
+                    (b'a' | b'A', Kind::Pipeline) => Decision::AllowAlways,
+                    _ => Decision::Reject(String::new()),
+                };
+                assert_eq!(meaning(key, kind), expected, "{key} {kind:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Time: what nobody answered expires, what nobody came back for is withdrawn, and a clock that waits for a face starts
+//! when there is none.
+//!
+//! Invariant: times are of the wall clock and on disk, so that they run on while no daemon does. What the disk does not
+//! take now is tried again.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use rusqlite::Transaction;
+use serde_json::json;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::audit::{self, Event, Line};
+use super::types::{Approval, State};
+use super::{Approvals, Inner, rows};
+use crate::sessions::now_ns;
+use crate::store::StoreError;
+
+/// The clock of the wall may be set: look again at least this often.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long to wait before the disk is asked again.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A face that is attached, for as long as this lives.
+pub struct FaceGuard {
+    inner: Arc<Inner>,
+}
+
+impl Drop for FaceGuard {
+    fn drop(&mut self) {
+        self.inner.faces.fetch_sub(1, Ordering::AcqRel);
+        self.inner.clocks.notify_one();
+    }
+}
+
+impl Approvals {
+    /// Attaches a face: while one lives, requests whose life begins when they are shown wait to be shown.
+    #[must_use]
+    pub fn face(&self) -> FaceGuard {
+        self.inner.faces.fetch_add(1, Ordering::AcqRel);
+        FaceGuard { inner: Arc::clone(&self.inner) }
+    }
+
+    /// A face shows a request: the first time counts.
+    pub async fn shown(&self, id: &str) -> Result<(), StoreError> {
+        let waiting = self.inner.table.lock().by_id(id).filter(|approval| approval.shown_ns == 0).cloned();
+        let Some(approval) = waiting else { return Ok(()) };
+        let approvals = self.clone();
+        let shown = tokio::spawn(async move { approvals.set_clock(approval.no, true).await });
+        shown.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Starts the clock of a request, because it is shown or because there is nobody to show it to.
+    async fn set_clock(&self, no: u64, shown: bool) -> Result<(), StoreError> {
+        let work = move |transaction: &Transaction<'_>| {
+            let Some(mut approval) = rows::by_no(transaction, no)?.filter(|found| found.state == State::Pending) else {
+                return Ok(None);
+            };
+            if approval.shown_ns != 0 || (!shown && approval.life_ns == 0) {
+                return Ok(None);
+            }
+            let now = now_ns();
+            if approval.life_ns > 0 {
+                approval.expires_ns = now.saturating_add(approval.life_ns);
+                approval.life_ns = 0;
+            }
+            if shown {
+                approval.shown_ns = now;
+                let body = json!({"expires_ns": approval.expires_ns});
+                audit::append(transaction, &[Line { event: Event::Shown, approval: &approval.id, body }])?;
+            }
+            rows::set_clock(transaction, &approval)?;
+            Ok(Some(approval))
+        };
+        let Some(changed) = self.inner.store.write(work).await? else { return Ok(()) };
+        if let Some(waiting) = self.inner.table.lock().get_mut(no) {
+            (waiting.expires_ns, waiting.life_ns) = (changed.expires_ns, changed.life_ns);
+            waiting.shown_ns = changed.shown_ns;
+        }
+        self.tell();
+        Ok(())
+    }
+
+    /// Everything that is due at this moment; whether the disk took all of it.
+    async fn tick(&self) -> bool {
+        let mut taken = self.let_orphans_go().await;
+        let now = now_ns();
+        let nobody_looks = self.inner.faces.load(Ordering::Acquire) == 0;
+        let (late, unshown) = {
+            let table = self.inner.table.lock();
+            let settling = Instant::now() < table.rejoin_until;
+            let starts = |approval: &&Approval| {
+                // The faces of before a restart may take as long to come back as anybody.
+                let may_come_back = settling && approval.no <= table.last_loaded;
+                approval.life_ns > 0 && nobody_looks && !may_come_back
+            };
+            let late: Vec<Approval> = table.pending().filter(|waiting| waiting.expires_ns <= now).cloned().collect();
+            let unshown: Vec<u64> = table.pending().filter(starts).map(|approval| approval.no).collect();
+            (late, unshown)
+        };
+        // All at once: what waits together is written together.
+        let mut due = JoinSet::new();
+        for approval in late {
+            let approvals = self.clone();
+            due.spawn(async move { approvals.end(&approval, State::Expired, "").await.is_ok() });
+        }
+        for no in unshown {
+            let approvals = self.clone();
+            due.spawn(async move { approvals.set_clock(no, false).await.is_ok() });
+        }
+        taken &= due.join_all().await.into_iter().all(|taken| taken);
+        if self.inner.made.load(Ordering::Relaxed) >= 256 {
+            self.inner.made.store(0, Ordering::Relaxed);
+            let keep = self.inner.options.keep;
+            taken &= self.inner.store.write(move |transaction| rows::trim(transaction, keep)).await.is_ok();
+        }
+        taken
+    }
+
+    /// Those whose connection was cut off by a restart have had their time.
+    async fn let_orphans_go(&self) -> bool {
+        let waiting = {
+            let mut table = self.inner.table.lock();
+            if !table.has_orphans() || Instant::now() < table.rejoin_until {
+                return true;
+            }
+            table.take_orphans()
+        };
+        if !self.inner.table.lock().abandoned.is_empty() {
+            self.inner.abandoned.notify_one();
+        }
+        let mut due = JoinSet::new();
+        for approval in waiting {
+            let approvals = self.clone();
+            due.spawn(async move {
+                let why = "its connection did not come back after a restart";
+                let taken = approvals.end(&approval, State::Withdrawn, why).await.is_ok();
+                if !taken {
+                    approvals.inner.table.lock().keep_orphan(approval);
+                }
+                taken
+            });
+        }
+        due.join_all().await.into_iter().all(|taken| taken)
+    }
+
+    /// How long nothing is due.
+    fn rest(&self) -> Duration {
+        let now = now_ns();
+        let table = self.inner.table.lock();
+        let next = table.pending().map(|approval| approval.expires_ns.saturating_sub(now)).min();
+        let mut rest = next.map_or(LONGEST, Duration::from_nanos).min(LONGEST);
+        let until = table.rejoin_until.saturating_duration_since(Instant::now());
+        if !until.is_zero() {
+            rest = rest.min(until);
+        }
+        rest
+    }
+}
+
+/// Looks at the clock as long as there is anybody to look for.
+pub(super) async fn run(inner: Weak<Inner>, clocks: Arc<Notify>) {
+    loop {
+        let Some(held) = inner.upgrade() else { return };
+        let approvals = Approvals { inner: held };
+        let taken = approvals.tick().await;
+        let rest = if taken { approvals.rest().max(Duration::from_millis(1)) } else { PAUSE };
+        // What is held here would never end.
+        drop(approvals);
+        tokio::time::timeout(rest, clocks.notified()).await.ok();
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.clocks.notify_one();
+    }
+}

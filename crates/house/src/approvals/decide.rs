@@ -1,0 +1,353 @@
+//! Settling a request: by a person who may, by the clock, or because whoever asked has left.
+//!
+//! Invariant: exactly one of several that race succeeds, and it is on disk with its record before anybody hears of it. Who
+//! decides is looked at first, then the passphrase; nothing that comes late is taken, even if the clock has not been heard
+//! yet. A decision counts even if whoever made it stops waiting.
+
+use std::time::Duration;
+
+use hostel_agents::Decision;
+use rusqlite::Transaction;
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::asking::{choose_runs, decided};
+use super::audit::{self, Event, Line};
+use super::grants::{self, Grant, GrantTerms};
+use super::types::{Approval, DecideError, Kind, State};
+use super::who::{self, Claim, Face};
+use super::{Approvals, cut, rows, session_grant};
+use crate::sessions::now_ns;
+use crate::store::StoreError;
+
+/// Refused deciders that are recorded in a minute: whoever tries forever must not fill the disk.
+const REFUSALS: u32 = 60;
+
+/// Counts refused deciders.
+#[derive(Default)]
+pub(super) struct Refusals {
+    since: Option<Instant>,
+    count: u32,
+}
+
+impl Refusals {
+    /// Whether one more is recorded.
+    fn take(&mut self) -> bool {
+        let now = Instant::now();
+        if self.since.is_none_or(|since| now - since > Duration::from_secs(60)) {
+            (self.since, self.count) = (Some(now), 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= REFUSALS
+    }
+}
+
+/// How a request is settled.
+pub(super) struct Settlement {
+    pub(super) state: State,
+    pub(super) decision: Option<Decision>,
+    pub(super) decider: String,
+    /// Why, where nobody decided.
+    pub(super) why: String,
+    /// What is granted beyond it.
+    pub(super) grant: Option<Grant>,
+}
+
+impl Settlement {
+    pub(super) fn without_decision(state: State, why: &str) -> Self {
+        Settlement { state, decision: None, decider: String::new(), why: why.to_owned(), grant: None }
+    }
+}
+
+/// What became of an attempt to settle.
+enum Settling {
+    /// It is settled as was wanted, with the number of the grant.
+    Done(Box<Approval>, Option<Box<Grant>>),
+    /// It was pending and too late: it has expired.
+    Late(Box<Approval>),
+    /// It was settled before.
+    Before,
+    /// It was to expire, and its clock was set anew since.
+    NotYet,
+}
+
+impl Approvals {
+    /// Settles a request, if whoever decides may. Exactly one of several that race succeeds.
+    pub async fn decide(&self, id: &str, decision: Decision, claim: &Claim) -> Result<Approval, DecideError> {
+        let (approvals, id, claim) = (self.clone(), id.to_owned(), claim.clone());
+        let work = async move { approvals.decide_now(&id, decision, None, &claim).await.map(|(approval, _)| approval) };
+        detached(work).await
+    }
+
+    /// Approves a request, and with it what the terms say. The number of the grant comes with it.
+    pub async fn decide_with_grant(
+        &self,
+        id: &str,
+        terms: GrantTerms,
+        claim: &Claim,
+    ) -> Result<(Approval, u64), DecideError> {
+        let (approvals, id, claim) = (self.clone(), id.to_owned(), claim.clone());
+        detached(async move { approvals.decide_now(&id, Decision::AllowOnce, Some(terms), &claim).await }).await
+    }
+
+    async fn decide_now(
+        &self,
+        id: &str,
+        decision: Decision,
+        terms: Option<GrantTerms>,
+        claim: &Claim,
+    ) -> Result<(Approval, u64), DecideError> {
+        if let Err(why) = self.may_decide(&claim.peer).await {
+            return Err(self.refuse(id, claim, why).await);
+        }
+        let waiting = self.inner.table.lock().by_id(id).cloned();
+        let Some(approval) = waiting else { return Err(self.not_pending(id).await) };
+        let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict);
+        let another = who::is_another(&claim.peer, &approval.requester).await;
+        if let Err(why) = allowed.and(another) {
+            return Err(self.refuse(id, claim, why).await);
+        }
+        // Before the passphrase: terms that make no sense cost no attempt.
+        let grant = terms.map(|terms| self.new_grant(&terms, &approval, &claim.label)).transpose()?;
+        self.proven(claim).await?;
+        let settlement = settlement(&approval, decision, claim, grant);
+        let gives_session_grant = settlement.decision == Some(Decision::AllowAlways);
+        match self.settle(&approval, settlement).await? {
+            Settling::Done(approval, grant) => {
+                if gives_session_grant {
+                    self.inner.session_grant.give(&approval);
+                }
+                let no = grant.map_or(0, |grant| grant.no);
+                Ok((*approval, no))
+            }
+            Settling::Late(approval) => Err(DecideError::Settled(approval.state)),
+            Settling::Before | Settling::NotYet => Err(self.not_pending(id).await),
+        }
+    }
+
+    async fn proven(&self, claim: &Claim) -> Result<(), DecideError> {
+        match &claim.face {
+            Face::Socket | Face::Terminal | Face::Pkexec => Ok(()),
+            Face::Unlocked(unlock) => self.inner.approver.accepts(unlock),
+            Face::Passphrase(passphrase) => self.inner.approver.verify(passphrase, &claim.label).await.map(drop),
+        }
+    }
+
+    async fn not_pending(&self, id: &str) -> DecideError {
+        match self.get(id).await {
+            Ok(Some(approval)) => DecideError::Settled(approval.state),
+            Ok(None) => DecideError::NotFound(id.to_owned()),
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Somebody who may not has tried.
+    async fn refuse(&self, id: &str, claim: &Claim, why: String) -> DecideError {
+        if self.inner.refusals.lock().take() {
+            let body = json!({"who": cut(&claim.label, 256), "peer": claim.peer.to_string(), "why": why});
+            let id = cut(id, 256).to_owned();
+            let work = move |transaction: &Transaction<'_>| {
+                audit::append(transaction, &[Line { event: Event::Refused, approval: &id, body }])
+            };
+            // Refused it is, even if that cannot be recorded.
+            self.inner.store.write(work).await.ok();
+        }
+        DecideError::Refused(why)
+    }
+
+    fn new_grant(&self, terms: &GrantTerms, approval: &Approval, label: &str) -> Result<Grant, DecideError> {
+        let fixed = terms.fix(approval).map_err(DecideError::Refused)?;
+        let now = now_ns();
+        let mut open = self.inner.grants.lock();
+        open.retain(|grant| grant.expires_ns > now);
+        if open.len() >= grants::MOST {
+            return Err(DecideError::Refused(format!("{} grants are open already; revoke some", grants::MOST)));
+        }
+        Ok(Grant {
+            no: 0,
+            approval: approval.id.clone(),
+            decider: cut(label, 256).to_owned(),
+            terms: fixed,
+            uses_left: terms.count.map(u64::from),
+            used: 0,
+            created_ns: now,
+            expires_ns: now.saturating_add(u64::try_from(terms.lasts.as_nanos()).unwrap_or(u64::MAX)),
+            revoked_ns: 0,
+        })
+    }
+
+    /// The grants that are open.
+    pub async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
+        self.inner.store.read(grants::load).await
+    }
+
+    /// Takes a grant back; takes the passphrase. Says whether there was one.
+    pub async fn revoke(&self, grant: u64, claim: &Claim) -> Result<bool, DecideError> {
+        if let Err(why) = self.may_decide(&claim.peer).await {
+            return Err(self.refuse("", claim, why).await);
+        }
+        // To take back what was allowed is harmless; a key on the terminal will do where it would do to decide.
+        if matches!(claim.face, Face::Socket | Face::Pkexec)
+            || (self.inner.options.strict && matches!(claim.face, Face::Terminal))
+        {
+            let why = "a grant is taken back with the approver's passphrase".to_owned();
+            return Err(self.refuse("", claim, why).await);
+        }
+        self.proven(claim).await?;
+        let label = cut(&claim.label, 256).to_owned();
+        let work = move |transaction: &Transaction<'_>| {
+            let revoked = grants::revoke(transaction, grant, now_ns())?;
+            if revoked {
+                let body = json!({"grant": grant, "who": label});
+                audit::append(transaction, &[Line { event: Event::Revoked, approval: "", body }])?;
+            }
+            Ok(revoked)
+        };
+        let revoked = self.inner.store.write(work).await?;
+        self.inner.grants.lock().retain(|open| open.no != grant);
+        Ok(revoked)
+    }
+
+    /// Whoever asked no longer wants to know. Says whether it waited still.
+    pub async fn withdraw_request(&self, id: &str, why: &str) -> Result<bool, StoreError> {
+        let waiting = self.inner.table.lock().by_id(id).cloned();
+        match waiting {
+            Some(approval) => self.end(&approval, State::Withdrawn, why).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Settles a request that nobody decided. Says whether it waited still.
+    pub(super) async fn end(&self, approval: &Approval, state: State, why: &str) -> Result<bool, StoreError> {
+        let (approvals, approval) = (self.clone(), approval.clone());
+        let settlement = Settlement::without_decision(state, why);
+        let work = async move { approvals.settle(&approval, settlement).await };
+        let settled = tokio::spawn(work).await.unwrap_or(Err(StoreError::Closed))?;
+        Ok(matches!(settled, Settling::Done(..)))
+    }
+
+    /// Waits until a request is settled.
+    pub async fn settled(&self, id: &str) -> Result<Approval, StoreError> {
+        let waiting = self.inner.table.lock().hear(id);
+        if let Some(mut waiting) = waiting
+            && let Ok(told) = waiting.wait_for(Option::is_some).await
+            && let Some(approval) = told.as_ref()
+        {
+            return Ok(Approval::clone(approval));
+        }
+        // It was settled before, or with the process that asked.
+        self.get(id).await?.ok_or_else(|| StoreError::Busy(format!("there is no approval `{id}`")))
+    }
+
+    async fn settle(&self, approval: &Approval, settlement: Settlement) -> Result<Settling, StoreError> {
+        let no = approval.no;
+        let runs = match settlement.state {
+            State::Approved => choose_runs(&approval.subject)?,
+            _ => Vec::new(),
+        };
+        let approvals = self.clone();
+        let work = move |transaction: &Transaction<'_>| {
+            let Some(mut approval) = rows::by_no(transaction, no)?.filter(|found| found.state == State::Pending) else {
+                return Ok(Settling::Before);
+            };
+            let Settlement { state, decision, decider, why, grant } = settlement;
+            let late = approval.expires_ns <= now_ns();
+            if late && state != State::Withdrawn {
+                approval.state = State::Expired;
+                approval.decided_ns = now_ns();
+                rows::settle(transaction, &approval)?;
+                audit::append(transaction, &[Line { event: Event::Expired, approval: &approval.id, body: json!({}) }])?;
+                return Ok(match state {
+                    State::Expired => Settling::Done(Box::new(approval), None),
+                    _ => Settling::Late(Box::new(approval)),
+                });
+            }
+            if state == State::Expired {
+                return Ok(Settling::NotYet);
+            }
+            (approval.decision, approval.decider) = (decision, decider);
+            match state {
+                State::Approved => approvals.approve(&mut approval, runs),
+                other => (approval.state, approval.decided_ns) = (other, now_ns()),
+            }
+            rows::settle(transaction, &approval)?;
+            let grant = record(transaction, &approvals, &approval, &why, grant)?;
+            Ok(Settling::Done(Box::new(approval), grant.map(Box::new)))
+        };
+        let settled = self.inner.store.write(work).await?;
+        match &settled {
+            Settling::Done(approval, grant) => {
+                self.inner.grants.lock().extend(grant.as_deref().cloned());
+                self.inner.table.lock().settled(approval);
+            }
+            Settling::Late(approval) => self.inner.table.lock().settled(approval),
+            // Whatever settled it has told, or will; what is gone from the disk waits for nobody.
+            Settling::Before => drop(self.inner.table.lock().remove(|waiting| waiting.no == no)),
+            Settling::NotYet => return Ok(settled),
+        }
+        self.tell();
+        Ok(settled)
+    }
+}
+
+/// Writes down what was granted, and the records of the whole.
+fn record(
+    transaction: &Transaction<'_>,
+    approvals: &Approvals,
+    approval: &Approval,
+    why: &str,
+    grant: Option<Grant>,
+) -> rusqlite::Result<Option<Grant>> {
+    if approval.state == State::Withdrawn {
+        let body = json!({"why": cut(why, 256)});
+        audit::append(transaction, &[Line { event: Event::Withdrawn, approval: &approval.id, body }])?;
+        return Ok(None);
+    }
+    let mut lines = vec![decided(approval)];
+    let always = approval.decision == Some(Decision::AllowAlways);
+    if always && approvals.inner.session_grant.eligible() && session_grant::concerns(approval) {
+        let body = json!({"grant": session_grant::NAME, "decider": cut(&approval.decider, 256)});
+        lines.push(Line { event: Event::Granted, approval: &approval.id, body });
+    }
+    let Some(mut grant) = grant else {
+        audit::append(transaction, &lines)?;
+        return Ok(None);
+    };
+    grants::insert(transaction, &mut grant)?;
+    let body = json!({
+        "grant": grant.no,
+        "decider": grant.decider,
+        "terms": serde_json::to_value(&grant.terms).unwrap_or_default(),
+        "uses": grant.uses_left,
+        "expires_ns": grant.expires_ns,
+    });
+    lines.push(Line { event: Event::Granted, approval: &approval.id, body });
+    audit::append(transaction, &lines)?;
+    Ok(Some(grant))
+}
+
+/// What a decision comes to. "Always" is no answer to anything that root does: it is refused, as the contract has it.
+fn settlement(approval: &Approval, decision: Decision, claim: &Claim, grant: Option<Grant>) -> Settlement {
+    let (state, decision) = match (decision, approval.kind) {
+        (Decision::AllowAlways, Kind::Privileged) => {
+            (State::Denied, Decision::Reject("what root does is never allowed for good".to_owned()))
+        }
+        (decision @ (Decision::AllowOnce | Decision::AllowAlways | Decision::Answers(_)), _) => {
+            (State::Approved, decision)
+        }
+        (decision @ (Decision::Reject(_) | Decision::RejectWithEdit(_)), _) => (State::Denied, decision),
+    };
+    Settlement {
+        state,
+        decision: Some(decision),
+        decider: cut(&claim.label, 256).to_owned(),
+        why: String::new(),
+        grant,
+    }
+}
+
+async fn detached<T: Send + 'static>(
+    work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
+) -> Result<T, DecideError> {
+    tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+}

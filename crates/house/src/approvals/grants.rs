@@ -1,0 +1,265 @@
+//! Answers given in advance: "allow this for this session for ten minutes".
+//!
+//! Invariant: a grant is used up inside the write that stores what it allows, so that it never allows more than it says.
+//! It covers one asker and either the very same bytes or one wording of a command under the same conditions; it never
+//! covers what root does unless whoever gave it said so in as many words.
+//!
+//! It refuses nothing: a rule that denies comes first.
+
+use std::time::Duration;
+
+use rusqlite::{Connection as Database, OptionalExtension as _, Row, Transaction, params};
+use serde::{Deserialize, Serialize};
+
+use super::glob::Glob;
+use super::rules::{self, Action};
+use super::types::{Approval, Kind, Subject, digest_of};
+use crate::pipelines::{Pipeline, hex_of};
+
+/// The longest life of a grant.
+pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Grants that may be open at once.
+pub(super) const MOST: usize = 1000;
+
+/// For whom a grant is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Whatever comes in by the same door under the same name of a session.
+    Session,
+    /// The same tree of processes; where that is not known, the same session.
+    Requester,
+}
+
+/// What a grant is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Covered {
+    /// The very same bytes.
+    Exact,
+    /// Commands whose words fit these patterns, each in its place, with the same environment and place.
+    Argv(Vec<Glob>),
+}
+
+/// What whoever decides wants to allow beyond the request itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GrantTerms {
+    /// For whom.
+    pub scope: Scope,
+    /// For what.
+    pub covered: Covered,
+    /// For how long.
+    pub lasts: Duration,
+    /// How often; any number of times if none.
+    pub count: Option<u32>,
+    /// It is about what root does, and that is meant.
+    pub privileged: bool,
+}
+
+/// A grant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grant {
+    /// Its number.
+    pub no: u64,
+    /// The request whose answer it was.
+    pub approval: String,
+    /// Who gave it, in words.
+    pub decider: String,
+    /// What it covers.
+    pub terms: Terms,
+    /// How often it may still be used; any number of times if none.
+    pub uses_left: Option<u64>,
+    /// How often it was used.
+    pub used: u64,
+    /// When it was given.
+    pub created_ns: u64,
+    /// When it ends.
+    pub expires_ns: u64,
+    /// When it was taken back; 0 if it was not.
+    pub revoked_ns: u64,
+}
+
+/// What a grant covers, exactly.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Terms {
+    /// For whom, as it was said.
+    pub scope: Scope,
+    /// The door.
+    pub door: String,
+    /// The session, as told.
+    pub session: String,
+    /// The top of the asker's tree, where that counts: its process id and start time.
+    pub root: Option<(u32, u64)>,
+    /// The digest of the subject, or of its conditions if there are patterns.
+    pub digest: String,
+    /// Patterns of a command's words.
+    pub argv: Option<Vec<Glob>>,
+    /// Whether what root does is covered.
+    pub privileged: bool,
+}
+
+impl GrantTerms {
+    /// What they come to for this request; what is wrong with them, in words.
+    pub(super) fn fix(&self, approval: &Approval) -> Result<Terms, String> {
+        if self.lasts.is_zero() || self.lasts > LONGEST {
+            return Err(format!("a grant lasts from a second to {} hours", LONGEST.as_secs() / 3600));
+        }
+        if self.count == Some(0) {
+            return Err("a grant that may be used 0 times is none".to_owned());
+        }
+        match approval.kind {
+            Kind::Question => return Err("a question is answered once".to_owned()),
+            Kind::Privileged if !self.privileged => {
+                return Err("a grant for what root does has to say so (`privileged`)".to_owned());
+            }
+            _ => {}
+        }
+        let requester = &approval.requester;
+        let root = match (self.scope, &requester.peer) {
+            (Scope::Requester, Some(peer)) => Some((peer.root_pid, peer.root_started)),
+            _ => None,
+        };
+        if root.is_none() && requester.session.is_empty() {
+            return Err("whoever asks has named no session to give a grant to".to_owned());
+        }
+        let (digest, argv) = match &self.covered {
+            Covered::Exact => (hex_of(&approval.digest), None),
+            Covered::Argv(patterns) => {
+                let Some(pipeline) = approval.subject.pipeline() else {
+                    return Err("only commands have words".to_owned());
+                };
+                let named = patterns.first().is_some_and(Glob::is_literal);
+                let covered = |stage| rules::fits_words(patterns, stage, Action::Allow).is_ok();
+                if !named {
+                    return Err("the first word of a grant names the program".to_owned());
+                }
+                if !pipeline.stages.iter().all(covered) {
+                    return Err("the grant does not cover the request it would answer".to_owned());
+                }
+                (conditions(pipeline), Some(patterns.clone()))
+            }
+        };
+        Ok(Terms {
+            scope: self.scope,
+            door: requester.door.clone(),
+            session: requester.session.clone(),
+            root,
+            digest,
+            argv,
+            privileged: approval.kind == Kind::Privileged,
+        })
+    }
+}
+
+/// Everything about a pipeline that is not the words of its commands, as a digest.
+fn conditions(pipeline: &Pipeline) -> String {
+    let text = serde_json::to_string(&(&pipeline.env, &pipeline.cwd, pipeline.privilege, pipeline.forward_agent));
+    hex_of(&digest_of(&text.unwrap_or_default()))
+}
+
+impl Grant {
+    /// Whether it covers a request, whatever its count.
+    pub(super) fn covers(&self, approval: &Approval, now_ns: u64) -> bool {
+        let Terms { door, session, root, digest, argv, privileged, .. } = &self.terms;
+        let requester = &approval.requester;
+        if self.revoked_ns != 0 || self.expires_ns <= now_ns || (approval.kind == Kind::Privileged) != *privileged {
+            return false;
+        }
+        let asker = match (root, &requester.peer) {
+            (Some(root), Some(peer)) => *root == (peer.root_pid, peer.root_started),
+            (Some(_), None) => false,
+            (None, _) => *session == requester.session && !session.is_empty(),
+        };
+        if !asker || *door != requester.door {
+            return false;
+        }
+        match (argv, &approval.subject) {
+            (None, _) => *digest == hex_of(&approval.digest),
+            (Some(patterns), Subject::Pipeline(pipeline)) => {
+                *digest == conditions(pipeline)
+                    && !pipeline.stages.is_empty()
+                    && pipeline.stages.iter().all(|stage| rules::fits_words(patterns, stage, Action::Allow).is_ok())
+            }
+            (Some(_), _) => false,
+        }
+    }
+
+    /// Its name where a rule's name would stand.
+    pub(super) fn name(&self) -> String {
+        format!("grant {}", self.no)
+    }
+}
+
+const COLUMNS: &str = "no, approval, decider, terms, uses_left, used, created_ns, expires_ns, revoked_ns";
+
+fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Grant>> {
+    let terms: String = row.get(3)?;
+    // What cannot be read covers nothing.
+    let Ok(terms) = serde_json::from_str(&terms) else { return Ok(None) };
+    let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
+    Ok(Some(Grant {
+        no: number(0)?,
+        approval: row.get(1)?,
+        decider: row.get(2)?,
+        terms,
+        uses_left: row.get::<_, Option<i64>>(4)?.map(|left| left as u64),
+        used: number(5)?,
+        created_ns: number(6)?,
+        expires_ns: number(7)?,
+        revoked_ns: number(8)?,
+    }))
+}
+
+/// The grants that are open at this moment.
+pub(super) fn open(database: &Database, now_ns: u64) -> rusqlite::Result<Vec<Grant>> {
+    let mut statement = database.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM grants WHERE revoked_ns = 0 AND expires_ns > ? AND (uses_left IS NULL OR uses_left > 0)
+         ORDER BY no"
+    ))?;
+    let found = statement.query_map([now_ns as i64], from_row)?;
+    found.filter_map(Result::transpose).collect()
+}
+
+/// The grants that are open now.
+pub(super) fn load(database: &Database) -> rusqlite::Result<Vec<Grant>> {
+    open(database, crate::sessions::now_ns())
+}
+
+/// Writes a new grant and gives it its number.
+pub(super) fn insert(transaction: &Transaction<'_>, grant: &mut Grant) -> rusqlite::Result<()> {
+    let terms = serde_json::to_string(&grant.terms).unwrap_or_default();
+    transaction
+        .prepare_cached(
+            "INSERT INTO grants (approval, decider, terms, uses_left, created_ns, expires_ns) VALUES (?, ?, ?, ?, ?, ?)",
+        )?
+        .execute(params![
+            grant.approval,
+            grant.decider,
+            terms,
+            grant.uses_left.map(|left| left as i64),
+            grant.created_ns as i64,
+            grant.expires_ns as i64,
+        ])?;
+    grant.no = transaction.last_insert_rowid() as u64;
+    Ok(())
+}
+
+/// Uses a grant once, if it may be. What it may still be used for after that.
+pub(super) fn take(transaction: &Transaction<'_>, no: u64, now_ns: u64) -> rusqlite::Result<Option<Option<u64>>> {
+    transaction
+        .prepare_cached(
+            "UPDATE grants SET used = used + 1, uses_left = uses_left - 1
+             WHERE no = ? AND revoked_ns = 0 AND expires_ns > ? AND (uses_left IS NULL OR uses_left > 0)
+             RETURNING uses_left",
+        )?
+        .query_row([no as i64, now_ns as i64], |row| row.get::<_, Option<i64>>(0))
+        .map(|left| left.map(|left| left as u64))
+        .optional()
+}
+
+/// Takes a grant back. Says whether it was there to be taken back.
+pub(super) fn revoke(transaction: &Transaction<'_>, no: u64, now_ns: u64) -> rusqlite::Result<bool> {
+    let mut statement =
+        transaction.prepare_cached("UPDATE grants SET revoked_ns = ? WHERE no = ? AND revoked_ns = 0")?;
+    Ok(statement.execute([now_ns as i64, no as i64])? > 0)
+}

@@ -1,0 +1,94 @@
+//! What wrong passphrases lead to: a pause, each time twice as long.
+//!
+//! Invariant: attempts are counted on disk, across faces and restarts, and an attempt is counted before it is looked at.
+//! A clock that is set back does not make a pause longer than the longest.
+
+use std::time::Duration;
+
+use rusqlite::{Transaction, params};
+
+/// How many attempts there are, and how long the pauses.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Wrong ones in a row before a pause.
+    pub attempts: u32,
+    /// The first pause; each further one is twice as long.
+    pub wait: Duration,
+    /// But never longer than this.
+    pub longest: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { attempts: 5, wait: Duration::from_secs(30), longest: Duration::from_secs(3600) }
+    }
+}
+
+/// Whether an attempt is taken.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Standing {
+    /// It is, and so many wrong ones more.
+    Open {
+        left: u32,
+    },
+    Locked {
+        until_ns: u64,
+    },
+}
+
+struct Count {
+    wrong: u32,
+    rounds: u32,
+    until_ns: u64,
+}
+
+fn load(transaction: &Transaction<'_>) -> rusqlite::Result<Count> {
+    transaction.prepare_cached("SELECT wrong, rounds, until_ns FROM lockout")?.query_row([], |row| {
+        Ok(Count { wrong: row.get(0)?, rounds: row.get(1)?, until_ns: row.get::<_, i64>(2)? as u64 })
+    })
+}
+
+fn save(transaction: &Transaction<'_>, count: &Count) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE lockout SET wrong = ?, rounds = ?, until_ns = ?")?
+        .execute(params![count.wrong, count.rounds, i64::try_from(count.until_ns).unwrap_or(i64::MAX)])
+        .map(drop)
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// An attempt is about to be looked at: it counts as a wrong one until it is known to be right.
+pub(super) fn begin(transaction: &Transaction<'_>, limits: Limits, now_ns: u64) -> rusqlite::Result<Standing> {
+    let mut count = load(transaction)?;
+    count.until_ns = count.until_ns.min(now_ns.saturating_add(nanos(limits.longest)));
+    if count.until_ns > now_ns {
+        return Ok(Standing::Locked { until_ns: count.until_ns });
+    }
+    if count.wrong >= limits.attempts.max(1) {
+        // The daemon was killed while it looked at the last one: that one was wrong.
+        return fail(transaction, limits, now_ns);
+    }
+    count.wrong += 1;
+    save(transaction, &count)?;
+    Ok(Standing::Open { left: limits.attempts.max(1) - count.wrong })
+}
+
+/// It was wrong.
+pub(super) fn fail(transaction: &Transaction<'_>, limits: Limits, now_ns: u64) -> rusqlite::Result<Standing> {
+    let mut count = load(transaction)?;
+    let attempts = limits.attempts.max(1);
+    if count.wrong < attempts {
+        return Ok(Standing::Open { left: attempts - count.wrong });
+    }
+    let pause = nanos(limits.wait).saturating_mul(1 << count.rounds.min(40)).min(nanos(limits.longest));
+    count = Count { wrong: 0, rounds: count.rounds.saturating_add(1), until_ns: now_ns.saturating_add(pause) };
+    save(transaction, &count)?;
+    Ok(Standing::Locked { until_ns: count.until_ns })
+}
+
+/// It was right: everything is forgiven.
+pub(super) fn succeed(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    save(transaction, &Count { wrong: 0, rounds: 0, until_ns: 0 })
+}

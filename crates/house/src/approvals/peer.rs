@@ -1,0 +1,199 @@
+//! Processes of this machine as the system knows them: who asks, who decides, and whose tree is whose.
+//!
+//! Invariant: a process is its number together with its start time; a number that was given away again is somebody else.
+//! What cannot be looked at is nobody's friend: it is refused, never let through.
+//!
+//! It only reads `/proc`.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// Parents that are climbed at most: more than any tree of processes has, and an end if `/proc` changes underway.
+const HIGHEST: usize = 512;
+
+/// The most of a path or name that is kept.
+const LONGEST: usize = 1024;
+
+/// The process at the other end of a connection, as it was when it asked.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct PeerInfo {
+    /// Its process id.
+    pub pid: u32,
+    /// When it was started, in the system's own count.
+    pub started: u64,
+    /// Its user.
+    pub uid: u32,
+    /// The file it runs, or its name.
+    pub program: String,
+    /// Where it is.
+    pub cwd: String,
+    /// The top of its own tree.
+    pub root_pid: u32,
+    /// When that was started.
+    pub root_started: u64,
+}
+
+impl PeerInfo {
+    /// The process with this number, if it is there and that user's.
+    #[must_use]
+    pub fn of(pid: u32, uid: u32) -> Option<PeerInfo> {
+        PeerInfo::below(pid, uid, None)
+    }
+
+    /// Likewise; a tree ends below the keeper, which belongs to nobody.
+    pub(super) fn below(pid: u32, uid: u32, keeper: Option<u32>) -> Option<PeerInfo> {
+        let own = Stat::of(pid)?;
+        let (root_pid, root) = top_of(pid, own, uid, keeper);
+        let program = match fs::read_link(format!("/proc/{pid}/exe")) {
+            Ok(path) => path.to_string_lossy().into_owned(),
+            Err(_) => fs::read_to_string(format!("/proc/{pid}/comm")).map(|name| name.trim_end().to_owned()).ok()?,
+        };
+        let cwd = fs::read_link(format!("/proc/{pid}/cwd")).map(|path| path.to_string_lossy().into_owned());
+        Some(PeerInfo {
+            pid,
+            started: own.started,
+            uid,
+            program: cut(program),
+            cwd: cut(cwd.unwrap_or_default()),
+            root_pid,
+            root_started: root.started,
+        })
+    }
+}
+
+fn cut(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(LONGEST));
+    text
+}
+
+/// When a process was started, in the system's own count; none if there is none.
+#[must_use]
+pub fn start_of(pid: u32) -> Option<u64> {
+    Stat::of(pid).map(|stat| stat.started)
+}
+
+/// The top of the tree a process belongs to. Its parents belong to it as far as they are the same user's, up to, and
+/// without, the leader of a terminal's session (the shell a person types into), the user's service manager, the keeper,
+/// and the first process: beyond those begin other people's and other purposes' trees.
+fn top_of(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
+    let (mut top, mut at) = (pid, own);
+    for _ in 0..HIGHEST {
+        let parent = at.parent;
+        if parent <= 1 || Some(parent) == keeper || user_of(parent) != Some(uid) {
+            break;
+        }
+        let Some(stat) = Stat::of(parent) else { break };
+        let is_shell_of_a_person = stat.session == parent && stat.terminal != 0;
+        if is_shell_of_a_person || is_service_manager(parent, stat) {
+            break;
+        }
+        (top, at) = (parent, stat);
+    }
+    (top, at)
+}
+
+/// What starts everything of a user that no terminal started: all of it would be one tree.
+fn is_service_manager(pid: u32, stat: Stat) -> bool {
+    stat.parent == 1 && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "systemd")
+}
+
+/// Whether a process is another one or descends from it. `None` if that cannot be found out.
+pub(super) fn belongs_to(pid: u32, root: u32, root_started: u64) -> Option<bool> {
+    let mut at = pid;
+    for _ in 0..HIGHEST {
+        let stat = Stat::of(at)?;
+        if at == root && stat.started == root_started {
+            return Some(true);
+        }
+        if at <= 1 || stat.parent == 0 {
+            return Some(false);
+        }
+        at = stat.parent;
+    }
+    None
+}
+
+/// The user a process runs as, even if its memory is hidden and its folder therefore root's.
+pub(super) fn user_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// What `/proc/PID/stat` says, as far as it matters here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Stat {
+    parent: u32,
+    session: u32,
+    terminal: i32,
+    started: u64,
+}
+
+impl Stat {
+    fn of(pid: u32) -> Option<Stat> {
+        parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+}
+
+fn parse(stat: &str) -> Option<Stat> {
+    // The second field is the program's name in brackets and may hold anything, brackets and blanks included.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace();
+    Some(Stat {
+        parent: fields.nth(1)?.parse().ok()?,
+        session: fields.nth(1)?.parse().ok()?,
+        terminal: fields.next()?.parse().ok()?,
+        started: fields.nth(14)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_fields() {
+        let stat = parse("42 (a) b (c) S 7 40 41 34816 -1 1 2 3 4 5 6 7 8 9 20 0 1 0 777 1 2").unwrap();
+        assert_eq!(stat, Stat { parent: 7, session: 41, terminal: 34816, started: 777 });
+        for wrong in ["", "42 (x", "42 (x) S", "42 (x) S a 1 1 1"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_process_is_known() {
+        let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
+        let info = PeerInfo::of(pid, uid).unwrap();
+        assert_eq!((info.pid, info.uid, Some(info.started)), (pid, uid, start_of(pid)));
+        assert_eq!(info.program, std::env::current_exe().unwrap().display().to_string());
+        assert_eq!(info.cwd, std::env::current_dir().unwrap().display().to_string());
+        assert_eq!(belongs_to(pid, info.root_pid, info.root_started), Some(true));
+        assert_eq!(user_of(pid), Some(uid));
+        assert!(PeerInfo::of(u32::MAX, uid).is_none());
+    }
+
+    #[test]
+    fn a_number_that_was_given_away_again_is_somebody_else() {
+        let pid = std::process::id();
+        assert_eq!(belongs_to(pid, pid, start_of(pid).unwrap()), Some(true));
+        assert_eq!(belongs_to(pid, pid, start_of(pid).unwrap() + 1), Some(false));
+        assert_eq!(belongs_to(u32::MAX, pid, 1), None);
+    }
+
+    #[test]
+    fn a_tree_ends_below_the_keeper() {
+        let uid = rustix::process::getuid().as_raw();
+        let own = std::process::id();
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let apart = PeerInfo::below(child.id(), uid, Some(own)).unwrap();
+        assert_eq!((apart.root_pid, apart.root_started), (child.id(), apart.started));
+        // Without that it belongs to whatever this process belongs to.
+        let together = PeerInfo::of(child.id(), uid).unwrap();
+        let ours = PeerInfo::of(own, uid).unwrap();
+        assert_eq!((together.root_pid, together.root_started), (ours.root_pid, ours.root_started));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

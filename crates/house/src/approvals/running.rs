@@ -1,0 +1,122 @@
+//! Carrying out what was approved, as far as it is written down: started, over, and what a restart left open.
+//!
+//! Invariant: each step is written once, with its record. Nothing here starts anything.
+
+use rusqlite::{Transaction, params};
+use serde_json::{Value, json};
+
+use super::audit::{self, Event, Line};
+use super::types::Approval;
+use super::{Approvals, cut, rows};
+use crate::pipelines::{End, Outcome};
+use crate::sessions::now_ns;
+use crate::store::{StoreError, Ticket};
+
+/// Ids that are remembered across a restart at most.
+const MOST_RECENT: usize = 100_000;
+
+impl Approvals {
+    /// It is about to be started, or was: on disk when this returns.
+    pub async fn record_started(&self, id: &str) -> Result<(), StoreError> {
+        self.note_started(id).await?.done().await
+    }
+
+    /// Likewise, in line to be written before whatever is written after it.
+    pub async fn note_started(&self, id: &str) -> Result<Ticket<()>, StoreError> {
+        let id = id.to_owned();
+        let work = move |transaction: &Transaction<'_>| {
+            let changed = transaction
+                .prepare_cached("UPDATE approvals SET run = 'started' WHERE id = ? AND run = 'due'")?
+                .execute([&id])?;
+            match changed {
+                0 => Ok(()),
+                _ => audit::append(transaction, &[Line { event: Event::Started, approval: &id, body: json!({}) }]),
+            }
+        };
+        self.inner.store.submit(work).await
+    }
+
+    /// How it ended: on disk when this returns. Only the first outcome counts.
+    pub async fn record_outcome(&self, id: &str, outcome: &Outcome) -> Result<(), StoreError> {
+        let (id, outcome) = (id.to_owned(), outcome.clone());
+        let work = move |transaction: &Transaction<'_>| {
+            let text = serde_json::to_string(&outcome).unwrap_or_default();
+            let changed = transaction
+                .prepare_cached(
+                    "UPDATE approvals SET run = 'over', outcome = ? WHERE id = ? AND run IN ('due', 'started')",
+                )?
+                .execute(params![text, id])?;
+            let event = match outcome.end {
+                End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
+                _ => Event::Finished,
+            };
+            match changed {
+                0 => Ok(()),
+                _ => audit::append(transaction, &[Line { event, approval: &id, body: ended(&outcome) }]),
+            }
+        };
+        self.inner.store.write(work).await
+    }
+
+    /// What was approved and is not known to be over, oldest first: after a restart, what may run still or never did.
+    pub async fn unfinished(&self) -> Result<Vec<Approval>, StoreError> {
+        let mut found = self.inner.store.read(rows::unfinished).await?;
+        found.sort_by_key(|approval| approval.no);
+        Ok(found)
+    }
+
+    /// Waits for requests that were approved before a restart, are not known to be over, and that nobody came back for in
+    /// time. Each is told once.
+    pub async fn abandoned(&self) -> Vec<Approval> {
+        loop {
+            let told = self.inner.abandoned.notified();
+            let found = std::mem::take(&mut self.inner.table.lock().abandoned);
+            if !found.is_empty() {
+                return found;
+            }
+            told.await;
+        }
+    }
+
+    /// The request that our restart has cut off from its connection, for whoever comes back with the same id and bytes; to
+    /// one of them only. It may be settled or over already.
+    #[must_use]
+    pub fn rejoin(&self, door: &str, request_id: &str, bytes: &[u8; 32]) -> Option<Approval> {
+        self.inner.table.lock().rejoin(door, request_id, bytes)
+    }
+
+    /// Whether a request of this id was cut off by our restart and nobody has come back for it: anything else that comes
+    /// under that id is a duplicate.
+    #[must_use]
+    pub fn is_orphan(&self, door: &str, request_id: &str) -> bool {
+        self.inner.table.lock().is_orphan(door, request_id)
+    }
+
+    /// The ids under which connections of a door asked since then, and when they did: what a door remembers against
+    /// replays, across a restart.
+    pub async fn recent_requests(&self, door: &str, since_ns: u64) -> Result<Vec<(String, u64)>, StoreError> {
+        let door = door.to_owned();
+        let work = move |database: &rusqlite::Connection| rows::recent_requests(database, &door, since_ns, MOST_RECENT);
+        self.inner.store.read(work).await
+    }
+}
+
+/// What is recorded of an outcome.
+fn ended(outcome: &Outcome) -> Value {
+    let mut body = json!({"end": serde_json::to_value(&outcome.end).unwrap_or_default()});
+    for key in ["why", "what"] {
+        if let Some(Value::String(text)) = body["end"].get_mut(key) {
+            *text = cut(text, 1024).to_owned();
+        }
+    }
+    body["exit_codes"] = outcome.stages.iter().map(|stage| stage.exit_code).collect();
+    if !outcome.unkillable.is_empty() {
+        body["unkillable"] = json!(outcome.unkillable);
+    }
+    if outcome.started_ns > 0 {
+        body["took_ns"] = json!(outcome.ended_ns.max(outcome.started_ns) - outcome.started_ns);
+    } else {
+        body["ended_ns"] = json!(if outcome.ended_ns > 0 { outcome.ended_ns } else { now_ns() });
+    }
+    body
+}

@@ -1,0 +1,158 @@
+//! Who is at the other end of a TCP connection, if that is on this machine.
+//!
+//! Invariant: whoever connects from this machine is as well known as over a unix socket: a token does not make a process
+//! of the house a person. What hides its descriptors is counted among those it could be.
+//!
+//! It only reads `/proc`.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use super::peer;
+
+/// The other end of a connection.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum OtherEnd {
+    /// It is not on this machine, or another user's.
+    Elsewhere,
+    /// It is held by these, process id and start time.
+    Here(Vec<(u32, u64)>),
+    /// It is on this machine, and closed or nobody's.
+    Nobodys,
+}
+
+/// A row of the system's table: the address of one end, whose it is, and its number among the descriptors.
+struct Row {
+    address: SocketAddr,
+    uid: u32,
+    inode: u64,
+}
+
+/// Looks for the end of a connection that has this address.
+pub(super) fn other_end(address: SocketAddr) -> OtherEnd {
+    let own = rustix::process::getuid().as_raw();
+    let wanted = canonical(address);
+    let mut rows: Vec<Row> = Vec::new();
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = fs::read_to_string(table).unwrap_or_default();
+        rows.extend(text.lines().skip(1).filter_map(row).filter(|row| row.address == wanted));
+    }
+    match rows.as_slice() {
+        [] if address.ip().to_canonical().is_loopback() => OtherEnd::Nobodys,
+        [] => OtherEnd::Elsewhere,
+        found if found.iter().all(|row| row.uid != own) => OtherEnd::Elsewhere,
+        found => match holders(&found.iter().map(|row| row.inode).collect::<Vec<_>>(), own) {
+            Ok(holders) if !holders.is_empty() => OtherEnd::Here(holders),
+            _ => OtherEnd::Nobodys,
+        },
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The processes that have one of these sockets open. If none is seen to have, those of this user that do not let it be
+/// seen.
+fn holders(inodes: &[u64], own: u32) -> io::Result<Vec<(u32, u64)>> {
+    let names: Vec<PathBuf> =
+        inodes.iter().filter(|inode| **inode != 0).map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
+    if names.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (mut seen, mut hidden) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(started) = peer::start_of(pid) else { continue };
+        match fs::read_dir(format!("/proc/{pid}/fd")) {
+            Ok(mut descriptors) => {
+                let holds = descriptors.any(|descriptor| {
+                    descriptor
+                        .and_then(|descriptor| fs::read_link(descriptor.path()))
+                        .is_ok_and(|to| names.contains(&to))
+                });
+                if holds {
+                    seen.push((pid, started));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                if peer::user_of(pid) == Some(own) {
+                    hidden.push((pid, started));
+                }
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(if seen.is_empty() { hidden } else { seen })
+}
+
+/// A row of `/proc/net/tcp` or `tcp6`: number, local address, remote address, state, queues, timers, retransmits, user,
+/// timeout, inode.
+fn row(line: &str) -> Option<Row> {
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    Some(Row {
+        address: canonical(address(fields.get(1)?)?),
+        uid: fields.get(7)?.parse().ok()?,
+        inode: fields.get(9)?.parse().ok()?,
+    })
+}
+
+/// An address as the kernel prints it: words of 32 bits in its own order, a colon, the port.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (ip, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let ip = match ip.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?)),
+        32 => {
+            let mut bytes = [0; 16];
+            for (part, at) in bytes.chunks_exact_mut(4).zip((0..32).step_by(8)) {
+                part.copy_from_slice(&word(at)?);
+            }
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        }
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn addresses_as_the_kernel_prints_them() {
+        assert_eq!(address("0100007F:1F90"), Some("127.0.0.1:8080".parse().unwrap()));
+        assert_eq!(address("00000000000000000000000001000000:0050"), Some("[::1]:80".parse().unwrap()));
+        let mapped = address("0000000000000000FFFF00000100007F:0050").unwrap();
+        assert_eq!(canonical(mapped), "127.0.0.1:80".parse().unwrap());
+        for wrong in ["", ":", "0100007F", "0100007F:", "0100007:1F90", "0100007G:1F90", "0100007F:10000"] {
+            assert_eq!(address(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn whoever_connects_from_here_is_found() {
+        let own = std::process::id();
+        for listen in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else { continue };
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (_server, address) = listener.accept().unwrap();
+            assert_eq!(address, client.local_addr().unwrap());
+            let started = peer::start_of(own).unwrap();
+            assert_eq!(other_end(address), OtherEnd::Here(vec![(own, started)]));
+            drop(client);
+        }
+    }
+
+    #[test]
+    fn who_is_elsewhere_is_not_looked_for_and_nobody_is_nobody() {
+        assert_eq!(other_end("192.0.2.1:1234".parse().unwrap()), OtherEnd::Elsewhere);
+        assert_eq!(other_end("127.0.0.1:1".parse().unwrap()), OtherEnd::Nobodys);
+    }
+}

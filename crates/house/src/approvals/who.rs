@@ -1,0 +1,181 @@
+//! Who may decide what, and how: nobody approves themselves.
+//!
+//! Invariant: a process of the keeper's tree decides nothing, a process of the requester's own tree does not decide what
+//! that requester asked, and one that is gone, or that cannot be recognised, neither. Only what is known from the system
+//! counts, never what a peer says about itself.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use super::approver::{Passphrase, Unlock};
+use super::peer;
+use super::session_grant;
+use super::sockets::{self, OtherEnd};
+use super::types::{Approval, KeeperId, Kind, Requester};
+use crate::pipelines::Privilege;
+use crate::processes::Processes;
+
+/// What is said to whoever may not decide for a person, or cannot be recognised as one.
+const INSIDE: &str = "a process that runs inside this house, or that cannot be recognised, may not decide for a person";
+
+/// What is said to a process of the requester's own tree.
+const OWN_TREE: &str = "a process of the requester's own tree may not decide what it asked for";
+
+/// By which way a decision comes.
+#[derive(Clone, Debug)]
+pub enum Face {
+    /// `session/approve` on a socket, with nothing but the connection itself.
+    Socket,
+    /// Somebody who showed the passphrase before and has kept the proof in memory.
+    Unlocked(Unlock),
+    /// Somebody who shows the passphrase now.
+    Passphrase(Passphrase),
+    /// A key on the terminal that the sudo-proxy personality was started on.
+    Terminal,
+    /// `pkexec`, which asks for a password by itself.
+    Pkexec,
+}
+
+/// Who is at the other end of a face.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum DeciderPeer {
+    /// A process of this machine, as the system told when it connected.
+    Local {
+        /// Its process id.
+        pid: u32,
+        /// When it was started: a number that was given away again is another process.
+        started: u64,
+    },
+    /// Somebody who has shown a token, at this address and port; who is on this machine is looked for.
+    Remote(String),
+    /// This process itself.
+    Own,
+    /// Somebody the system does not know.
+    Unknown,
+}
+
+/// A decision's sender: the way it comes, who is there, and what to call them.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The way.
+    pub face: Face,
+    /// Who.
+    pub peer: DeciderPeer,
+    /// What is recorded as the decider.
+    pub label: String,
+}
+
+/// A question to the system that takes a while.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = bool> + Send + 'a>>;
+
+/// Whoever knows which processes belong to the house.
+pub trait Household: Send + Sync {
+    /// Whether a process belongs to what the keeper holds. Who cannot be looked at does.
+    fn is_inside(&self, pid: u32) -> Answer<'_>;
+
+    /// The keeper that is there now.
+    fn keeper(&self) -> Option<KeeperId>;
+}
+
+impl Household for Processes {
+    fn is_inside(&self, pid: u32) -> Answer<'_> {
+        Box::pin(Processes::is_inside(self, pid))
+    }
+
+    fn keeper(&self) -> Option<KeeperId> {
+        Some(KeeperId { pid: self.keeper_pid(), since_ns: self.keeper_since_ns() })
+    }
+}
+
+/// The processes that somebody may be; none for somebody who is no process of this machine. Why they cannot be
+/// recognised, in words.
+async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, String> {
+    match peer {
+        DeciderPeer::Own => Ok(Vec::new()),
+        DeciderPeer::Unknown => Err(INSIDE.to_owned()),
+        DeciderPeer::Local { pid, started } => Ok(vec![(*pid, *started)]),
+        DeciderPeer::Remote(address) => {
+            let address = address.parse().map_err(|_| INSIDE.to_owned())?;
+            match tokio::task::spawn_blocking(move || sockets::other_end(address)).await {
+                Ok(OtherEnd::Elsewhere) => Ok(Vec::new()),
+                Ok(OtherEnd::Here(holders)) => Ok(holders),
+                Ok(OtherEnd::Nobodys) | Err(_) => Err(INSIDE.to_owned()),
+            }
+        }
+    }
+}
+
+/// Whether somebody is anybody who may decide at all; why not, in words.
+pub(super) async fn may_decide(household: &dyn Household, peer: &DeciderPeer) -> Result<(), String> {
+    for (pid, started) in processes_of(peer).await? {
+        // Looked at before and after: the number may be given away between the two looks.
+        let outside = peer::start_of(pid) == Some(started)
+            && !household.is_inside(pid).await
+            && peer::start_of(pid) == Some(started);
+        if !outside {
+            return Err(INSIDE.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Whether somebody is not the very one who asked.
+pub(super) async fn is_another(peer: &DeciderPeer, requester: &Requester) -> Result<(), String> {
+    let Some(asker) = &requester.peer else { return Ok(()) };
+    let (root, since) = (asker.root_pid, asker.root_started);
+    let deciders = processes_of(peer).await?;
+    let look = move || {
+        for (pid, started) in deciders {
+            let belongs = peer::belongs_to(pid, root, since);
+            // Gone meanwhile: whatever was looked at may have been another process.
+            match belongs.filter(|_| peer::start_of(pid) == Some(started)) {
+                Some(false) => {}
+                Some(true) => return Err(OWN_TREE.to_owned()),
+                None => return Err(INSIDE.to_owned()),
+            }
+        }
+        Ok(())
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| Err(INSIDE.to_owned()))
+}
+
+/// Whether such a request may be decided by such a way; why not, in words. The passphrase itself is looked at elsewhere.
+pub(super) fn may_by(face: &Face, approval: &Approval, strict: bool) -> Result<(), String> {
+    let way = match face {
+        // Whoever shows the passphrase may decide anything.
+        Face::Unlocked(_) | Face::Passphrase(_) => return Ok(()),
+        Face::Socket if approval.kind != Kind::Tool => {
+            return Err("`session/approve` decides what agents ask for; this takes the approver's passphrase \
+                 (`hostel approvals`)"
+                .to_owned());
+        }
+        Face::Socket => "a socket alone",
+        Face::Terminal if !matches!(approval.kind, Kind::Pipeline | Kind::Privileged) => {
+            return Err("the terminal decides about commands only".to_owned());
+        }
+        Face::Terminal if approval.requester.door != session_grant::DOOR => {
+            return Err("the terminal decides about commands of its own door only".to_owned());
+        }
+        Face::Terminal => "a key on the terminal",
+        Face::Pkexec => match approval.subject.pipeline().map(|pipeline| pipeline.privilege) {
+            Some(Privilege::Pkexec) => "pkexec",
+            _ => return Err("pkexec decides about what it runs itself only".to_owned()),
+        },
+    };
+    match strict {
+        true => Err(format!("{way} does not decide: `approvals.strict` demands the approver's passphrase")),
+        false => Ok(()),
+    }
+}
+
+impl fmt::Display for DeciderPeer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeciderPeer::Local { pid, .. } => write!(formatter, "pid {pid}"),
+            DeciderPeer::Remote(address) => formatter.write_str(address),
+            DeciderPeer::Own => formatter.write_str("this daemon"),
+            DeciderPeer::Unknown => formatter.write_str("unknown"),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Whose daemon this is, by the password database.
+
+use std::io::Read as _;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// How long the system's directory of users may take where the file does not know us.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// What the password database says of the daemon's user.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Account {
+    pub(super) name: String,
+    pub(super) home: String,
+}
+
+static ACCOUNT: OnceLock<Account> = OnceLock::new();
+
+/// Whether [`account`] has its answer.
+pub(super) fn is_known() -> bool {
+    ACCOUNT.get().is_some()
+}
+
+/// The daemon's user; asked for once. May wait for a directory service.
+pub(super) fn account() -> &'static Account {
+    ACCOUNT.get_or_init(|| {
+        let uid = rustix::process::geteuid().as_raw();
+        let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        in_lines(&file, uid).or_else(|| in_lines(&ask_directory(uid), uid)).unwrap_or_else(|| Account {
+            name: variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| uid.to_string()),
+            home: variable("HOME").unwrap_or_else(|| "/".to_owned()),
+        })
+    })
+}
+
+fn in_lines(text: &str, uid: u32) -> Option<Account> {
+    text.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let matches = fields.get(2)?.parse() == Ok(uid);
+        let home = fields.get(5).filter(|_| matches && fields.len() >= 7)?;
+        Some(Account { name: (*fields.first()?).to_owned(), home: (*home).to_owned() })
+    })
+}
+
+/// Users may come from elsewhere than the file; `getent` knows where.
+fn ask_directory(uid: u32) -> String {
+    let mut text = String::new();
+    let command = Command::new("getent")
+        .args(["passwd", &uid.to_string()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut child) = command else { return text };
+    let deadline = Instant::now() + LIMIT;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().ok();
+    child.wait().ok();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(64 * 1024).read_to_string(&mut text).ok();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_found_by_number() {
+        let text = "root:x:0:0:root:/root:/bin/sh\nbroken:x:7\n+::::::\nann:x:7:7:A, B:/home/ann:/bin/zsh\n";
+        assert_eq!(in_lines(text, 7), Some(Account { name: "ann".to_owned(), home: "/home/ann".to_owned() }));
+        assert_eq!(in_lines(text, 0).map(|account| account.home), Some("/root".to_owned()));
+        assert_eq!(in_lines(text, 8), None);
+        assert!(!account().home.is_empty());
+    }
+}

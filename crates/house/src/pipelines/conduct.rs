@@ -1,0 +1,353 @@
+//! Carrying out one pipeline: look at the files again, start the stages, wait, kill in time, put it on record.
+//!
+//! Invariant: nothing is started before every file is the one that was shown, no stage is started once it is to be
+//! killed, and the outcome is on record before the keeper may forget what ran: whoever comes after a crash finds one or
+//! the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_keeper::proto::Pin;
+use rustix::process::Signal;
+use tokio::time::Instant;
+
+use super::outcome::{End, Outcome, StageEnd};
+use super::output;
+use super::plan::{Pipeline, Privilege, UMASK};
+use super::resolve::{self, Difference};
+use super::run::{Inner, Live};
+use super::wrap::{self, CommandLine, Ways};
+use crate::approvals::Approval;
+use crate::processes::{Process, StageError, StageSpec};
+use crate::sessions::now_ns;
+use crate::store::StoreError;
+
+/// How long somebody else may hold a stage's pipes after its end.
+const DRAIN: Duration = Duration::from_millis(250);
+/// How long killed stages may take to end; after that the answer does not wait for them.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+/// How long the output of an ended pipeline is kept for somebody who does not come.
+const LINGER: Duration = Duration::from_secs(600);
+/// Pauses, in seconds, before an outcome that the disk did not take is written again.
+const RECORD_PAUSES: [u64; 5] = [1, 5, 30, 60, 60];
+
+const OLD_KEEPER: &str = "the running keeper is older than this program and cannot run commands; bring it up to date \
+                          with `hostel keeper upgrade`";
+const OTHER_KEEPER: &str = "the keeper that would have started it is gone, and with it the knowledge whether it did; it \
+                            is not started again";
+
+/// The whole life of one: from the order to the day its journals go.
+pub(super) async fn conduct(inner: Arc<Inner>, live: Arc<Live>) {
+    inner.processes.spare(live.order.runs.iter().copied());
+    let outcome = Arc::new(Conductor { inner: &inner, live: &live }.carry_out().await);
+    live.ended.send_replace(Some(Arc::clone(&outcome)));
+    // Only once it is on record may the keeper forget it: otherwise nobody would know that it ran.
+    if record(&inner, &live.order.approval, &outcome).await {
+        look_after(inner, live).await;
+    }
+}
+
+/// Puts an outcome on record, and says whether it is. A disk that does not take it is asked again, for a while.
+async fn record(inner: &Inner, approval: &str, outcome: &Outcome) -> bool {
+    for pause in RECORD_PAUSES {
+        match inner.approvals.record_outcome(approval, outcome).await {
+            Ok(()) => return true,
+            // The daemon is ending: the next one will find what there is.
+            Err(StoreError::Closed) => return false,
+            Err(_) => tokio::time::sleep(Duration::from_secs(pause)).await,
+        }
+    }
+    false
+}
+
+/// Waits until nobody needs the output of an ended pipeline, and lets it go.
+pub(super) async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
+    let mut discarded = live.discarded.subscribe();
+    let waiting = discarded.wait_for(|discarded| *discarded);
+    tokio::time::timeout(LINGER, waiting).await.ok();
+    inner.leave(&live);
+    for id in &live.order.runs {
+        // One that could not be killed is not forgotten: it is seen, and goes by the rule of retention once it ended.
+        inner.processes.forget(*id).await;
+    }
+}
+
+/// Ends what an approval started, with nobody to conduct it, and puts that on record.
+pub(super) async fn abandon(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
+    let outcome = end_unheard(inner, approval, why).await;
+    if record(inner, &approval.id, &outcome).await {
+        for id in &approval.runs {
+            inner.processes.forget(*id).await;
+        }
+    }
+    outcome
+}
+
+async fn end_unheard(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
+    let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).collect();
+    if known.is_empty() {
+        return match inner.is_same_keeper(approval) {
+            true => Outcome::not_run(why),
+            false => Outcome::lost(OTHER_KEEPER),
+        };
+    }
+    let all_ended = known.len() == approval.runs.len() && known.iter().all(|process| !process.is_running());
+    let (end, unkillable) = match all_ended {
+        // It had ended by itself; only nobody was told.
+        true => (End::Finished, Vec::new()),
+        false => (End::Killed { why: why.to_owned() }, kill_all(&known).await),
+    };
+    summary(&known, end, unkillable, inner.limits.output).await
+}
+
+struct Conductor<'a> {
+    inner: &'a Inner,
+    live: &'a Arc<Live>,
+}
+
+impl Conductor<'_> {
+    async fn carry_out(&self) -> Outcome {
+        if !self.inner.processes.knows_pipelines() {
+            return Outcome::not_run(OLD_KEEPER);
+        }
+        let known = match self.join().await {
+            Ok(known) => known,
+            Err(end) => return self.stopped(end).await,
+        };
+        if known < self.live.order.runs.len()
+            && let Err(end) = self.begin(known).await
+        {
+            return self.stopped(end).await;
+        }
+        self.wait().await
+    }
+
+    /// Looks at the files, puts the start on record and starts what does not run yet.
+    async fn begin(&self, known: usize) -> Result<(), End> {
+        let order = &self.live.order;
+        if !order.may_start {
+            return Err(End::Lost { why: OTHER_KEEPER.to_owned() });
+        }
+        let lines = self.prepare(known).await?;
+        if let Some(why) = self.killed() {
+            return Err(if known == 0 { End::NotRun { why } } else { End::Killed { why } });
+        }
+        if !order.is_recorded {
+            // In line to be written before anything that follows; what is not written then, the keeper knows.
+            let noted = self.inner.approvals.note_started(&order.approval).await;
+            noted.map_err(|error| End::NotRun { why: error.to_string() })?;
+        }
+        self.start(known, lines).await
+    }
+
+    /// Looks at every file again and makes the command lines; where that takes a disk, where waiting for one does no harm.
+    async fn prepare(&self, known: usize) -> Result<Vec<(CommandLine, Pin)>, End> {
+        let pipeline = &self.live.order.pipeline;
+        if pipeline.privilege == Privilege::None {
+            let stages = &pipeline.stages[known..];
+            let files: Option<Vec<_>> = stages.iter().map(|stage| resolve::cached::verify(&stage.file)).collect();
+            if let Some(files) = files {
+                return Ok(command_lines(pipeline, known, files, None, &Ways::default()));
+            }
+        }
+        let (live, ways) = (Arc::clone(self.live), self.inner.ways.read().clone());
+        let keeper = self.inner.processes.keeper_pid();
+        let prepared = tokio::task::spawn_blocking(move || prepare(&live.order.pipeline, known, &ways, keeper)).await;
+        prepared.unwrap_or_else(|error| Err(End::NotRun { why: error.to_string() }))
+    }
+
+    /// Why it is to be killed, if it is.
+    fn killed(&self) -> Option<String> {
+        self.live.kill.borrow().clone()
+    }
+
+    /// Finds the stages that were started before; returns how many, from the first on.
+    async fn join(&self) -> Result<usize, End> {
+        let order = &self.live.order;
+        for (stage, id) in order.runs.iter().enumerate() {
+            if self.inner.processes.by_id(*id).is_none() {
+                return Ok(stage);
+            }
+            match self.inner.processes.join_stage(*id).await {
+                Ok(process) => self.live.add(process),
+                Err(StageError::CannotStart { errno }) => return Err(End::CannotStart { stage, errno }),
+                Err(_) => return Err(End::Lost { why: OTHER_KEEPER.to_owned() }),
+            }
+        }
+        Ok(order.runs.len())
+    }
+
+    /// Starts the stages that are missing, each once the one before it runs.
+    async fn start(&self, known: usize, lines: Vec<(CommandLine, Pin)>) -> Result<(), End> {
+        let (order, deadline) = (&self.live.order, self.deadline());
+        for (stage, (line, pin)) in (known..).zip(lines) {
+            if let Some(why) = self.killed() {
+                return Err(End::Killed { why });
+            }
+            let id = order.runs[stage];
+            let spec = StageSpec {
+                id,
+                name: format!("{}-{}", order.approval, stage + 1),
+                door: order.door.clone(),
+                program: line.program,
+                pin: line.is_the_file.then_some(pin),
+                argv: line.argv,
+                env: line.env,
+                cwd: order.pipeline.cwd.clone(),
+                umask: UMASK,
+                stdin_from: stage.checked_sub(1).map(|before| order.runs[before]),
+                holds_stdout: stage + 1 < order.runs.len(),
+                // Where signals may not reach, the cgroup does.
+                own_cgroup: order.pipeline.privilege.is_privileged(),
+                // One byte more than is shown: it tells that there was more.
+                keep_bytes: self.inner.limits.output.saturating_add(1),
+                drain: DRAIN,
+            };
+            let mut starting = std::pin::pin!(self.inner.processes.spawn_stage(spec));
+            let started = tokio::select! {
+                biased;
+                started = &mut starting => started,
+                // A program on a file system that does not answer: the keeper knows it, and can kill it.
+                () = tokio::time::sleep_until(deadline) => {
+                    if let Some(process) = self.inner.processes.by_id(id) {
+                        process.kill_tree().await;
+                    }
+                    tokio::time::timeout(LAST_BREATH, starting).await.ok();
+                    return Err(self.timed_out());
+                }
+            };
+            match started {
+                Ok(process) => self.live.add(process),
+                Err(error) => return Err(end_of(error, stage)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for every stage, for the time limit and for whoever wants it killed.
+    async fn wait(&self) -> Outcome {
+        let mut kill = self.live.kill.subscribe();
+        let processes = self.live.processes.borrow().clone();
+        let deadline = self.deadline();
+        let exits = async {
+            for process in &processes {
+                let mut progress = process.progress.subscribe();
+                progress.wait_for(|progress| progress.exit.is_some()).await.ok();
+            }
+        };
+        let killed = async { kill.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) };
+        let cut_short = tokio::select! {
+            biased;
+            () = exits => None,
+            why = killed => Some(End::Killed { why: why.unwrap_or_default() }),
+            () = tokio::time::sleep_until(deadline) => Some(self.timed_out()),
+        };
+        match cut_short {
+            Some(end) => self.stopped(end).await,
+            None => {
+                let lost = processes.iter().any(|process| process.progress.borrow().exit.is_some_and(|exit| exit.lost));
+                let end = match lost {
+                    true => End::Lost { why: "the keeper that held it died".to_owned() },
+                    false => End::Finished,
+                };
+                summary(&processes, end, Vec::new(), self.inner.limits.output).await
+            }
+        }
+    }
+
+    /// Ends what was started, and says how it ended.
+    async fn stopped(&self, end: End) -> Outcome {
+        let processes = self.live.processes.borrow().clone();
+        if processes.is_empty() {
+            return Outcome::without_stages(end);
+        }
+        let unkillable = kill_all(&processes).await;
+        summary(&processes, end, unkillable, self.inner.limits.output).await
+    }
+
+    fn timed_out(&self) -> End {
+        End::TimedOut { secs: self.inner.limits.time.as_secs() }
+    }
+
+    /// When its time is up, counted from the start of its first stage, whoever started it.
+    fn deadline(&self) -> Instant {
+        let limit = self.inner.limits.time;
+        let started = self.live.processes.borrow().first().map(|process| process.started_ns());
+        let used = started.map_or(0, |started| now_ns().saturating_sub(started));
+        Instant::now() + limit.saturating_sub(Duration::from_nanos(used))
+    }
+}
+
+fn end_of(error: StageError, stage: usize) -> End {
+    match error {
+        StageError::CannotStart { errno } => End::CannotStart { stage, errno },
+        StageError::Changed => End::Changed { stage, what: "its file changed in the last instant".to_owned() },
+        StageError::OldKeeper => End::NotRun { why: OLD_KEEPER.to_owned() },
+        StageError::Refused(why) if stage == 0 => End::NotRun { why },
+        StageError::Refused(why) => End::Killed { why },
+        StageError::Unknown => End::Lost { why: OTHER_KEEPER.to_owned() },
+        StageError::Lost(why) => End::Lost { why },
+    }
+}
+
+fn prepare(pipeline: &Pipeline, known: usize, ways: &Ways, keeper: u32) -> Result<Vec<(CommandLine, Pin)>, End> {
+    let looked = |(stage, command): (usize, &super::plan::Stage)| -> Result<(PathBuf, Pin), End> {
+        resolve::verify(&command.file).map_err(|difference| match difference {
+            Difference::Missing(errno) => End::CannotStart { stage, errno },
+            Difference::Changed(what) => End::Changed { stage, what },
+        })
+    };
+    let files: Vec<_> = pipeline.stages.iter().enumerate().skip(known).map(looked).collect::<Result<_, _>>()?;
+    let wrapper = wrap::wrapper(pipeline.privilege, ways, keeper).map_err(|why| End::NotRun { why })?;
+    Ok(command_lines(pipeline, known, files, wrapper.as_deref(), ways))
+}
+
+fn command_lines(
+    pipeline: &Pipeline,
+    known: usize,
+    files: Vec<(PathBuf, Pin)>,
+    wrapper: Option<&Path>,
+    ways: &Ways,
+) -> Vec<(CommandLine, Pin)> {
+    let stages = pipeline.stages.iter().skip(known).zip(files);
+    let lines = stages.map(|(stage, (path, pin))| (wrap::command_line(pipeline, stage, &path, wrapper, ways), pin));
+    lines.collect()
+}
+
+/// Kills the trees of these stages and waits a moment for their ends. Returns what could not be killed.
+async fn kill_all(processes: &[Arc<Process>]) -> Vec<u32> {
+    let mut left = Vec::new();
+    // All of them at once, before any time is spent on looking for those that left.
+    for process in processes {
+        process.signal_group(Signal::KILL).await;
+    }
+    for process in processes {
+        left.extend(process.kill_tree().await.into_iter().map(|member| member.pid));
+    }
+    left.sort_unstable();
+    left.dedup();
+    let deadline = Instant::now() + LAST_BREATH;
+    for process in processes.iter().filter(|process| !left.contains(&process.pid())) {
+        let mut progress = process.progress.subscribe();
+        tokio::time::timeout_at(deadline, progress.wait_for(|progress| progress.exit.is_some())).await.ok();
+    }
+    left
+}
+
+async fn summary(processes: &[Arc<Process>], end: End, unkillable: Vec<u32>, limit: u64) -> Outcome {
+    let mut stages = Vec::with_capacity(processes.len());
+    let mut stdout_truncated = false;
+    for process in processes {
+        let kept = output::kept(process, limit).await;
+        let exit = process.progress.borrow().exit;
+        stdout_truncated = kept.stdout > limit;
+        stages.push(StageEnd {
+            exit_code: exit.map_or(-1, |exit| exit.code),
+            signal: exit.map(|exit| exit.signal).filter(|signal| *signal != 0),
+            stderr_truncated: kept.stderr > limit,
+        });
+    }
+    let started_ns = processes.first().map_or(0, |process| process.started_ns());
+    Outcome { end, stages, stdout_truncated, unkillable, started_ns, ended_ns: now_ns() }
+}

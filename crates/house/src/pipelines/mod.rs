@@ -1,0 +1,22 @@
+//! Command pipelines that somebody approved: what they are, exactly, and running them once.
+//!
+//! Invariant: what runs is what was shown (words, files, environment, place), it runs at most once whatever dies in
+//! between, and it leaves nothing running behind without saying so.
+//!
+//! It decides nothing: whether a pipeline may run is the business of [`crate::approvals`].
+
+mod account;
+mod conduct;
+mod outcome;
+mod output;
+mod plan;
+mod resolve;
+mod run;
+mod wrap;
+
+pub use outcome::{End, Outcome, StageEnd};
+pub use output::Output;
+pub use plan::{MOST_STAGES, Pipeline, PlanRequest, Privilege, Resolved, Stage, hex_of, plan};
+pub use resolve::{EXECUTION_PATH, resolve};
+pub use run::{PipelineLimits, Pipelines, Run, RunError};
+pub use wrap::Askpass;

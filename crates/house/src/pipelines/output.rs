@@ -1,0 +1,114 @@
+//! What a stage printed, from its journal, in pieces.
+//!
+//! Invariant: however much was printed, a reader holds one piece of it, and one who stops reading costs nothing.
+
+use std::sync::Arc;
+
+use super::run::{Live, RunError};
+use crate::processes::{Batch, Item, Next, Process, Stream, Watch};
+
+/// A cursor into one stream of one stage.
+pub struct Output {
+    live: Arc<Live>,
+    stage: usize,
+    stream: Stream,
+    source: Source,
+    /// Bytes that may still be handed out.
+    left: u64,
+}
+
+enum Source {
+    /// It may not be started yet.
+    Unopened,
+    Open(Box<(Watch, Batch)>),
+    /// There is nothing more.
+    AtEnd,
+}
+
+impl Output {
+    pub(super) fn of(live: &Arc<Live>, stage: usize, stream: Stream, limit: u64) -> Self {
+        Self { live: Arc::clone(live), stage, stream, source: Source::Unopened, left: limit }
+    }
+
+    /// Waits until there is something to read from, or there will not be.
+    async fn open(&self) -> Source {
+        let Some(process) = self.live.started(self.stage).await else { return Source::AtEnd };
+        // A silent process that has ended has no journal; many are.
+        let progress = *process.progress.borrow();
+        if progress.exit.is_some() && !progress.has_file {
+            return Source::AtEnd;
+        }
+        process.watch(0).map_or(Source::AtEnd, |watch| Source::Open(Box::new((watch, Batch::default()))))
+    }
+
+    /// Appends the next piece, some tens of kilobytes, to `into` and returns its length; 0 at the end. Waits while the
+    /// stage runs.
+    pub async fn next(&mut self, into: &mut Vec<u8>) -> Result<usize, RunError> {
+        if matches!(self.source, Source::Unopened) {
+            self.source = self.open().await;
+        }
+        while let Source::Open(source) = &mut self.source
+            && self.left > 0
+        {
+            let (watch, batch) = source.as_mut();
+            match watch.next(batch).await.map_err(|error| RunError::Output(error.to_string()))? {
+                Next::Items => {}
+                Next::Ended | Next::Replaced => {
+                    self.source = Source::AtEnd;
+                    break;
+                }
+            }
+            let mut appended = 0;
+            for item in batch.items() {
+                if let Item::Output { stream, data, .. } = item
+                    && stream == self.stream
+                {
+                    let length = data.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    into.extend_from_slice(&data[..length]);
+                    self.left -= length as u64;
+                    appended += length;
+                }
+            }
+            if appended > 0 {
+                return Ok(appended);
+            }
+        }
+        Ok(0)
+    }
+
+    /// All of it. For little output, and tests.
+    pub async fn read(mut self) -> Result<Vec<u8>, RunError> {
+        let mut all = Vec::new();
+        while self.next(&mut all).await? > 0 {}
+        Ok(all)
+    }
+}
+
+/// Bytes kept of each stream; of less than `limit` it is enough to know that.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) stdout: u64,
+    pub(super) stderr: u64,
+}
+
+/// Counts what a journal holds, if it can be more than `limit` at all.
+pub(super) async fn kept(process: &Arc<Process>, limit: u64) -> Kept {
+    let mut kept = Kept::default();
+    if process.progress.borrow().committed <= limit {
+        return kept;
+    }
+    let Ok(mut watch) = process.watch(0) else { return kept };
+    let mut batch = Batch::default();
+    // A process that could not be killed has not ended: what is there now counts.
+    while let Ok(Some(Next::Items)) = watch.poll(&mut batch) {
+        for item in batch.items() {
+            match item {
+                Item::Output { stream: Stream::Out, data, .. } => kept.stdout += data.len() as u64,
+                Item::Output { stream: Stream::Err, data, .. } => kept.stderr += data.len() as u64,
+                Item::Exit { .. } => {}
+            }
+        }
+        tokio::task::consume_budget().await;
+    }
+    kept
+}

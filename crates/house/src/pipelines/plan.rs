@@ -1,0 +1,264 @@
+//! What a command pipeline is, exactly: the words of each stage, the file each first word means, the whole environment.
+//!
+//! Invariant: a plan holds everything that decides what will run. It is what is stored, what a person is shown and what
+//! is started; nothing is looked up again between the three, only compared.
+//!
+//! It runs nothing and asks nobody.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::account;
+use super::resolve::{EXECUTION_PATH, cached, resolve};
+
+/// Commands joined by pipes; one command is a pipeline of one.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Pipeline {
+    /// The commands, in the order data flows.
+    pub stages: Vec<Stage>,
+    /// The whole environment of every stage, sorted by name.
+    pub env: Vec<(String, String)>,
+    /// Where every stage starts.
+    pub cwd: PathBuf,
+    /// As whom it runs.
+    pub privilege: Privilege,
+    /// Whether the daemon's SSH agent is among the environment.
+    pub forward_agent: bool,
+}
+
+/// One command.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Stage {
+    /// Its words as they were asked for, passed on as they are.
+    pub argv: Vec<String>,
+    /// The file the first word means.
+    pub file: Resolved,
+}
+
+/// As whom a pipeline runs, and by which way.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Privilege {
+    /// As the daemon's user.
+    #[default]
+    None,
+    /// As root, through `sudo`.
+    Sudo,
+    /// As root, through `pkexec`, which asks by itself.
+    Pkexec,
+}
+
+impl Privilege {
+    /// Whether it runs as somebody else.
+    #[must_use]
+    pub fn is_privileged(self) -> bool {
+        self != Privilege::None
+    }
+}
+
+/// The file that a command's first word means.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resolved {
+    /// There is one, and this is what it was when it was looked at.
+    Found {
+        /// Where it was found.
+        path: PathBuf,
+        /// The file itself, every link followed.
+        target: PathBuf,
+        /// Its device.
+        dev: u64,
+        /// Its inode.
+        inode: u64,
+        /// Its size in bytes.
+        size: u64,
+        /// SHA-256 of its content.
+        #[serde(with = "hex")]
+        digest: [u8; 32],
+    },
+    /// There is none that can be run; starting it would fail like this.
+    Missing {
+        /// The kernel's number for it.
+        errno: i32,
+        /// The same in words.
+        text: String,
+    },
+}
+
+/// A pipeline as it was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct PlanRequest {
+    /// The words of each command.
+    pub stages: Vec<Vec<String>>,
+    /// Variables that the request brings; whoever took it has checked their names.
+    pub env: BTreeMap<String, String>,
+    /// As whom.
+    pub privilege: Privilege,
+    /// The daemon's own `SSH_AUTH_SOCK`, if it is asked for and there is one.
+    pub forward_agent: Option<PathBuf>,
+    /// For [`Privilege::Pkexec`]: the daemon's own `DISPLAY`, `WAYLAND_DISPLAY` and `XAUTHORITY`, as far as it has them.
+    pub display: BTreeMap<String, String>,
+}
+
+/// Stages that one pipeline may have; more are not run.
+pub const MOST_STAGES: usize = 64;
+
+/// The umask and the place of every stage.
+pub(super) const UMASK: u32 = 0o077;
+const PLACE: &str = "/";
+
+/// Finds out what a request means. Where that takes a look at a disk, a thread of its own waits for it.
+pub async fn plan(ask: PlanRequest) -> Pipeline {
+    if let Some(files) = known_files(&ask) {
+        return assemble(ask, files);
+    }
+    let (privilege, stages) = (ask.privilege, ask.stages.clone());
+    let planned = tokio::task::spawn_blocking(move || {
+        let files = ask.stages.iter().map(|argv| resolve(first(argv))).collect();
+        assemble(ask, files)
+    });
+    // The thread cannot have been lost while the daemon lives; if it was, nothing is known of any file.
+    planned.await.unwrap_or_else(|_| Pipeline {
+        stages: stages.into_iter().map(|argv| Stage { argv, file: missing() }).collect(),
+        env: Vec::new(),
+        cwd: PathBuf::from(PLACE),
+        privilege,
+        forward_agent: false,
+    })
+}
+
+fn first(argv: &[String]) -> &str {
+    argv.first().map_or("", String::as_str)
+}
+
+fn missing() -> Resolved {
+    let errno = rustix::io::Errno::IO;
+    Resolved::Missing { errno: errno.raw_os_error(), text: errno.to_string() }
+}
+
+/// The files of all stages, if they are known without a look at a disk.
+fn known_files(ask: &PlanRequest) -> Option<Vec<Resolved>> {
+    if !account::is_known() {
+        return None;
+    }
+    ask.stages.iter().map(|argv| cached::resolve(first(argv))).collect()
+}
+
+fn assemble(ask: PlanRequest, files: Vec<Resolved>) -> Pipeline {
+    let forward_agent = ask.forward_agent.is_some();
+    let env = environment(ask.env, ask.privilege, ask.forward_agent, ask.display);
+    let stages = ask.stages.into_iter().zip(files).map(|(argv, file)| Stage { argv, file }).collect();
+    Pipeline { stages, env, cwd: PathBuf::from(PLACE), privilege: ask.privilege, forward_agent }
+}
+
+/// The whole environment: what the request brings first, then what every command has, where it is not there.
+fn environment(
+    mut env: BTreeMap<String, String>,
+    privilege: Privilege,
+    agent: Option<PathBuf>,
+    display: BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    if privilege == Privilege::Pkexec {
+        // It chooses the rest itself, and takes these to ask.
+        let known = |name: &str| ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"].contains(&name);
+        env.extend(display.into_iter().filter(|(name, _)| known(name)));
+        return env.into_iter().collect();
+    }
+    let account = account::account();
+    let own = [
+        ("HOME", account.home.as_str()),
+        ("LOGNAME", account.name.as_str()),
+        ("PATH", EXECUTION_PATH),
+        ("USER", account.name.as_str()),
+    ];
+    for (name, value) in own {
+        env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+    }
+    if let Some(socket) = agent {
+        env.insert("SSH_AUTH_SOCK".to_owned(), socket.to_string_lossy().into_owned());
+    }
+    env.into_iter().collect()
+}
+
+/// Digests as text: a person compares them, and the stored bytes stay short.
+mod hex {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::hex_of(digest))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        let digits: Vec<u8> = text.bytes().filter_map(|digit| (digit as char).to_digit(16)).map(|d| d as u8).collect();
+        if digits.len() != 64 || text.len() != 64 {
+            return Err(D::Error::custom("a digest has 64 hexadecimal digits"));
+        }
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = pair[0] << 4 | pair[1];
+        }
+        Ok(digest)
+    }
+}
+
+/// A digest as people write it.
+#[must_use]
+pub fn hex_of(digest: &[u8; 32]) -> String {
+    use std::fmt::Write as _;
+    digest.iter().fold(String::with_capacity(64), |mut text, byte| {
+        write!(text, "{byte:02x}").ok();
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_environment_is_the_request_and_the_account_and_nothing_else() {
+        let env = environment(pairs(&[("TZ", "UTC"), ("HOME", "/x")]), Privilege::None, None, BTreeMap::new());
+        let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
+        assert_eq!(env[0].1, "/x", "what the request brings stays");
+        assert_eq!(env[2].1, EXECUTION_PATH);
+        let agent = environment(BTreeMap::new(), Privilege::None, Some("/run/agent".into()), BTreeMap::new());
+        assert!(agent.contains(&("SSH_AUTH_SOCK".to_owned(), "/run/agent".to_owned())));
+        let display = pairs(&[("DISPLAY", ":0"), ("LD_PRELOAD", "/x.so")]);
+        let pkexec = environment(pairs(&[("LANG", "C")]), Privilege::Pkexec, None, display);
+        assert_eq!(pkexec, [("DISPLAY", ":0"), ("LANG", "C")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn a_plan_is_the_same_after_it_was_stored() {
+        let ask = PlanRequest {
+            stages: vec![
+                vec!["sh".to_owned(), "-c".to_owned(), "\u{202e}x \u{1F600}".to_owned()],
+                vec!["nope".to_owned()],
+            ],
+            privilege: Privilege::Sudo,
+            ..PlanRequest::default()
+        };
+        let files = ask.stages.iter().map(|argv| resolve(first(argv))).collect();
+        let plan = assemble(ask, files);
+        assert!(matches!(&plan.stages[0].file, Resolved::Found { .. }));
+        assert!(matches!(&plan.stages[1].file, Resolved::Missing { errno: 2, .. }));
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<Pipeline>(&text).unwrap(), plan);
+        let digits = |text: &str| {
+            serde_json::from_value::<Resolved>(serde_json::json!({"found": {
+            "path": "/a", "target": "/a", "dev": 1, "inode": 2, "size": 3, "digest": text}}))
+        };
+        digits(&"0f".repeat(32)).unwrap();
+        for wrong in ["", "0f", &"zz".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
+            digits(wrong).unwrap_err();
+        }
+    }
+}

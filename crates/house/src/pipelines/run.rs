@@ -1,0 +1,364 @@
+//! Running an approved pipeline, once: who asks, who waits, and what they get.
+//!
+//! Invariant: for one approval there is at most one conductor in this daemon, and one that has ended is never begun
+//! again. What an earlier daemon may have begun is only joined, unless the very keeper that would know it does not.
+//!
+//! How a pipeline is carried out is [`super::conduct`]'s business; this is the counter.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use super::conduct;
+use super::outcome::{End, Outcome};
+use super::output::Output;
+use super::plan::{MOST_STAGES, Pipeline};
+use super::wrap::{Askpass, Ways};
+use crate::approvals::{Approval, Approvals, RunState, State};
+use crate::processes::{Process, ProcessId, Processes, Stream};
+
+/// Approvals whose end is remembered, so that a late caller cannot begin them again.
+const REMEMBERED: usize = 16 * 1024;
+
+/// What a pipeline may use.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct PipelineLimits {
+    /// How long it may take, counted from its start, restarts of the daemon included.
+    pub time: Duration,
+    /// Bytes that are kept of the last stage's output and of each stage's errors.
+    pub output: u64,
+}
+
+impl Default for PipelineLimits {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(300), output: 16 * 1024 * 1024 }
+    }
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum RunError {
+    /// A stage could not be started; those before it were killed.
+    #[error("stage {stage} cannot be started: {}", std::io::Error::from_raw_os_error(*errno))]
+    CannotStart {
+        /// Which one, from 0.
+        stage: usize,
+        /// The kernel's reason.
+        errno: i32,
+    },
+    /// It took too long and was killed.
+    #[error("it took longer than {secs} s and was killed")]
+    TimedOut {
+        /// The limit.
+        secs: u64,
+    },
+    /// A file is not the one that was shown; nothing was started.
+    #[error("it was not run: {what}")]
+    Changed {
+        /// Which stage's, from 0.
+        stage: usize,
+        /// What is different.
+        what: String,
+    },
+    /// It was killed.
+    #[error("it was killed: {0}")]
+    Killed(String),
+    /// It was never started.
+    #[error("it was not run: {0}")]
+    NotRun(String),
+    /// What became of it cannot be known any more; it is not started again.
+    #[error("it is not known what became of it: {0}")]
+    Lost(String),
+    /// Its output cannot be read.
+    #[error("its output cannot be read: {0}")]
+    Output(String),
+}
+
+impl RunError {
+    /// What an outcome means to somebody who waits for a result.
+    pub(super) fn of(end: &End) -> Result<(), Self> {
+        Err(match end {
+            End::Finished => return Ok(()),
+            End::CannotStart { stage, errno } => Self::CannotStart { stage: *stage, errno: *errno },
+            End::TimedOut { secs } => Self::TimedOut { secs: *secs },
+            End::Changed { stage, what } => Self::Changed { stage: *stage, what: what.clone() },
+            End::Killed { why } => Self::Killed(why.clone()),
+            End::NotRun { why } => Self::NotRun(why.clone()),
+            End::Lost { why } => Self::Lost(why.clone()),
+        })
+    }
+}
+
+/// The pipelines of a house. Cheap to clone.
+#[derive(Clone)]
+pub struct Pipelines {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) processes: Processes,
+    pub(super) approvals: Approvals,
+    pub(super) limits: PipelineLimits,
+    pub(super) ways: RwLock<Ways>,
+    live: Mutex<HashMap<String, Arc<Live>>>,
+    ended: Mutex<Ended>,
+}
+
+/// Approvals that were carried out, the newest.
+#[derive(Default)]
+struct Ended {
+    set: HashSet<ProcessId>,
+    order: VecDeque<ProcessId>,
+}
+
+/// What is to be carried out: the part of an approval that matters here.
+pub(super) struct Order {
+    pub(super) approval: String,
+    pub(super) door: String,
+    pub(super) pipeline: Pipeline,
+    pub(super) runs: Vec<ProcessId>,
+    /// Nothing of it can have been started yet, or the keeper would know.
+    pub(super) may_start: bool,
+    /// Its start is on record.
+    pub(super) is_recorded: bool,
+}
+
+/// One pipeline that is being carried out, or was and is not discarded yet.
+pub(super) struct Live {
+    pub(super) order: Order,
+    /// The stages that were started, in order.
+    pub(super) processes: watch::Sender<Vec<Arc<Process>>>,
+    /// Why it is to be killed.
+    pub(super) kill: watch::Sender<Option<String>>,
+    pub(super) ended: watch::Sender<Option<Arc<Outcome>>>,
+    /// Nobody needs its output any more.
+    pub(super) discarded: watch::Sender<bool>,
+}
+
+impl Pipelines {
+    /// The pipelines that these approvals allow.
+    #[must_use]
+    pub fn new(processes: Processes, approvals: Approvals, limits: PipelineLimits) -> Self {
+        let inner = Inner {
+            processes,
+            approvals,
+            limits,
+            ways: RwLock::default(),
+            live: Mutex::default(),
+            ended: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// How sudo asks for a password from now on; without a program it does not ask, and fails where it would have to.
+    pub fn set_askpass(&self, askpass: Option<Askpass>) {
+        self.inner.ways.write().askpass = askpass;
+    }
+
+    /// Other programs than the `sudo` and `pkexec` of the execution path.
+    pub fn set_programs(&self, sudo: Option<std::path::PathBuf>, pkexec: Option<std::path::PathBuf>) {
+        let mut ways = self.inner.ways.write();
+        (ways.sudo, ways.pkexec) = (sudo, pkexec);
+    }
+
+    /// The limits.
+    #[must_use]
+    pub fn limits(&self) -> PipelineLimits {
+        self.inner.limits
+    }
+
+    /// Carries out an approved pipeline, or joins in where that is being done. It goes on whatever becomes of the caller.
+    pub async fn run(&self, approval: &Approval) -> Result<Run, RunError> {
+        if let Some(live) = self.inner.live.lock().get(&approval.id) {
+            return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
+        }
+        let order = self.inner.order(approval)?;
+        if let Some(outcome) = &approval.outcome {
+            return self.look_back(order, outcome);
+        }
+        let live = {
+            let mut all = self.inner.live.lock();
+            // Somebody may have been faster since the look above.
+            if let Some(live) = all.get(&approval.id) {
+                return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
+            }
+            self.inner.begin(&order)?;
+            let live = Arc::new(Live::new(order, None));
+            all.insert(approval.id.clone(), Arc::clone(&live));
+            live
+        };
+        tokio::spawn(conduct::conduct(Arc::clone(&self.inner), Arc::clone(&live)));
+        Ok(Run { live, limits: self.inner.limits })
+    }
+
+    /// Ends what an approval started, if it did and nobody is there for it any more, and puts on record what became of
+    /// it: a restart of the daemon may have cut it off from whoever asked.
+    pub async fn abandon(&self, approval: &Approval, why: &str) -> Outcome {
+        if let Some(outcome) = &approval.outcome {
+            return outcome.clone();
+        }
+        let live = self.inner.live.lock().get(&approval.id).cloned();
+        if let Some(live) = live {
+            let run = Run { live, limits: self.inner.limits };
+            run.kill(why);
+            let outcome = run.live.outcome().await;
+            run.discard();
+            return (*outcome).clone();
+        }
+        conduct::abandon(&self.inner, approval, why).await
+    }
+
+    /// One that was over before this daemon began: its output may still be there.
+    fn look_back(&self, order: Order, outcome: &Outcome) -> Result<Run, RunError> {
+        RunError::of(&outcome.end)?;
+        let found: Option<Vec<_>> = order.runs.iter().map(|id| self.inner.processes.by_id(*id)).collect();
+        let Some(processes) = found.filter(|all| all.iter().all(|process| !process.status().running)) else {
+            return Err(RunError::Lost("it has ended, and its output is not kept any more".to_owned()));
+        };
+        let live = Arc::new(Live::new(order, Some(Arc::new(outcome.clone()))));
+        live.processes.send_replace(processes);
+        self.inner.live.lock().insert(live.order.approval.clone(), Arc::clone(&live));
+        tokio::spawn(conduct::look_after(Arc::clone(&self.inner), Arc::clone(&live)));
+        Ok(Run { live, limits: self.inner.limits })
+    }
+}
+
+impl Inner {
+    fn order(&self, approval: &Approval) -> Result<Order, RunError> {
+        let not_run = |why: &str| RunError::NotRun(why.to_owned());
+        if approval.state != State::Approved {
+            return Err(RunError::NotRun(format!("it is {}", approval.state.word())));
+        }
+        let pipeline = approval.subject.pipeline().ok_or_else(|| not_run("it is no pipeline"))?;
+        if pipeline.stages.is_empty() || pipeline.stages.len() != approval.runs.len() {
+            return Err(not_run("its stages do not match what was approved"));
+        }
+        if pipeline.stages.len() > MOST_STAGES {
+            return Err(RunError::NotRun(format!("a pipeline may have {MOST_STAGES} stages")));
+        }
+        Ok(Order {
+            approval: approval.id.clone(),
+            door: approval.requester.door.clone(),
+            pipeline: pipeline.clone(),
+            runs: approval.runs.clone(),
+            may_start: self.is_same_keeper(approval),
+            is_recorded: approval.run != RunState::Due,
+        })
+    }
+
+    /// Whether the keeper is the one that was there when it was approved: what that one does not know, it never started.
+    pub(super) fn is_same_keeper(&self, approval: &Approval) -> bool {
+        let current = (self.processes.keeper_pid(), self.processes.keeper_since_ns());
+        approval.keeper.is_some_and(|keeper| (keeper.pid, keeper.since_ns) == current)
+    }
+
+    /// Remembers that an approval is carried out now; refuses one that was before.
+    fn begin(&self, order: &Order) -> Result<(), RunError> {
+        let Some(first) = order.runs.first() else { return Ok(()) };
+        let mut ended = self.ended.lock();
+        if !ended.set.insert(*first) {
+            return Err(RunError::NotRun("it was carried out already".to_owned()));
+        }
+        ended.order.push_back(*first);
+        if ended.order.len() > REMEMBERED
+            && let Some(oldest) = ended.order.pop_front()
+        {
+            ended.set.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    /// It needs no looking after any more.
+    pub(super) fn leave(&self, live: &Live) {
+        self.live.lock().remove(&live.order.approval);
+    }
+}
+
+impl Live {
+    fn new(order: Order, outcome: Option<Arc<Outcome>>) -> Self {
+        Self {
+            order,
+            processes: watch::Sender::default(),
+            kill: watch::Sender::new(None),
+            ended: watch::Sender::new(outcome),
+            discarded: watch::Sender::new(false),
+        }
+    }
+
+    /// A stage, once it is started; none if it will not be.
+    pub(super) async fn started(&self, stage: usize) -> Option<Arc<Process>> {
+        let mut processes = self.processes.subscribe();
+        let started = processes.wait_for(|processes| processes.len() > stage);
+        tokio::select! {
+            biased;
+            started = started => started.ok()?.get(stage).cloned(),
+            _ = self.outcome() => self.processes.borrow().get(stage).cloned(),
+        }
+    }
+
+    /// Another stage runs.
+    pub(super) fn add(&self, process: Arc<Process>) {
+        self.processes.send_modify(|processes| processes.push(process));
+    }
+
+    async fn outcome(&self) -> Arc<Outcome> {
+        let mut ended = self.ended.subscribe();
+        let outcome = ended.wait_for(Option::is_some).await.ok().and_then(|outcome| outcome.clone());
+        // The sender is ours: it cannot be gone.
+        outcome.unwrap_or_else(|| Arc::new(Outcome::lost("nobody waits for it")))
+    }
+}
+
+/// A pipeline on its way. Whoever holds one may wait, read and kill; all of them see the same.
+#[derive(Clone)]
+pub struct Run {
+    live: Arc<Live>,
+    limits: PipelineLimits,
+}
+
+impl Run {
+    /// Waits until it is over.
+    pub async fn finished(&mut self) -> Result<Outcome, RunError> {
+        let outcome = self.live.outcome().await;
+        RunError::of(&outcome.end).map(|()| (*outcome).clone())
+    }
+
+    /// How it ended, well or not, if it has.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Outcome> {
+        self.live.ended.borrow().as_deref().cloned()
+    }
+
+    /// What the last stage printed, from the beginning, as far as it is kept.
+    #[must_use]
+    pub fn stdout(&self) -> Output {
+        let last = self.live.order.runs.len().saturating_sub(1);
+        Output::of(&self.live, last, Stream::Out, self.limits.output)
+    }
+
+    /// What a stage wrote to its standard error.
+    #[must_use]
+    pub fn stderr(&self, stage: usize) -> Output {
+        Output::of(&self.live, stage, Stream::Err, self.limits.output)
+    }
+
+    /// Kills everything it started; the first reason given counts. Returns at once: [`Run::finished`] tells when it is
+    /// done.
+    pub fn kill(&self, why: &str) {
+        self.live.kill.send_if_modified(|reason| {
+            let first = reason.is_none();
+            if first {
+                *reason = Some(why.to_owned());
+            }
+            first
+        });
+    }
+
+    /// Nobody needs its output any more: once it is over and that is on record, its journals go.
+    pub fn discard(self) {
+        self.live.discarded.send_replace(true);
+    }
+}

@@ -1,0 +1,130 @@
+//! The command line that runs a stage: the command itself, or `sudo` or `pkexec` with it.
+//!
+//! Invariant: no word of a request becomes an option or an assignment of `sudo` or `pkexec`. What they are given is the
+//! resolved file and the words after the first, behind `--` or an absolute path.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::account::account;
+use super::plan::{Pipeline, Privilege, Stage};
+use super::resolve::{self, EXECUTION_PATH};
+
+/// A program that asks for sudo's password where a person can type it.
+#[derive(Clone, Debug, Default)]
+pub struct Askpass {
+    /// The program, absolute.
+    pub program: PathBuf,
+    /// What it needs in its environment; sudo passes its own on to it.
+    pub env: Vec<(String, String)>,
+}
+
+/// How root is reached on this machine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ways {
+    /// Instead of the `sudo` of the execution path.
+    pub(super) sudo: Option<PathBuf>,
+    /// Instead of the `pkexec` of the execution path.
+    pub(super) pkexec: Option<PathBuf>,
+    pub(super) askpass: Option<Askpass>,
+}
+
+/// What is executed for a stage.
+#[derive(Debug, PartialEq)]
+pub(super) struct CommandLine {
+    pub(super) program: PathBuf,
+    pub(super) argv: Vec<OsString>,
+    pub(super) env: Vec<(OsString, OsString)>,
+    /// It is the resolved file itself, which the keeper can still compare.
+    pub(super) is_the_file: bool,
+}
+
+/// The file that leads to root, or why none does and what to do about it. May wait for the disk.
+pub(super) fn wrapper(privilege: Privilege, ways: &Ways, keeper_pid: u32) -> Result<Option<PathBuf>, String> {
+    let (name, given) = match privilege {
+        Privilege::None => return Ok(None),
+        Privilege::Sudo => ("sudo", &ways.sudo),
+        Privilege::Pkexec => ("pkexec", &ways.pkexec),
+    };
+    let path = match given {
+        Some(path) => path.clone(),
+        None => resolve::find(name).map_err(|_| {
+            format!(
+                "`{name}` is not installed, so nothing can run as root here; install it, or ask for the command \
+                 without privileges"
+            )
+        })?,
+    };
+    let metadata = path.metadata().map_err(|error| format!("`{}` cannot be looked at: {error}", path.display()))?;
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root && given.is_none() && (metadata.uid() != 0 || metadata.mode() & 0o4000 == 0) {
+        return Err(format!(
+            "`{}` is not set-user-ID root, so it cannot run anything as root; repair its installation",
+            path.display()
+        ));
+    }
+    if !is_root && gains_no_privileges(keeper_pid) {
+        return Err(format!(
+            "`{name}` cannot work here: this service runs with \"no new privileges\" (a container or a unit with \
+             NoNewPrivileges); start it outside of that"
+        ));
+    }
+    Ok(Some(path))
+}
+
+fn gains_no_privileges(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status
+        .lines()
+        .any(|line| line.split_once(':').is_some_and(|(name, rest)| name == "NoNewPrivs" && rest.trim() == "1"))
+}
+
+/// The command line of a stage whose file is `path`.
+pub(super) fn command_line(
+    pipeline: &Pipeline,
+    stage: &Stage,
+    path: &Path,
+    wrapper: Option<&Path>,
+    ways: &Ways,
+) -> CommandLine {
+    let words = stage.argv.iter().skip(1).map(OsString::from);
+    let own_env = || pipeline.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let Some(wrapper) = wrapper else {
+        let first = stage.argv.first().map(OsString::from).unwrap_or_default();
+        let argv = std::iter::once(first).chain(words).collect();
+        return CommandLine { program: path.to_owned(), argv, env: own_env(), is_the_file: true };
+    };
+    let (argv, env) = match pipeline.privilege {
+        Privilege::Pkexec => {
+            let head = [OsString::from("pkexec"), path.into()];
+            (head.into_iter().chain(words).collect(), own_env())
+        }
+        Privilege::Sudo | Privilege::None => {
+            let way = if ways.askpass.is_some() { "-A" } else { "-n" };
+            let assignments = pipeline.env.iter().map(|(name, value)| OsString::from(format!("{name}={value}")));
+            let head = ["sudo", way].into_iter().map(OsString::from);
+            let argv = head.chain(assignments).chain([OsString::from("--"), path.into()]).chain(words).collect();
+            (argv, sudo_environment(ways))
+        }
+    };
+    CommandLine { program: wrapper.to_owned(), argv, env, is_the_file: false }
+}
+
+/// What sudo itself gets: enough to know whose it is and to ask for a password, nothing of the daemon's.
+fn sudo_environment(ways: &Ways) -> Vec<(OsString, OsString)> {
+    let account = account();
+    let mut env: Vec<(OsString, OsString)> = [
+        ("HOME", account.home.as_str()),
+        ("LOGNAME", account.name.as_str()),
+        ("PATH", EXECUTION_PATH),
+        ("USER", account.name.as_str()),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .to_vec();
+    if let Some(askpass) = &ways.askpass {
+        env.push(("SUDO_ASKPASS".into(), askpass.program.clone().into()));
+        env.extend(askpass.env.iter().map(|(name, value)| (name.into(), value.into())));
+    }
+    env
+}

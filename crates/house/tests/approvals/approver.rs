@@ -1,0 +1,246 @@
+//! The passphrase, wrong ones, and proof in memory.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use hostel_agents::Decision;
+use hostel_house::approvals::{Claim, DecideError, DeciderPeer, Face, LockoutLimits, Passphrase, State};
+
+use super::house::{House, command, terminal, with_passphrase};
+
+const RIGHT: &str = "correct horse";
+
+fn passphrase(text: &str) -> Passphrase {
+    Passphrase::new(text.to_owned())
+}
+
+async fn with_approver(change: impl FnOnce(&mut hostel_house::approvals::ApprovalOptions)) -> House {
+    let house = House::with(change).await;
+    house.approvals.approver().set(passphrase(RIGHT), None, &DeciderPeer::Own, "me").await.unwrap();
+    house
+}
+
+async fn try_with(house: &House, id: &str, text: &str) -> Result<State, DecideError> {
+    house.approvals.decide(id, Decision::AllowOnce, &with_passphrase(text)).await.map(|approval| approval.state)
+}
+
+fn kinds(records: &[hostel_house::approvals::Record]) -> Vec<&str> {
+    records.iter().map(|record| record.kind.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_shown_changed_and_removed() {
+    let house = House::new().await;
+    let approver = house.approvals.approver();
+    assert!(!approver.is_set());
+    let short = approver.set(passphrase("short"), None, &DeciderPeer::Own, "me").await;
+    assert!(matches!(short, Err(DecideError::Refused(_))), "{short:?}");
+    approver.set(passphrase(RIGHT), None, &DeciderPeer::Own, "me").await.unwrap();
+    assert!(approver.is_set());
+    let file = house.path().join("approver");
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(text.starts_with("$argon2id$v=19$") && !text.contains(RIGHT), "{text}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // Nothing else is left beside it.
+    let names: Vec<_> = std::fs::read_dir(house.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().contains(".new")), "{names:?}");
+    // Another only with the old one.
+    let without = approver.set(passphrase("battery staple"), None, &DeciderPeer::Own, "me").await;
+    assert!(matches!(without, Err(DecideError::Refused(_))), "{without:?}");
+    let wrong =
+        approver.set(passphrase("battery staple"), Some(passphrase("wrong one")), &DeciderPeer::Own, "me").await;
+    assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 4 })), "{wrong:?}");
+    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &DeciderPeer::Own, "me").await.unwrap();
+    let asked = house.ask(command(&["true"])).await;
+    assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::WrongPassphrase { left: 4 })));
+    assert_eq!(try_with(&house, &asked.id, "battery staple").await.unwrap(), State::Approved);
+    approver.clear(passphrase("battery staple"), &DeciderPeer::Own, "me").await.unwrap();
+    assert!(!approver.is_set() && !file.exists());
+    let records = house.approvals.audit().show(0, 100).await.unwrap();
+    assert_eq!(
+        kinds(&records),
+        [
+            "approver_set",
+            "wrong_passphrase",
+            "approver_changed",
+            "requested",
+            "wrong_passphrase",
+            "decided",
+            "approver_cleared"
+        ]
+    );
+    let all = serde_json::to_string(&records.iter().map(|record| &record.body).collect::<Vec<_>>()).unwrap();
+    assert!(!all.contains("battery") && !all.contains("horse"), "{all}");
+    assert_eq!(format!("{:?}", passphrase(RIGHT)), "Passphrase(…)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_ones_lead_to_a_pause_that_a_restart_does_not_end() {
+    let house = with_approver(|_| {}).await;
+    let asked = house.ask(command(&["true"])).await;
+    for left in (1..5).rev() {
+        let wrong = try_with(&house, &asked.id, "wrong").await;
+        assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: found }) if found == left), "{wrong:?}");
+    }
+    let locked = try_with(&house, &asked.id, "wrong").await;
+    let Err(DecideError::LockedOut { until_ns }) = locked else { panic!("{locked:?}") };
+    let pause = Duration::from_nanos(until_ns).saturating_sub(now());
+    assert!(pause > Duration::from_secs(25) && pause <= Duration::from_secs(30), "{pause:?}");
+    // The right one is not even looked at, by any way.
+    assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
+    let unlock = house.approvals.approver().unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await;
+    assert!(matches!(unlock, Err(DecideError::LockedOut { .. })), "{unlock:?}");
+    let house = house.restart().await;
+    assert!(
+        matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { until_ns: found }) if found == until_ns)
+    );
+    assert_eq!(house.get(&asked.id).await.state, State::Pending);
+    // What takes no passphrase goes on.
+    assert_eq!(house.approve(&asked.id).await.unwrap().state, State::Approved);
+    let records = house.approvals.audit().show(0, 100).await.unwrap();
+    assert_eq!(kinds(&records).iter().filter(|kind| **kind == "wrong_passphrase").count(), 5);
+    assert_eq!(kinds(&records).iter().filter(|kind| **kind == "locked_out").count(), 1);
+}
+
+fn now() -> Duration {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap()
+}
+
+/// The pause that a wrong passphrase leads to, if it is the one that was expected.
+async fn locks_for(house: &House, id: &str, wanted: Duration) {
+    let before = now();
+    let locked = try_with(house, id, "wrong").await;
+    let after = now();
+    let Err(DecideError::LockedOut { until_ns }) = locked else { panic!("{locked:?}") };
+    let until = Duration::from_nanos(until_ns);
+    assert!(before + wanted <= until && until <= after + wanted, "{wanted:?}: {before:?} {after:?} {until:?}");
+    tokio::time::sleep(until.saturating_sub(now())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pauses_double_up_to_the_longest_and_the_right_one_forgives() {
+    let house = with_approver(|options| {
+        options.lockout =
+            LockoutLimits { attempts: 2, wait: Duration::from_millis(50), longest: Duration::from_millis(150) };
+    })
+    .await;
+    let asked = house.ask(command(&["true"])).await;
+    for wanted in [50, 100, 150, 150] {
+        let wrong = try_with(&house, &asked.id, "wrong").await;
+        assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 1 })), "{wrong:?}");
+        locks_for(&house, &asked.id, Duration::from_millis(wanted)).await;
+    }
+    assert_eq!(try_with(&house, &asked.id, RIGHT).await.unwrap(), State::Approved);
+    let asked = house.ask(command(&["true"])).await;
+    let wrong = try_with(&house, &asked.id, "wrong").await;
+    assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 1 })), "{wrong:?}");
+    locks_for(&house, &asked.id, Duration::from_millis(50)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_connections_get_no_more_attempts() {
+    let house = with_approver(|_| {}).await;
+    let asked = house.ask(command(&["true"])).await;
+    let mut many = tokio::task::JoinSet::new();
+    for number in 0..40 {
+        let (approvals, id) = (house.approvals.clone(), asked.id.clone());
+        many.spawn(async move {
+            let claim = with_passphrase(&format!("guess {number}"));
+            approvals.decide(&id, Decision::AllowOnce, &claim).await.unwrap_err()
+        });
+    }
+    let all = many.join_all().await;
+    let wrong = all.iter().filter(|error| matches!(error, DecideError::WrongPassphrase { .. })).count();
+    assert_eq!(wrong, 4, "{all:?}");
+    assert!(
+        all.iter().all(|error| matches!(error, DecideError::WrongPassphrase { .. } | DecideError::LockedOut { .. }))
+    );
+    let records = house.approvals.audit().show(0, 1000).await.unwrap();
+    assert_eq!(kinds(&records).iter().filter(|kind| **kind == "wrong_passphrase").count(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attempt_counts_though_the_daemon_is_killed_while_it_is_looked_at() {
+    let house = with_approver(|_| {}).await;
+    let asked = house.ask(command(&["true"])).await;
+    // As if four were wrong and the fifth was never answered.
+    let work = |transaction: &rusqlite::Transaction<'_>| transaction.execute("UPDATE lockout SET wrong = 5", []);
+    house.store.write(work).await.unwrap();
+    let house = house.restart().await;
+    assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_set_back_makes_no_endless_pause() {
+    let house = with_approver(|options| options.lockout.longest = Duration::from_millis(20)).await;
+    let asked = house.ask(command(&["true"])).await;
+    let work = |transaction: &rusqlite::Transaction<'_>| {
+        transaction.execute("UPDATE lockout SET until_ns = 9000000000000000000", [])
+    };
+    house.store.write(work).await.unwrap();
+    assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proof_in_memory_holds_until_the_passphrase_is_another() {
+    let house = with_approver(|_| {}).await;
+    let approver = house.approvals.approver();
+    let wrong = approver.unlock(&passphrase("wrong"), &DeciderPeer::Own, "me").await;
+    assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 4 })), "{wrong:?}");
+    let unlock = approver.unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await.unwrap();
+    let claim = Claim { face: Face::Unlocked(unlock), peer: DeciderPeer::Own, label: "a face".to_owned() };
+    for _ in 0..2 {
+        let asked = house.ask(command(&["true"])).await;
+        assert_eq!(house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await.unwrap().decider, "a face");
+    }
+    let asked = house.ask(command(&["true"])).await;
+    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &DeciderPeer::Own, "me").await.unwrap();
+    let stale = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
+    assert!(matches!(stale, Err(DecideError::Refused(_))), "{stale:?}");
+    approver.clear(passphrase("battery staple"), &DeciderPeer::Own, "me").await.unwrap();
+    let none = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
+    assert!(matches!(none, Err(DecideError::NoPassphraseSet)), "{none:?}");
+    assert_eq!(house.get(&asked.id).await.state, State::Pending);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_others_can_touch_is_not_trusted() {
+    let house = with_approver(|_| {}).await;
+    let asked = house.ask(command(&["true"])).await;
+    let file = house.path().join("approver");
+    let refused = async || {
+        let refused = try_with(&house, &asked.id, RIGHT).await;
+        assert!(matches!(refused, Err(DecideError::Refused(_))), "{refused:?}");
+        assert!(house.approvals.approver().is_set());
+    };
+    for mode in [0o644, 0o620, 0o604] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
+        refused().await;
+    }
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let right = std::fs::read_to_string(&file).unwrap();
+    for text in ["", "nonsense", "$2b$12$abc", &"$argon2id$".repeat(2000)] {
+        std::fs::write(&file, text).unwrap();
+        refused().await;
+    }
+    std::fs::write(&file, right).unwrap();
+    let elsewhere = house.path().join("elsewhere");
+    std::fs::rename(&file, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &file).unwrap();
+    refused().await;
+    std::fs::remove_file(&file).unwrap();
+    std::fs::rename(&elsewhere, &file).unwrap();
+    assert_eq!(try_with(&house, &asked.id, RIGHT).await.unwrap(), State::Approved);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strict_demands_it_everywhere() {
+    let house = with_approver(|options| options.strict = true).await;
+    assert!(house.approvals.is_strict());
+    let asked = house.ask(command(&["true"])).await;
+    for face in [Face::Socket, Face::Terminal, Face::Pkexec] {
+        let refused = house.approvals.decide(&asked.id, Decision::AllowOnce, &Claim { face, ..terminal() }).await;
+        assert!(matches!(refused, Err(DecideError::Refused(_))), "{refused:?}");
+    }
+    assert_eq!(try_with(&house, &asked.id, RIGHT).await.unwrap(), State::Approved);
+}

@@ -1,0 +1,172 @@
+//! The sudo-proxy door when its daemon is killed, or told to stop: nothing runs twice, nobody is left without an answer.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use hostel_tests::sudo_proxy::{Client, Daemon, Options, moment};
+use hostel_tests::wait;
+use serde_json::{Value, json};
+
+const LONG: Duration = Duration::from_secs(40);
+
+fn request(id: &str, command: &str) -> Vec<u8> {
+    let time = format!("{}Z", moment::from_now(0));
+    let request = json!({"id": id, "time": time, "privileged": false, "pipeline": [["sh", "-c", command]]});
+    format!("{request}\n").into_bytes()
+}
+
+fn ask(daemon: &Daemon, line: &[u8]) -> Client {
+    let mut client = daemon.connect();
+    client.send(line).expect("a daemon that listens");
+    client
+}
+
+fn answer(client: &mut Client) -> Value {
+    serde_json::from_str(&client.line(LONG).expect("an answer")).expect("an answer is JSON")
+}
+
+fn shown(daemon: &mut Daemon, id: &str) {
+    let asked = |seen: &str| seen.rfind(id).is_some_and(|at| seen[at..].contains("default=N"));
+    daemon.terminal().wait(0, wait::LIMIT, asked).expect("a question");
+}
+
+fn runs(path: &Path) -> usize {
+    fs::read_to_string(path).unwrap_or_default().lines().count()
+}
+
+fn text(answer: &Value) -> String {
+    let stdout = answer["stdout"].as_str().unwrap_or_default();
+    String::from_utf8(base64_simd::STANDARD.decode_to_vec(stdout).expect("base64")).expect("text")
+}
+
+#[test]
+fn a_request_that_waits_is_taken_up_again_by_the_same_bytes() {
+    let mut daemon = Daemon::start(Options::default());
+    let ran = daemon.work().join("ran");
+    let line = request("waits", &format!("echo x >> '{}'; echo out", ran.display()));
+    let first = ask(&daemon, &line);
+    shown(&mut daemon, "waits");
+    daemon.kill();
+    drop(first);
+    daemon.serve();
+    // Another line under that id is a duplicate, before and after.
+    let mut other = ask(&daemon, &request("waits", "true"));
+    assert_eq!(answer(&mut other)["message"], "duplicate request id: waits");
+    let mut again = ask(&daemon, &line);
+    shown(&mut daemon, "waits");
+    let mut third = ask(&daemon, &line);
+    assert_eq!(answer(&mut third)["message"], "duplicate request id: waits");
+    daemon.answer("y");
+    let answer = answer(&mut again);
+    assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
+    assert_eq!(runs(&ran), 1);
+}
+
+#[test]
+fn a_command_that_runs_is_taken_up_again_by_the_same_bytes() {
+    let mut daemon = Daemon::start(Options::default());
+    let (ran, go) = (daemon.work().join("ran"), daemon.work().join("go"));
+    let command =
+        format!("echo x >> '{}'; while [ ! -e '{}' ]; do sleep 0.05; done; echo out", ran.display(), go.display());
+    let line = request("runs", &command);
+    let first = ask(&daemon, &line);
+    shown(&mut daemon, "runs");
+    daemon.answer("y");
+    wait::until_true(wait::LIMIT, "the command to run", || runs(&ran) == 1);
+    daemon.kill();
+    drop(first);
+    daemon.serve();
+    let mut again = ask(&daemon, &line);
+    fs::write(&go, "").expect("a file");
+    let answer = answer(&mut again);
+    assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
+    assert_eq!(runs(&ran), 1);
+}
+
+#[test]
+fn a_command_that_ended_meanwhile_still_has_its_answer() {
+    let mut daemon = Daemon::start(Options::default());
+    let (ran, go) = (daemon.work().join("ran"), daemon.work().join("go"));
+    let command = format!(
+        "echo x >> '{}'; while [ ! -e '{}' ]; do sleep 0.05; done; echo out; echo x >> '{}'",
+        ran.display(),
+        go.display(),
+        ran.display()
+    );
+    let line = request("ends", &command);
+    let first = ask(&daemon, &line);
+    shown(&mut daemon, "ends");
+    daemon.answer("y");
+    wait::until_true(wait::LIMIT, "the command to run", || runs(&ran) == 1);
+    daemon.kill();
+    drop(first);
+    fs::write(&go, "").expect("a file");
+    wait::until_true(wait::LIMIT, "the command to end", || runs(&ran) == 2);
+    daemon.serve();
+    let answer = answer(&mut ask(&daemon, &line));
+    assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
+    assert_eq!(runs(&ran), 2);
+}
+
+#[test]
+fn an_id_stays_used_across_a_restart() {
+    let mut daemon = Daemon::start(Options::default());
+    let mut client = ask(&daemon, &request("used", "echo 1"));
+    shown(&mut daemon, "used");
+    daemon.answer("n");
+    assert_eq!(answer(&mut client)["status"], "denied");
+    daemon.kill();
+    daemon.serve();
+    let mut again = ask(&daemon, &request("used", "echo 2"));
+    assert_eq!(answer(&mut again)["message"], "duplicate request id: used");
+}
+
+#[test]
+fn what_nobody_comes_back_for_is_withdrawn() {
+    let mut daemon = Daemon::start(Options::default());
+    let made = daemon.work().join("made");
+    let line = request("left", &format!("touch '{}'", made.display()));
+    let first = ask(&daemon, &line);
+    shown(&mut daemon, "left");
+    daemon.kill();
+    drop(first);
+    daemon.serve();
+    wait::until_true(LONG, "the request to be withdrawn", || {
+        let mut again = daemon.hostel(&["approvals", "list", "--json"]);
+        String::from_utf8_lossy(&again.output().expect("a list").stdout).contains("withdrawn")
+    });
+    // Then the same bytes are a replay.
+    let mut late = ask(&daemon, &line);
+    assert_eq!(answer(&mut late)["message"], "duplicate request id: left");
+    assert!(!made.exists());
+}
+
+#[test]
+fn who_is_served_when_the_door_is_stopped_is_answered() {
+    let mut daemon = Daemon::start(Options::default());
+    let started = daemon.work().join("started");
+    let mut runs = ask(&daemon, &request("runs", &format!("echo $$ > '{}'; sleep 300", started.display())));
+    shown(&mut daemon, "runs");
+    daemon.answer("y");
+    wait::until_true(wait::LIMIT, "the command to run", || {
+        fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n'))
+    });
+    let mut waits = ask(&daemon, &request("waits", "true"));
+    shown(&mut daemon, "waits");
+    let silent = daemon.connect();
+    let time = format!("{}Z", moment::from_now(0));
+    let stop = json!({"id": "stop", "time": time, "action": "stop", "pipeline": [], "session": "me"});
+    let mut stopper = ask(&daemon, format!("{stop}\n").as_bytes());
+    let said = stopper.line(LONG);
+    assert_eq!(said.as_deref(), Ok("{\"id\":\"stop\",\"status\":\"ok\",\"stdout\":\"\",\"version\":\"1.2.0\"}"));
+    assert_eq!(answer(&mut waits)["message"], "server stopped: the request was withdrawn");
+    assert_eq!(answer(&mut runs)["message"], "server stopped: the command was killed");
+    drop(silent);
+    assert!(daemon.ended(LONG).success());
+    assert!(!daemon.socket().exists());
+    let pid: i32 = fs::read_to_string(started).expect("a pid").trim().parse().expect("a number");
+    wait::until_true(wait::LIMIT, "the command to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
+}
