@@ -17,9 +17,8 @@ fn request(daemon: &mut Daemon, program: &PathBuf, arguments: &[&str], key: &str
     let mut command = Command::new(program);
     daemon.set_environment(&mut command);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let start = daemon.terminal().length();
     let child = command.spawn().expect("the real client");
-    daemon.terminal().wait(start, wait::LIMIT, |seen| seen.contains("default=N")).expect("a question");
+    daemon.question();
     daemon.answer(key);
     let waiting = thread::spawn(move || child.wait_with_output().expect("a client that ends"));
     wait::until_true(wait::LIMIT, "the client to end", || waiting.is_finished());
@@ -132,18 +131,16 @@ fn the_real_mcp_server() {
     let mut daemon = Daemon::start(Options::default());
     let mut server = Mcp::start(&daemon, &program);
     assert_eq!(server.tool("status", json!({})), ("localhost: running (sudo-proxy 1.2.0)".to_owned(), false));
-    let start = daemon.terminal().length();
     server.begin("tools/call", &json!({"name": "execute", "arguments": {"argv": ["true"], "description": "because"}}));
-    let seen = daemon.terminal().wait(start, wait::LIMIT, |seen| seen.contains("default=N")).expect("a question");
+    let seen = daemon.question();
     assert!(seen.contains("because") && seen.contains("sudo-proxy-mcp"), "{seen}");
     daemon.answer("n");
     assert_eq!(told(&server.end()), ("Request denied by user.".to_owned(), true));
     // A call that gives up withdraws its request.
-    let start = daemon.terminal().length();
     let impatient = json!({"name": "execute", "arguments": {"argv": ["true"], "timeout": 1000}});
     let (_, is_error) = told(&server.ask("tools/call", &impatient));
     assert!(is_error);
-    daemon.terminal().wait(start, wait::LIMIT, |seen| seen.contains("default=N")).expect("a question");
+    daemon.question();
     let (text, is_error) = server.tool("stop_server", json!({}));
     assert!(text.starts_with("Stopped sudo-proxy") && !is_error, "{text}");
     assert!(daemon.ended(wait::LIMIT).success());

@@ -79,7 +79,8 @@ fn printed(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-const OPTIONS: &str = "-t -o ServerAliveInterval=15 -o ServerAliveCountMax=3 -o ExitOnForwardFailure=yes -o LogLevel=ERROR";
+const OPTIONS: &str =
+    "-t -o ServerAliveInterval=15 -o ServerAliveCountMax=3 -o ExitOnForwardFailure=yes -o LogLevel=ERROR";
 
 /// What both programs do alike.
 fn connects(place: &Place) {

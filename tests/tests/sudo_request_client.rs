@@ -99,7 +99,8 @@ fn words_that_are_wrong() {
         assert!(code == Some(0) && out.is_empty() && help.starts_with(USAGE), "{help}");
         let output = place.run(&program, &["ls"]);
         let socket = place.socket();
-        let message = format!("error: could not connect to {}: No such file or directory (os error 2)\n", socket.display());
+        let message =
+            format!("error: could not connect to {}: No such file or directory (os error 2)\n", socket.display());
         assert_eq!(told(&output), (Some(1), String::new(), message));
     }
 }
@@ -107,7 +108,8 @@ fn words_that_are_wrong() {
 #[test]
 fn what_is_sent() {
     let place = Place::new();
-    let words = ["--session", "me", "--reason", "why not", "--no-privilege", "--forward-agent", "ls", "-l", "|", "|", "wc"];
+    let words =
+        ["--session", "me", "--reason", "why not", "--no-privilege", "--forward-agent", "ls", "-l", "|", "|", "wc"];
     for program in programs() {
         let server = place.answer(b"{\"id\":\"x\",\"status\":\"denied\"}\n");
         place.run(&program, &words);

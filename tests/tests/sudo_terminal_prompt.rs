@@ -52,10 +52,11 @@ fn see(daemon: &mut Daemon, start: usize, wanted: &str) -> String {
 fn every_line_is_in_its_place() {
     let mut daemon = Daemon::start(Options::default());
     let more = json!({"host": "box", "reason": "to see | it's; there", "env": {"TZ": "UTC", "LANG": "a b"}});
-    let line = request("the-id", &json!([["echo", "a b", "|", "$HOME", "it's", ""], ["cat"], ["no-such-program"]]), &more);
+    let line =
+        request("the-id", &json!([["echo", "a b", "|", "$HOME", "it's", ""], ["cat"], ["no-such-program"]]), &more);
     let (mut client, shown) = ask(&mut daemon, &line);
     let lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
-    let fixed = |line: &str| ["Process:", "Time:", "ID:"].iter().all(|label| !line.starts_with(label));
+    let fixed = |line: &str| ["Process:", "Time:"].iter().all(|label| !line.starts_with(label));
     let shown: Vec<&str> = lines.iter().copied().filter(|line| fixed(line)).collect();
     assert_eq!(
         shown,
@@ -64,6 +65,7 @@ fn every_line_is_in_its_place() {
             "━━━ Privilege Request ━━━",
             "From:    tests @ box",
             "Client:  sudo-proxy 1.2.0",
+            "ID:      the-id",
             "Reason:  to see | it's; there",
             "Env:     LANG=a␣b TZ=UTC",
             "Command: echo 'a␣b' '|' '$HOME' 'it'\\''s' '' | cat | no-such-program",
@@ -210,7 +212,10 @@ fn what_a_command_printed_is_shown_in_part_and_harmless() {
     daemon.terminal().press("y");
     assert_eq!(status(&mut client), "ok");
     let shown = see(&mut daemon, start, "│ oh");
-    assert!(shown.contains("exit 3\r\n== stdout == (first 3 lines, truncated)\r\n│ \\u{1b}[2Jfake\r\n│ ━━━"), "{shown}");
+    assert!(
+        shown.contains("exit 3\r\n== stdout == (first 3 lines, truncated)\r\n│ \\u{1b}[2Jfake\r\n│ ━━━"),
+        "{shown}"
+    );
     assert!(shown.contains("== stderr == (1 lines)\r\n│ oh"), "{shown}");
     assert!(shown.len() < 3_000 && !shown.contains('\x1b') && !shown.contains("four"), "{shown}");
 }
@@ -239,4 +244,45 @@ fn requests_run_beside_an_open_question() {
     let after = see(&mut daemon, start, "│ hi");
     let (denied, banner) = (after.find("→ Denied").expect("an end"), after.find("▶ echo hi").expect("a banner"));
     assert!(denied < banner, "{after}");
+}
+
+/// Words that look like others, hide, or turn their surroundings round; and how they are painted.
+const HOSTILE: [(&str, &str); 10] = [
+    ("ra\u{443}pal", "'ra⟨U+0443⟩pal'"),
+    ("e\u{301}", "'e⟨U+0301⟩'"),
+    ("\u{5d0}\u{5d1}", "'⟨U+05D0⟩⟨U+05D1⟩'"),
+    ("\u{65e5}\u{672c}", "'⟨U+65E5⟩⟨U+672C⟩'"),
+    ("\u{ff0f}etc", "'⟨U+FF0F⟩etc'"),
+    ("a\tb", "'a⟨TAB⟩b'"),
+    ("<b>&amp;", "'<b>&amp;'"),
+    ("\u{1f600}", "'⟨U+1F600⟩'"),
+    ("\u{27e8}ESC\u{27e9}", "'⟨U+27E8⟩ESC⟨U+27E9⟩'"),
+    ("x; rm -rf /", "'x;␣rm␣-rf␣/'"),
+];
+
+#[test]
+fn no_word_passes_for_another() {
+    let mut daemon = Daemon::start(Options::default());
+    for (number, (word, painted)) in HOSTILE.into_iter().enumerate() {
+        let (mut client, shown) =
+            ask(&mut daemon, &request(&format!("odd-{number}"), &json!([["echo", word]]), &json!({})));
+        let command = shown.lines().find_map(|line| line.strip_prefix("Command: ")).expect("a command");
+        assert_eq!(command.trim_end(), format!("echo {painted}"), "{word:?}");
+        let start = daemon.terminal().length();
+        daemon.terminal().press("n");
+        assert_eq!(status(&mut client), "denied");
+        see(&mut daemon, start, "━━━━━━━━━━━━━━━━━━━━━━━━━\r\n");
+    }
+    // What steers or is not seen at all does not even become a question.
+    let start = daemon.terminal().length();
+    for (number, word) in
+        ["\u{1b}[2J", "\u{9b}H", "\u{202e}", "\u{200b}", "\u{2066}", "\u{feff}", "\u{7f}"].iter().enumerate()
+    {
+        let mut client = daemon.connect();
+        let line = request(&format!("bad-{number}"), &json!([["echo", word]]), &json!({}));
+        client.send(line.as_bytes()).expect("the door reads");
+        let answered = answer(&mut client);
+        assert_eq!(answered["message"], "pipeline[0][1] contains forbidden control/bidi characters", "{word:?}");
+    }
+    assert_eq!(daemon.terminal().painted(start), "");
 }

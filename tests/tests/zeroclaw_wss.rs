@@ -32,6 +32,8 @@ impl Served {
         let port = address.port();
         let settings = format!("[doors.zeroclaw]\nwss_enabled = true\nwss_bind = \"127.0.0.1\"\nwss_port = {port}\n");
         let daemon = Daemon::start_with(Options { settings, ..Options::default() });
+        // The local socket accepts before the certificate is made.
+        wait::until_true(wait::LIMIT, "the door for other machines is open", || TcpStream::connect(address).is_ok());
         Self { daemon, address }
     }
 

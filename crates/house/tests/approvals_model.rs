@@ -15,26 +15,27 @@ use model::world::{Kind, World};
 /// A bound on memory, well above what is there.
 const MOST_STATES: usize = 10_000_000;
 
-/// Where it begins: what the two requests are, and how many requests a grant on disk is good for.
-type Beginning = ([Kind; 2], u8);
+/// Where it begins: what the two requests are, how many requests a grant on disk is good for, and whether the keeper may
+/// die.
+type Beginning = ([Kind; 2], u8, bool);
 
 /// The first request is the one that is also repeated.
 const BEGINNINGS: [Beginning; 5] = [
-    ([Kind::Plain, Kind::Plain], 0),
-    ([Kind::Plain, Kind::Plain], 1),
-    ([Kind::Privileged, Kind::Plain], 0),
-    ([Kind::Tool, Kind::Plain], 0),
-    ([Kind::Tool, Kind::Privileged], 0),
+    ([Kind::Plain, Kind::Plain], 0, false),
+    ([Kind::Plain, Kind::Plain], 1, true),
+    ([Kind::Privileged, Kind::Plain], 0, true),
+    ([Kind::Tool, Kind::Plain], 0, true),
+    ([Kind::Tool, Kind::Privileged], 0, true),
 ];
 
-fn look_at((kinds, counted): Beginning, flaw: Option<Flaw>) -> Explored<Action> {
-    explore(&Approvals { initial: vec![World::new(kinds, counted)], flaw }, MOST_STATES)
+fn look_at((kinds, counted, keeper_dies): Beginning, flaw: Option<Flaw>) -> Explored<Action> {
+    explore(&Approvals { initial: vec![World::new(kinds, counted, keeper_dies)], flaw }, MOST_STATES)
 }
 
 fn holds(beginning: usize) {
     let begun = Instant::now();
-    let (kinds, counted) = BEGINNINGS[beginning];
-    let Explored { states, steps, depth, fault } = look_at((kinds, counted), None);
+    let (kinds, counted, keeper_dies) = BEGINNINGS[beginning];
+    let Explored { states, steps, depth, fault } = look_at((kinds, counted, keeper_dies), None);
     if let Some((fault, story)) = fault {
         panic!("{kinds:?}, a grant for {counted}: {fault}: {story:#?}");
     }
@@ -72,7 +73,7 @@ fn an_agents_question_and_a_privileged_command() {
 fn is_found(flaw: Flaw) {
     // Where it shows; most do with any two commands.
     let beginning = match flaw {
-        Flaw::CountsLater => 1,
+        Flaw::CountsLater | Flaw::StartsOnAnotherKeeper | Flaw::DeniesTheLost => 1,
         Flaw::GrantCoversPrivileged | Flaw::AlwaysForPrivileged => 2,
         _ => 0,
     };

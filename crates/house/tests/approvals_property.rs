@@ -10,7 +10,7 @@ mod model;
 mod property;
 mod support;
 
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hostel_agents::Decision;
@@ -26,8 +26,10 @@ use property::daemon::{Daemon, standing};
 use property::visit::{Told, Visit, Wish};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use support::LIMIT;
 use support::pipelines::Place;
+
+/// How long the house may take to come to rest.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -128,15 +130,19 @@ impl Drop for Play {
 impl Play {
     fn begin(story: &Story) -> Self {
         let place = Place::new();
-        let requester = Command::new("sleep").arg("1000").spawn().unwrap();
-        let daemon = Daemon::start(&place, story.rules, story.eligible, requester.id());
+        let mut requester = Command::new("sleep");
+        requester.arg("100").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let requester = requester.spawn().unwrap();
         if story.granted {
-            daemon.run(give_grant(&daemon));
+            let before = Daemon::start(&place, Rules::Ask, false, requester.id());
+            before.run(give_grant(&before));
+            before.vanish();
         }
+        let daemon = Daemon::start(&place, story.rules, story.eligible, requester.id());
         let kinds = story.privileged.map(|privileged| if privileged { Kind::Privileged } else { Kind::Plain });
         Play {
             daemon: Some(daemon),
-            allowed: Allowed::new(World::new(kinds, u8::from(story.granted))),
+            allowed: Allowed::new(World::new(kinds, u8::from(story.granted), true)),
             terms: Terms { rules: story.rules, eligible: story.eligible, short: story.short },
             privileged: story.privileged,
             visits: Default::default(),
@@ -309,7 +315,7 @@ impl Play {
 
     /// Waits until the house is in a state that the model allows.
     fn compare(&mut self, deed: &Deed) {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + PATIENCE;
         let exact = !self.keeper_died;
         loop {
             let seen = self.look();
@@ -369,7 +375,8 @@ impl Play {
                 match told {
                     Told::Ran => assert!(runs == 1 || self.keeper_died, "it did not run"),
                     Told::Denied | Told::Expired | Told::Withdrawn | Told::NotRun => assert_eq!(runs, 0, "{told:?}"),
-                    Told::Lost => assert!(self.keeper_died, "it was lost, and the keeper lives"),
+                    // Who repeats what somebody else was answered after a restart finds that its output is gone.
+                    Told::Lost => assert!(self.keeper_died || runs == 1, "it was lost, and the keeper lives"),
                     Told::Duplicate | Told::Nothing => {}
                 }
             }
@@ -431,7 +438,7 @@ fn play(story: &Story) {
 #[test]
 fn the_house_does_what_the_model_allows() {
     let cases = std::env::var("HOSTEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
-    let config = Config { cases, max_shrink_iters: 40, failure_persistence: None, ..Config::default() };
+    let config = Config { cases, max_shrink_iters: 12, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let seen = std::cell::Cell::new(0);
     let result = runner.run(&story(), |story| {

@@ -78,7 +78,7 @@ fn held_output_is_read_by_one_process_and_survives_an_upgrade() {
     spawn(&mut raw, &producer).unwrap();
     let program = support::keeper_program();
     raw.send(|out| {
-        Builder::new(out, kind::UPGRADE, 3).bytes(tag::PATH, program.as_os_str().as_encoded_bytes()).finish()
+        Builder::new(out, kind::UPGRADE, 3).bytes(tag::PATH, program.as_os_str().as_encoded_bytes()).finish();
     });
     raw.until(kind::DONE);
     assert!(raw.next().is_none(), "the older image lets go");

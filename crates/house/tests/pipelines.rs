@@ -330,7 +330,7 @@ async fn a_cap_outlives_the_keeper_that_set_it() {
 }
 
 /// A sudo that says what it was given.
-const SUDO: &str = "#!/bin/sh\nprintf '%s\\n' \"$@\"\nenv >&2\n";
+const SUDO: &str = "#!/bin/sh\ncat > /dev/null\nprintf '%s\\n' \"$@\"\nenv >&2\n";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sudo_is_given_the_resolved_file_and_never_an_option() {

@@ -143,6 +143,8 @@ fn what_was_approved_and_never_started_runs_once_under_the_same_keeper_and_never
         assert_eq!(second.house.recorded(&three.id).await, outcome);
         let run = second.house.pipelines.run(&again(&second.house, &three).await).await;
         assert_eq!(run.err(), Some(RunError::NotRun("nobody came back".to_owned())));
+        let stale = second.house.pipelines.run(&three).await;
+        assert_eq!(stale.err(), Some(RunError::NotRun("it was carried out already".to_owned())));
         second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
     });
     second.vanish();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Event, Hosting, Outcome};
-use hostel_house::approvals::{ApprovalOptions, Approvals};
+use hostel_house::approvals::{Action, ApprovalOptions, Approvals, Glob, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{Cause, NewSession, NextEvents, Scope, SendError, Session, Sessions, Status};
 use hostel_house::store::Store;
@@ -23,11 +23,16 @@ struct House {
 
 impl House {
     async fn new(script: &str) -> Self {
+        Self::with_rules(script, Vec::new()).await
+    }
+
+    async fn with_rules(script: &str, rules: Vec<Rule>) -> Self {
         let script = ["sh", "-c", script, "claude"].map(str::to_owned).to_vec();
         let place = TestHouse::new();
         let processes = place.open().await;
         let store = Store::open(&place.path().join("state.db")).unwrap();
-        let consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+        let mut consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+        consent.rules = rules;
         let approvals = Approvals::open(store.clone(), consent).await.unwrap();
         let sessions = Sessions::open(store, processes.clone(), approvals.clone(), options(script)).await.unwrap();
         Self { place, processes, sessions, approvals }
@@ -142,6 +147,34 @@ async fn people_are_asked_and_their_answer_reaches_the_agent() {
         assert!(asked < answered);
     }
     house.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rule_answers_instead_of_a_person() {
+    let glob = |text: &str| Some(Glob::new(text).unwrap());
+    for (action, answer) in [(Action::Allow, "approved"), (Action::Deny, "denied")] {
+        let rule = Rule {
+            name: "as ever".to_owned(),
+            action,
+            requester: glob("echo"),
+            session: None,
+            cwd: glob("/**"),
+            tool: glob("ba[s]h"),
+            argv: None,
+            privileged: None,
+        };
+        let house = House::with_rules("", vec![rule]).await;
+        let session = house.session("echo", Hosting::Warm).await;
+        let sent = session.send(prompt("approve")).await.unwrap();
+        let events = follow(&session, sent.after_seq, sent.turn).await;
+        assert_eq!(end_of(&events), (Outcome::Completed, answer.to_owned()));
+        let asked = house.approvals.list(10).await.unwrap();
+        assert_eq!((asked.len(), asked[0].rule.as_str(), asked[0].state.word()), (1, "as ever", answer));
+        let why = house.approvals.why(&asked[0].id).await.unwrap().unwrap();
+        assert_eq!((why.action, why.looked[0].because.as_str()), (action, "it matches"));
+        assert_eq!(house.approvals.audit().verify().await.unwrap().records, 2);
+        house.end().await;
+    }
 }
 
 const ANSWER: &str = r#"

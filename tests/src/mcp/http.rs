@@ -70,7 +70,8 @@ impl Http {
     /// # Panics
     /// If that fails.
     pub fn initialize(&mut self) -> Value {
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "web", "version": "1"}});
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "web", "version": "1"}});
         let answer = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!(answer.status, 200, "{answer:?}");
         let session = answer.header("mcp-session-id").expect("a session");

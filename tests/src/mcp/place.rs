@@ -155,7 +155,8 @@ impl Place {
 
     /// The state of a request.
     pub fn state(&self, id: &str) -> String {
-        let shown: Value = serde_json::from_str(&self.succeed(&["approvals", "list", "--all", "--json"])).expect("JSON");
+        let shown: Value =
+            serde_json::from_str(&self.succeed(&["approvals", "list", "--all", "--json"])).expect("JSON");
         let all = shown["approvals"].as_array().expect("a list");
         let found = all.iter().find(|approval| approval["id"] == id).expect("a known approval");
         found["state"].as_str().expect("a state").to_owned()

@@ -105,7 +105,8 @@ impl Stdio {
     /// # Panics
     /// If none comes.
     pub fn answer(&mut self, id: u64) -> Value {
-        let mut answer = self.wait(wait::LIMIT * 2, |message| message["id"] == id).unwrap_or_else(|| panic!("no answer to {id}"));
+        let mut answer =
+            self.wait(wait::LIMIT * 2, |message| message["id"] == id).unwrap_or_else(|| panic!("no answer to {id}"));
         answer.as_object_mut().expect("an object").remove("id");
         answer
     }

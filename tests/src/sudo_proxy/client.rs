@@ -47,13 +47,15 @@ impl Client {
     /// If none comes in time, or the connection ends first.
     pub fn line(&mut self, limit: Duration) -> Result<String, String> {
         let end = Instant::now() + limit;
+        let mut scanned = 0;
         loop {
-            if let Some(at) = self.buffer.iter().position(|byte| *byte == b'\n') {
+            if let Some(at) = self.buffer[scanned..].iter().position(|byte| *byte == b'\n').map(|at| scanned + at) {
                 let rest = self.buffer.split_off(at + 1);
                 self.buffer.pop();
                 let line = std::mem::replace(&mut self.buffer, rest);
                 return String::from_utf8(line).map_err(|_| "the answer is not UTF-8".to_owned());
             }
+            scanned = self.buffer.len();
             if self.fill(end)? == 0 {
                 let so_far = String::from_utf8_lossy(&self.buffer);
                 return Err(format!("the connection ended after {:?}", &so_far[..so_far.len().min(200)]));

@@ -64,6 +64,8 @@ pub struct Daemon {
     child: Option<Child>,
     known: BTreeSet<Identity>,
     terminal: Option<Terminal>,
+    /// Where the last question that was waited for ended.
+    questioned: usize,
 }
 
 impl Daemon {
@@ -87,7 +89,7 @@ impl Daemon {
             fs::create_dir_all(root.path().join(name)).expect("a fresh directory");
         }
         fs::write(root.path().join("hostel/hostel.toml"), &options.settings).expect("a settings file");
-        Self { root, options, child: None, known: BTreeSet::new(), terminal: None }
+        Self { root, options, child: None, known: BTreeSet::new(), terminal: None, questioned: 0 }
     }
 
     /// The temporary directory everything lies in.
@@ -121,6 +123,17 @@ impl Daemon {
     /// How it was started.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Waits for the next question and gives it.
+    ///
+    /// # Panics
+    /// If none is asked.
+    pub fn question(&mut self) -> String {
+        let start = self.questioned;
+        let seen = self.terminal().wait(start, wait::LIMIT, |seen| seen.contains("default=N"));
+        self.questioned = self.terminal().length();
+        seen.expect("a question")
     }
 
     /// Presses a key that answers a question which is on the terminal.
@@ -190,6 +203,7 @@ impl Daemon {
             let (terminal, slave) = Terminal::open();
             command.stdin(slave.try_clone().expect("a second handle")).stdout(slave);
             self.terminal = Some(terminal);
+            self.questioned = 0;
         }
         let child = command.stderr(printed).spawn().expect("the program under test can be started");
         self.known.extend(Identity::of(i32::try_from(child.id()).expect("a pid")));

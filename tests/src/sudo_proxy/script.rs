@@ -96,6 +96,8 @@ struct Case<'a> {
     requests: usize,
     /// What was painted before this belongs to what happened before.
     painted: usize,
+    /// The client whose question is on the terminal, and where that began.
+    asked: Option<(String, usize)>,
 }
 
 type Failure = (usize, String, String);
@@ -111,7 +113,7 @@ impl<'a> Case<'a> {
         ]);
         let clients = BTreeMap::from([("A".to_owned(), (daemon.connect(), String::new()))]);
         let painted = if daemon.is_detached() { 0 } else { daemon.terminal().length() };
-        Case { daemon, directory, names, number, clients, current: "A".to_owned(), requests: 0, painted }
+        Case { daemon, directory, names, number, clients, current: "A".to_owned(), requests: 0, painted, asked: None }
     }
 
     fn play(mut self, steps: &[(usize, &str)]) -> Result<(), Failure> {
@@ -237,9 +239,10 @@ impl<'a> Case<'a> {
         let text = pattern::render_text(rest, &self.names)?;
         let limit = self.daemon.options().patience();
         match word {
-            "prompt" => self.prompt().map(drop),
+            "prompt" => self.prompt(),
             "key" => {
                 self.prompt()?;
+                self.asked = None;
                 self.painted = self.daemon.terminal().length();
                 let key = match rest {
                     "enter" => "\r",
@@ -254,7 +257,10 @@ impl<'a> Case<'a> {
                 self.daemon.terminal().press(rest);
                 Ok(())
             }
-            "shows" => self.daemon.terminal().wait(self.painted, limit, |seen| seen.contains(&text)).map(drop),
+            "shows" => {
+                let start = self.asked.as_ref().map_or(self.painted, |(_, start)| *start);
+                self.daemon.terminal().wait(start, limit, |seen| seen.contains(&text)).map(drop)
+            }
             "client" => {
                 if !self.clients.contains_key(rest) {
                     self.clients.insert(rest.to_owned(), (self.daemon.connect(), String::new()));
@@ -262,7 +268,10 @@ impl<'a> Case<'a> {
                 rest.clone_into(&mut self.current);
                 Ok(())
             }
-            "leave" => self.clients.remove(&self.current).map(drop).ok_or_else(|| "no such client".to_owned()),
+            "leave" => {
+                self.asked = None;
+                self.clients.remove(&self.current).map(drop).ok_or_else(|| "no such client".to_owned())
+            }
             "half-close" => {
                 self.client()?.half_close();
                 Ok(())
@@ -281,11 +290,16 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Waits until the last request of this client is asked about.
-    fn prompt(&mut self) -> Result<String, String> {
-        let (id, limit) = (self.id(), self.daemon.options().patience());
-        let asked = |seen: &str| seen.rfind(&id).is_some_and(|at| seen[at..].contains("default=N"));
-        self.daemon.terminal().wait(self.painted, limit, asked)
+    /// Waits until the request of this client is asked about; one question is on the terminal at a time.
+    fn prompt(&mut self) -> Result<(), String> {
+        if self.asked.as_ref().is_some_and(|(client, _)| *client == self.current) {
+            return Ok(());
+        }
+        let limit = self.daemon.options().patience();
+        self.daemon.terminal().wait(self.painted, limit, |seen| seen.contains("default=N"))?;
+        self.asked = Some((self.current.clone(), self.painted));
+        self.painted = self.daemon.terminal().length();
+        Ok(())
     }
 
     fn shell(&self, command: &str) -> Result<String, String> {

@@ -117,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    fn of(value: Value) -> Option<JsonObject> {
+    fn of(value: &Value) -> Option<JsonObject> {
         value.as_object().cloned()
     }
 
@@ -125,17 +125,18 @@ mod tests {
     fn absent_and_null_are_defaults() {
         let execute: Execute = read(None).unwrap();
         assert!(execute.privileged && !execute.forward_agent && execute.argv.is_none());
-        let execute: Execute = read(of(json!({"argv": null, "host": null, "unknown": 1}))).unwrap();
+        let execute: Execute = read(of(&json!({"argv": null, "host": null, "unknown": 1}))).unwrap();
         assert!(execute.argv.is_none() && execute.host.is_none());
     }
 
     #[test]
     fn wrong_types_are_refused() {
-        for wrong in [json!({"argv": "ls"}), json!({"argv": [1]}), json!({"pipeline": ["ls"]}), json!({"timeout": -1})] {
-            let error = read::<Execute>(of(wrong)).unwrap_err();
+        for wrong in [json!({"argv": "ls"}), json!({"argv": [1]}), json!({"pipeline": ["ls"]}), json!({"timeout": -1})]
+        {
+            let error = read::<Execute>(of(&wrong)).unwrap_err();
             assert_eq!(error.code.0, -32602);
             assert!(error.message.starts_with("failed to deserialize parameters: "), "{}", error.message);
         }
-        assert!(read::<UpdateHost>(of(json!({}))).is_err());
+        assert!(read::<UpdateHost>(of(&json!({}))).is_err());
     }
 }

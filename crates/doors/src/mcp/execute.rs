@@ -76,8 +76,8 @@ pub(super) async fn execute(
     let contact = server.contact(target.as_deref(), caller);
     Some(match progress::waiting(context, WAITING, contact.send(&line, limit)).await? {
         Ok(response) => {
-            server.desk.seen(target.as_deref().unwrap_or("localhost"), &response.version);
-            rendered(&server.profile, response)
+            server.seen(target.as_deref().unwrap_or("localhost"), &response.version).await;
+            rendered(&server.profile, &response)
         }
         Err(text) => failed(text),
     })
@@ -117,7 +117,7 @@ fn limit(privileged: bool, asked: Option<u64>) -> Option<Duration> {
 }
 
 /// A daemon's answer as a result.
-pub(super) fn rendered(profile: &Profile, response: Response) -> CallToolResult {
+pub(super) fn rendered(profile: &Profile, response: &Response) -> CallToolResult {
     match response.status {
         Status::Denied => failed(texts::DENIED),
         Status::Timeout => failed(texts::TIMED_OUT),
@@ -125,7 +125,7 @@ pub(super) fn rendered(profile: &Profile, response: Response) -> CallToolResult 
             let message = response.message.as_deref().unwrap_or("unknown error");
             failed(texts::daemon_error(response.daemon(), profile.client, &profile.version, message))
         }
-        Status::Ok => ended(&response),
+        Status::Ok => ended(response),
     }
 }
 
@@ -189,7 +189,7 @@ mod tests {
 
     fn result(answer: Value) -> (Vec<String>, bool) {
         let profile = Profile::sudo_proxy("1.2.0");
-        let result = rendered(&profile, serde_json::from_value(answer).unwrap());
+        let result = rendered(&profile, &serde_json::from_value(answer).unwrap());
         let texts = result.content.iter().map(|block| block.as_text().unwrap().text.clone()).collect();
         (texts, result.is_error.unwrap())
     }

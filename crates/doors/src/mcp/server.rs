@@ -90,6 +90,12 @@ impl Server {
         Ok((!self.desk.is_here(host)).then(|| host.to_owned()))
     }
 
+    /// Notes that a host's daemon has answered; files are not for the runtime's own threads.
+    pub(super) async fn seen(&self, host: &str, version: &str) {
+        let (desk, host, version) = (Arc::clone(&self.desk), host.to_owned(), version.to_owned());
+        tokio::task::spawn_blocking(move || desk.seen(&host, &version)).await.ok();
+    }
+
     /// A line to a daemon.
     pub(super) fn contact<'a>(&'a self, host: Option<&'a str>, caller: &'a Caller) -> Contact<'a> {
         Contact { backend: &*self.backend, profile: &self.profile, host, caller }
@@ -115,7 +121,7 @@ impl Server {
             "start_server" => Some(servers::start(self, read(arguments)?, caller).await?),
             "stop_server" => Some(servers::stop(self, read(arguments)?, caller).await),
             "status" => Some(servers::status(self, read(arguments)?, caller).await),
-            "update_host" => Some(servers::update(self, &read(arguments)?)),
+            "update_host" => Some(servers::update(self, read(arguments)?).await),
             "ask_approval" => asking::ask(self, read(arguments)?, caller, context).await,
             "session_list" => Some(sessions::list(self, read(arguments)?, caller).await),
             "session_send" => sessions::send(self, read(arguments)?, caller, context).await,

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ErrorData;
@@ -52,7 +53,7 @@ pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Res
         return Ok(said(format!("{} is already running", server.profile.name)));
     };
     if exists(&socket).await && contact.is_ready().await {
-        server.desk.seen(name, "");
+        server.seen(name, "").await;
         return Ok(said(match host {
             None => texts::already_running(&socket),
             Some(host) => texts::tunnel_active(host, &socket),
@@ -73,7 +74,7 @@ pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Res
     let looks = if host.is_none() { LOOKS.0 } else { LOOKS.1 };
     for _ in 0..looks {
         if exists(&socket).await && contact.is_ready().await {
-            server.desk.seen(name, "");
+            server.seen(name, "").await;
             return Ok(said(match (host, launched) {
                 (Some(host), _) => texts::tunnel_ready(host, &socket),
                 (None, Launched::Terminal) => texts::started(&socket),
@@ -134,10 +135,10 @@ pub(super) async fn stop(server: &Server, asked: OneHost, caller: &Caller) -> Ca
             said(texts::stopped(name))
         }
         Ok(response) if predates_control(&response) => {
-            server.desk.seen(name, &response.version);
+            server.seen(name, &response.version).await;
             failed(texts::stop_too_old(name, response.daemon()))
         }
-        Ok(response) => rendered(&server.profile, response),
+        Ok(response) => rendered(&server.profile, &response),
         Err(text) => failed(text),
     }
 }
@@ -198,11 +199,11 @@ async fn probe(server: &Server, host: Option<&str>, name: &str, caller: &Caller)
     }
     match control(server, host, caller, "ping").await {
         Ok(response) if response.status == Status::Ok => {
-            server.desk.seen(name, &response.version);
+            server.seen(name, &response.version).await;
             format!("running (sudo-proxy {})", response.daemon())
         }
         Ok(response) if predates_control(&response) => {
-            server.desk.seen(name, &response.version);
+            server.seen(name, &response.version).await;
             format!("running (sudo-proxy {}, predates ping)", response.daemon())
         }
         Ok(response) => format!("error: {}", response.message.as_deref().unwrap_or("unknown error")),
@@ -211,12 +212,15 @@ async fn probe(server: &Server, host: Option<&str>, name: &str, caller: &Caller)
 }
 
 /// `update_host`.
-pub(super) fn update(server: &Server, asked: &UpdateHost) -> CallToolResult {
+pub(super) async fn update(server: &Server, asked: UpdateHost) -> CallToolResult {
     if let Err(reason) = server.desk.check(&asked.host) {
         return failed(texts::invalid_host(&reason));
     }
-    match server.desk.update(&asked.host, asked.description.as_deref(), asked.os.as_deref()) {
-        Ok(()) => said(texts::updated(&asked.host)),
-        Err(error) => failed(format!("cannot write the registry of hosts: {error}")),
+    let (desk, host) = (Arc::clone(&server.desk), asked.host.clone());
+    let noted = move || desk.update(&asked.host, asked.description.as_deref(), asked.os.as_deref());
+    match tokio::task::spawn_blocking(noted).await {
+        Ok(Ok(())) => said(texts::updated(&host)),
+        Ok(Err(error)) => failed(format!("cannot write the registry of hosts: {error}")),
+        Err(error) => failed(error.to_string()),
     }
 }

@@ -29,7 +29,12 @@ pub enum NotServed {
 ///
 /// # Errors
 /// When it never began.
-pub async fn serve_stdio<S, R, W>(server: S, reader: R, writer: W, stop: impl Future<Output = ()>) -> Result<(), NotServed>
+pub async fn serve_stdio<S, R, W>(
+    server: S,
+    reader: R,
+    writer: W,
+    stop: impl Future<Output = ()>,
+) -> Result<(), NotServed>
 where
     S: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,

@@ -29,7 +29,9 @@ pub(super) fn write_slow(seconds: u64, socket: &str) -> String {
 }
 
 pub(super) fn read_slow(seconds: u64) -> String {
-    format!("server did not respond within {seconds}s — it may be busy with another command or waiting for user approval")
+    format!(
+        "server did not respond within {seconds}s — it may be busy with another command or waiting for user approval"
+    )
 }
 
 pub(super) fn closed(retries: u32) -> String {

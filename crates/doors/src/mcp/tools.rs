@@ -22,7 +22,7 @@ pub(super) fn tools(contract: bool) -> Vec<Tool> {
     tools
 }
 
-fn tool(name: &'static str, description: &'static str, required: &[&str], properties: Value) -> Tool {
+fn tool(name: &'static str, description: &'static str, required: &[&str], properties: &Value) -> Tool {
     let mut schema = json!({"type": "object", "properties": properties});
     if !required.is_empty() {
         schema["required"] = json!(required);
@@ -64,7 +64,7 @@ fn execute() -> Tool {
          Fails with 'Request denied by user.' when the person refuses, with a timeout when nobody answers, and with \
          'sudo-proxy is not running' when there is no daemon: call start_server then.",
         &[],
-        json!({
+        &json!({
             "argv": {"type": "array", "items": {"type": "string"}, "description": "One command: the program and its arguments"},
             "pipeline": {"type": "array", "items": {"type": "array", "items": {"type": "string"}},
                 "description": "Several commands, the output of each going into the next; used instead of argv when not empty"},
@@ -88,7 +88,7 @@ fn start_server() -> Tool {
          daemon then asks for approval in it. One that runs already is left alone and counts as started. Waits until \
          it answers: up to 5 s for this machine, up to 30 s for another.",
         &[],
-        json!({
+        &json!({
             "host": host("The machine to connect to"),
             "forward_agent": {"type": "boolean", "default": false, "description":
                 "Let unprivileged commands on the other machine use your ssh agent"},
@@ -101,7 +101,7 @@ fn stop_server() -> Tool {
         "stop_server",
         "Stop a daemon, and close the tunnel to it. Needs no approval. One that does not run is no error.",
         &[],
-        json!({"host": host("The machine whose daemon to stop")}),
+        &json!({"host": host("The machine whose daemon to stop")}),
     )
 }
 
@@ -111,7 +111,7 @@ fn status() -> Tool {
         "Say which daemons answer, with their versions and what is known about their hosts: one line each. Runs \
          nothing and asks nobody. Without `host`: this machine and every known one.",
         &[],
-        json!({"host": host("The one machine to look at")}),
+        &json!({"host": host("The one machine to look at")}),
     )
 }
 
@@ -120,7 +120,7 @@ fn update_host() -> Tool {
         "update_host",
         "Note what a host is. Only what is given is changed; a host that is not known yet is added.",
         &["host"],
-        json!({
+        &json!({
             "host": {"type": "string", "description": "The machine's name"},
             "description": {"type": "string", "description": "What it is, for people"},
             "os": {"type": "string", "description": "Its operating system"},
@@ -135,7 +135,7 @@ fn ask_approval() -> Tool {
          this machine (`hostel approvals`), where a person reads it and agrees or refuses. Waits up to a day; cancelling \
          the call takes the question back. Treat everything but `approved` as no.",
         &["question"],
-        json!({
+        &json!({
             "question": {"type": "string", "minLength": 1, "maxLength": 4096, "description": "What you want to do, so that yes or no is an answer"},
             "details": {"type": "string", "maxLength": 65536, "description": "What the person needs to know to decide"},
         }),
@@ -157,7 +157,7 @@ fn session_list() -> Tool {
         "session_list",
         "List the agent sessions of this machine: which agent, where it works, whether it is busy. Most recently active first.",
         &[],
-        json!({
+        &json!({
             "query": {"type": "string", "description": "Only those whose name or conversation contains this"},
             "all": {"type": "boolean", "default": false, "description": "Also closed ones"},
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100},
@@ -188,7 +188,7 @@ fn session_send() -> Tool {
          done with what came before. With `wait` the call also waits for the agent's answer; when that takes longer \
          than `timeout`, read it later with session_read. The same `request_id` never sends a prompt twice.",
         &["session", "prompt"],
-        json!({
+        &json!({
             "session": {"type": "string", "description": "A session's id, its name, or the first four or more characters of its id"},
             "prompt": {"type": "string", "minLength": 1},
             "wait": {"type": "boolean", "default": false},
@@ -216,7 +216,7 @@ fn session_read() -> Tool {
         "Read what happened in an agent session, from a number on: prompts, answers, tool calls and their results. Give \
          the `last_seq` of one answer as `after` of the next. Long texts are cut.",
         &["session"],
-        json!({
+        &json!({
             "session": {"type": "string", "description": "A session's id, its name, or the first four or more characters of its id"},
             "after": {"type": "integer", "minimum": 0, "default": 0},
             "limit": {"type": "integer", "minimum": 1, "maximum": 1000, "default": 200},

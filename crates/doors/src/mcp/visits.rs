@@ -95,10 +95,7 @@ impl Visits {
     }
 
     fn is_deserted(&self, session: &str) -> bool {
-        self.sessions
-            .lock()
-            .get(session)
-            .is_some_and(|attendance| attendance.streams == 0 && attendance.calls > 0)
+        self.sessions.lock().get(session).is_some_and(|attendance| attendance.streams == 0 && attendance.calls > 0)
     }
 
     /// Looks again after a while whether somebody came back.

@@ -132,7 +132,11 @@ async fn wait(client: &mut Client<'_>, approval: Approval) -> Option<Approval> {
     }
     let settled = tokio::select! {
         biased;
-        () = client.gone() => return give_up(client, waiting, "the client left", None).await,
+        () = client.gone() => {
+            // Where there is no descriptor left to watch it with, it may be there still.
+            let unwatched = (!client.is_gone()).then_some("server busy: the connection cannot be watched");
+            return give_up(client, waiting, "the client left", unwatched).await;
+        }
         settled = door.0.approvals.settled(id) => settled,
         ended = door.closed() => match ended {
             // Whoever serves this connection will stop; the request stays for the next daemon.

@@ -157,7 +157,7 @@ mod tests {
     const WINDOW: Window = Window { age: 60, lead: 30 };
     const NOW: i64 = 1_770_993_000;
 
-    fn pass(changes: Value) -> Result<Accepted, String> {
+    fn pass(changes: &Value) -> Result<Accepted, String> {
         let mut request =
             json!({"id": "I", "time": "2026-02-13T14:30:00Z", "pipeline": [["a", "b"], ["c"]], "privileged": false});
         for (key, value) in changes.as_object().unwrap() {
@@ -172,8 +172,8 @@ mod tests {
         })
     }
 
-    fn refusal(changes: Value) -> String {
-        pass(changes.clone()).expect_err(&changes.to_string())
+    fn refusal(changes: &Value) -> String {
+        pass(changes).expect_err(&changes.to_string())
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             (json!({"env": {"lang": "x"}}), "environment variable not allowed: lang"),
             (json!({"env": {"LC_A=B": "x"}}), "environment variable not allowed: LC_A=B"),
         ] {
-            assert_eq!(refusal(changes), message);
+            assert_eq!(refusal(&changes), message);
         }
     }
 
@@ -238,10 +238,10 @@ mod tests {
             ("environment variable not allowed: A", "env", json!({})),
         ];
         for (message, key, better) in steps {
-            assert_eq!(refusal(all.clone()), message);
+            assert_eq!(refusal(&all), message);
             all[key] = better;
         }
-        pass(all).unwrap();
+        pass(&all).unwrap();
     }
 
     #[test]
@@ -250,12 +250,12 @@ mod tests {
             "LANG": "C", "TZ": "UTC", "HOME": "/", "DEBIAN_FRONTEND": "noninteractive", "TERM": "dumb", "LC_ALL": "C",
             "LC_": "", "LC_x9_": "é\t",
         });
-        assert_eq!(pass(json!({"env": env})).unwrap().env.len(), 8);
+        assert_eq!(pass(&json!({"env": env})).unwrap().env.len(), 8);
     }
 
     #[test]
     fn control_requests_need_no_stages_but_theirs_are_judged() {
-        assert!(pass(json!({"action": "ping", "pipeline": []})).is_ok());
-        assert_eq!(refusal(json!({"action": "stop", "pipeline": [[]]})), "pipeline stage 0 must not be empty");
+        assert!(pass(&json!({"action": "ping", "pipeline": []})).is_ok());
+        assert_eq!(refusal(&json!({"action": "stop", "pipeline": [[]]})), "pipeline stage 0 must not be empty");
     }
 }

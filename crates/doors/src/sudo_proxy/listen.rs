@@ -43,7 +43,7 @@ pub async fn serve(listener: UnixListener, door: Door, stop: impl Future<Output 
                     pause = (pause * 2).clamp(PAUSES.0, PAUSES.1);
                 }
             },
-            Some(ended) = connections.join_next(), if !connections.is_empty() => look(&door, ended),
+            Some(ended) = connections.join_next(), if !connections.is_empty() => look(&door, &ended),
             leaving = &mut stop => {
                 door.close(Ended::Told(leaving));
                 break door.closed().await;
@@ -55,7 +55,7 @@ pub async fn serve(listener: UnixListener, door: Door, stop: impl Future<Output 
     if ended != Ended::Told(Leaving::Restart) {
         let leave = async {
             while let Some(ended) = connections.join_next().await {
-                look(&door, ended);
+                look(&door, &ended);
             }
         };
         drop(tokio::time::timeout(door.farewell(), leave).await);
@@ -111,8 +111,8 @@ pub(crate) fn discard(stream: &UnixStream) {
     }
 }
 
-fn look(door: &Door, ended: Result<(), JoinError>) {
-    if let Err(error) = ended.as_ref()
+fn look(door: &Door, ended: &Result<(), JoinError>) {
+    if let Err(error) = ended
         && error.is_panic()
     {
         door.0.log.error(format_args!("a request failed: {error}"));

@@ -46,12 +46,13 @@ impl Head {
 
     /// Takes the next piece of the stream. Says whether another one could still matter.
     pub(crate) fn take(&mut self, piece: &[u8]) -> bool {
+        let mut lines = self.bytes.iter().filter(|byte| **byte == b'\n').count();
         for byte in piece {
-            let lines = self.bytes.iter().filter(|byte| **byte == b'\n').count();
             if lines >= Self::LINES || self.bytes.len() >= Self::BYTES {
                 self.is_cut = true;
                 return false;
             }
+            lines += usize::from(*byte == b'\n');
             self.bytes.push(*byte);
         }
         true

@@ -145,7 +145,7 @@ mod tests {
         for line in ["[]", r#"["id"]"#, "3", "null", "\"x\"", "true", "", "{} {}", "\u{feff}{}", "hello"] {
             assert!(decode(line.as_bytes()).is_err(), "{line}");
         }
-        assert_eq!(error("[]"), "invalid type: sequence, expected struct Request at line 1 column 0");
+        assert_eq!(error("[]"), "invalid type: sequence, expected struct Request at line 1 column 2");
         assert_eq!(error("3"), "invalid type: integer `3`, expected struct Request at line 1 column 1");
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn known_keys_once_and_of_their_type() {
         assert_eq!(error(r#"{"id":"a","id":"b"}"#), "duplicate field `id` at line 1 column 14");
         assert_eq!(error(r#"{"\u0069d":"a","id":"b"}"#), "duplicate field `id` at line 1 column 19");
-        assert_eq!(error(r#"{"env":{"A":"1","A":"1"}}"#), "duplicate name in `env` at line 1 column 23");
+        assert_eq!(error(r#"{"env":{"A":"1","A":"1"}}"#), "duplicate name in `env` at line 1 column 24");
         for key in ["id", "host", "session", "time", "reason", "version"] {
             for value in ["null", "1", "true", "[]", "{}"] {
                 assert!(decode(format!(r#"{{"{key}":{value}}}"#).as_bytes()).is_err(), "{key} {value}");

@@ -141,7 +141,7 @@ pub(super) fn one_line(row: &Request) -> String {
             let stages = pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str));
             visible::text(&visible::command(stages))
         }
-        None => row.summary.clone(),
+        None => visible::text(&visible::prose(&row.summary.replace('\n', " "))),
     }
 }
 

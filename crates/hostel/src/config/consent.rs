@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostel_house::approvals::Glob;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -259,6 +260,12 @@ impl RuleSettings {
             return Some(format!(
                 "`{name}` allows everything; say what with `argv`, `tool`, `cwd`, `session` or `requester`"
             ));
+        }
+        let globs = [&self.requester, &self.session, &self.cwd, &self.tool].into_iter().flatten();
+        for glob in globs.chain(self.argv.iter().flatten()) {
+            if let Err(error) = Glob::new(glob) {
+                return Some(format!("in `{name}`: {error}"));
+            }
         }
         match self.argv.as_deref() {
             Some([]) => Some(format!("`argv` of `{name}` is empty; write for example `argv = [\"make\", \"test\"]`")),

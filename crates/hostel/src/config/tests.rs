@@ -252,3 +252,98 @@ fn every_key_is_read_applied_and_shown() {
         assert_eq!((settings.value(key), settings.origin(key)), (sample, "here".to_owned()), "{key}");
     }
 }
+
+#[test]
+fn consent_is_understood() {
+    let settings = read(
+        "[approvals]\nstrict = true\nwait = \"1h\"\nmax_pending = 5\nkeep = 7\n\
+         [approvals.lockout]\nattempts = 3\nwait = \"1m\"\nlongest = \"2m\"\n\
+         [approvals.notify]\ndesktop = false\nbell = false\nwebhook = \"https://example.org/hook\"\n\
+         secret_file = \"/key\"\non = [\"turn\"]\n\
+         [[approvals.rules]]\naction = \"allow\"\nargv = [\"make\", \"**\"]\ncwd = \"/src/*\"\n\
+         [[approvals.rules]]\nname = \"no root\"\naction = \"deny\"\nprivileged = true\n\
+         [doors.sudo-proxy]\nenabled = false\nlisten = \"/tmp/s.sock\"\nunattended_eligible = true\nin_flight = 2\n\
+         exec_timeout = \"5s\"\noutput = \"1MiB\"\n[doors.mcp]\nlisten = \"[::1]:7\"\n",
+    )
+    .unwrap();
+    let approvals = &settings.approvals;
+    assert!(approvals.strict && (approvals.max_pending, approvals.keep) == (5, 7));
+    assert_eq!((approvals.lockout.attempts, approvals.lockout.longest), (3, Duration::from_secs(120)));
+    assert_eq!(approvals.notify.on, [Occasion::Turn]);
+    assert_eq!(settings.sudo_proxy.listen, [PathBuf::from("/tmp/s.sock")]);
+    assert!(settings.sudo_proxy.unattended_eligible && !settings.sudo_proxy.enabled);
+    assert_eq!((settings.sudo_proxy.output, settings.mcp.listen.port()), (1 << 20, 7));
+    let rows = settings.rows();
+    let row = |key: &str| rows.iter().find(|row| row.0 == key).map(|row| (row.1.as_str(), row.2.as_str())).unwrap();
+    assert_eq!(
+        row("approvals.rules.1"),
+        (r#"rule 1: action = "allow", cwd = "/src/*", argv = ["make", "**"]"#, "hostel.toml:16")
+    );
+    assert_eq!(row("approvals.rules.2"), (r#"no root: action = "deny", privileged = true"#, "hostel.toml:20"));
+    assert_eq!(row("approvals.notify.on"), ("turn", "hostel.toml"));
+}
+
+#[test]
+fn mistakes_about_consent_name_their_line() {
+    let more = "; see every setting with `hostel config show`";
+    let cases = [
+        (
+            "[[approvals.rules]]\naction = \"allow\"\n\nargw = [\"make\"]\n",
+            "hostel.toml:4: unknown key `argw`, the keys here are `name`, `action`, `requester`, `session`, `cwd`, `tool`, \
+             `argv`, `privileged`",
+            more,
+        ),
+        (
+            "[[approvals.rules]]\naction = \"permit\"\n",
+            "hostel.toml:2: `permit` is not one of \"allow\", \"ask\", \"deny\"",
+            more,
+        ),
+        ("[[approvals.rules]]\nname = \"x\"\n", "hostel.toml:1: missing field `action`", more),
+        (
+            "\n[[approvals.rules]]\naction = \"allow\"\n",
+            "hostel.toml:2: `rule 1` allows everything; say what with `argv`, `tool`, `cwd`, `session` or `requester`",
+            "",
+        ),
+        (
+            "[[approvals.rules]]\naction = \"allow\"\nargv = [\"*\"]\n",
+            "hostel.toml:1: `rule 1` allows any program; the first word of `argv` must name one",
+            "",
+        ),
+        (
+            "[[approvals.rules]]\naction = \"deny\"\nargv = [\"a\", \"**\", \"b\"]\n",
+            "hostel.toml:1: `**` can only be the last word of `argv` in `rule 1`",
+            "",
+        ),
+        (
+            "[[approvals.rules]]\naction = \"deny\"\ntool = \"[a\"\n",
+            "hostel.toml:1: in `rule 1`: `[` without `]` in the pattern `[a`",
+            "",
+        ),
+        (
+            "[[approvals.rules]]\nname = \"x\"\naction = \"ask\"\n[[approvals.rules]]\nname = \"x\"\naction = \"deny\"\n",
+            "hostel.toml:4: two rules are called `x`; `hostel approvals why` could not tell them apart",
+            "",
+        ),
+        ("[approvals.notify]\non = [\"lunch\"]\n", "hostel.toml:2: `lunch` is not one of \"request\", \"turn\"", more),
+        (
+            "[approvals.notify]\nwebhook = \"ftp://x\"\nsecret_file = \"/k\"\n",
+            "hostel.toml: `approvals.notify.webhook` must start with `https://` or `http://`",
+            "",
+        ),
+        (
+            "[approvals.lockout]\nwait = \"1h\"\nlongest = \"1m\"\n",
+            "hostel.toml: `approvals.lockout.longest` must not be shorter than the first wait",
+            "",
+        ),
+        (
+            "[doors.mcp]\nlisten = \"0.0.0.0:80\"\n",
+            "hostel.toml: `doors.mcp.listen` must be on this machine, such as 127.0.0.1:0",
+            "",
+        ),
+        ("[doors.sudo-proxy]\nlisten = \"x\"\n", "hostel.toml: `doors.sudo-proxy.listen` must hold absolute paths", ""),
+    ];
+    for (text, expected, end) in cases {
+        let error = read(text).unwrap_err();
+        assert_eq!((error.to_string(), error.exit_code()), (format!("{expected}{end}"), 2));
+    }
+}

@@ -232,12 +232,7 @@ impl Doors<'_> {
             log: self.house.log.clone(),
         };
         self.doors.push(Door::Mcp(McpDoor { listener, settings, sudo_proxy, port_file }));
-        self.say(
-            mcp::NAME,
-            &format!("http://{address}/mcp"),
-            true,
-            Some(format!("token in {}", token_file.display())),
-        );
+        self.say(mcp::NAME, &format!("http://{address}/mcp"), true, Some(format!("token in {}", token_file.display())));
         Ok(())
     }
 

@@ -16,6 +16,7 @@ use super::dialog::What;
 use super::model::Model;
 use super::page::Line;
 use super::page::Look;
+use super::page::ours;
 use super::page::span;
 use super::view::Palette;
 use super::visible;
@@ -73,7 +74,7 @@ fn passphrase(length: usize, purpose: &str, problem: Option<&str>, waiting: bool
     match (waiting, problem) {
         (true, _) => lines.push(vec![span("looking at it…", Look::Dim)]),
         (false, Some(words)) => {
-            for row in visible::rows(&visible::prose(words), room) {
+            for row in visible::rows(&ours(words), room) {
                 lines.push(vec![span(visible::text(&row), Look::Danger)]);
             }
         }

@@ -127,7 +127,7 @@ impl Sheet {
 
     /// The same in our own words.
     fn fact(&mut self, label: &str, text: &str, look: Look) {
-        let rows = visible::rows(&visible::prose(text), self.width.saturating_sub(self.indent()));
+        let rows = visible::rows(&ours(text), self.width.saturating_sub(self.indent()));
         let lines = rows.iter().map(|row| vec![span(visible::text(row).trim_end(), look)]).collect();
         self.rows(label, lines);
     }
@@ -248,7 +248,8 @@ impl Sheet {
         }
         marks.extend(ours(&format!(", inode {}, {}, sha256", file.inode, text::size(file.size))));
         self.field("file", &marks);
-        self.fact("", &visible::text(&visible::word(&file.digest)), Look::Dim);
+        let digest = visible::rows(&visible::word(&file.digest), self.width.saturating_sub(self.indent()));
+        self.rows("", digest.iter().map(|row| vec![span(visible::text(row), Look::Dim)]).collect());
         if file.changed {
             self.fact("", "it is not the file that was asked for any more", Look::Danger);
         }
@@ -292,24 +293,25 @@ impl Sheet {
 
     fn who(&mut self, request: &Request) {
         let requester = &request.requester;
+        // Blanks in what they tell are visible, so that it cannot go on in our words.
         let mut session = match (requester.session.as_str(), request.session_id.as_str()) {
             ("", "") => Vec::new(),
-            ("", session) | (session, _) => visible::prose(session),
+            ("", session) | (session, _) => visible::word(session),
         };
         if !requester.host.is_empty() {
             session.extend(ours(" on "));
-            session.extend(visible::prose(&requester.host));
+            session.extend(visible::word(&requester.host));
         }
         if request.turn > 0 {
             session.extend(ours(&format!(", turn {}", request.turn)));
         }
         if !requester.door.is_empty() {
             session.extend(ours(if session.is_empty() { "by " } else { ", by " }));
-            session.extend(visible::prose(&requester.door));
+            session.extend(visible::word(&requester.door));
         }
         if !requester.client.is_empty() {
             session.push(Mark::Blank);
-            session.extend(visible::prose(&requester.client));
+            session.extend(visible::word(&requester.client));
         }
         if !request.reason.is_empty() {
             self.field("because", &visible::prose(&request.reason));
@@ -346,7 +348,7 @@ impl Sheet {
         if request.pending() {
             return;
         }
-        let mut state = visible::prose(&request.state);
+        let mut state = visible::word(&request.state);
         let at = moment(moment_ns(&request.decided_at));
         if let Some(by) = request.decider.as_deref().filter(|by| !by.is_empty()) {
             state.extend(ours(" by "));
@@ -367,8 +369,8 @@ impl Sheet {
     }
 }
 
-/// Our own words as marks.
-fn ours(text: &str) -> Vec<Mark> {
+/// Our own words, or what was made visible before, as marks.
+pub(crate) fn ours(text: &str) -> Vec<Mark> {
     text.chars().map(|letter| if letter == ' ' { Mark::Blank } else { Mark::Plain(letter) }).collect()
 }
 

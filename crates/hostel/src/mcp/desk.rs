@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use hostel_doors::mcp;
 use hostel_doors::mcp::HostInfo;
+use hostel_doors::mcp::Later;
 use hostel_doors::mcp::LaunchError;
 use hostel_doors::mcp::Launched;
-use hostel_doors::mcp::Later;
 
 use super::terminal;
 use crate::sudo_proxy::hosts;
@@ -126,7 +126,8 @@ impl mcp::Desk for Desk {
 /// path, else this program in its place.
 fn sudo_proxy() -> (Vec<OsString>, bool) {
     let own = std::env::current_exe().ok();
-    let beside = own.as_ref().and_then(|own| Some(own.parent()?.join(crate::sudo_proxy::NAME))).filter(|file| file.is_file());
+    let beside =
+        own.as_ref().and_then(|own| Some(own.parent()?.join(crate::sudo_proxy::NAME))).filter(|file| file.is_file());
     let found = beside.or_else(|| terminal::find(crate::sudo_proxy::NAME));
     match (found, own) {
         (Some(program), _) => (vec![program.into_os_string()], true),

@@ -26,7 +26,9 @@ use crate::error::CommandError;
 /// `hostel mcp`.
 pub(super) fn house(context: &Context<'_>, may_start: bool) -> Result<ExitCode, CommandError> {
     let house = context.houses.one()?;
-    let starter = may_start.then(|| Starter::new(house.clone()));
+    // Only the main house is started by `hostel up`.
+    let main = house.dir == context.houses.main().dir;
+    let starter = (may_start && main).then(|| Starter::new(house.clone()));
     let local = starter.clone().map_or(Local::Here, Local::House);
     let backend = Sockets::of_house(house, starter.clone());
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));

@@ -25,6 +25,7 @@ use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Kind;
 use hostel_house::approvals::State;
 use hostel_house::processes::Processes;
+use tokio::io::AsyncReadExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
@@ -163,10 +164,11 @@ async fn answer(mut stream: tokio::net::UnixStream, approval: &Approval, secrets
     if secrets.send(SecretWanted { text: question(approval), answer }).await.is_err() {
         return;
     }
+    let mut nothing = [0];
     let secret = tokio::select! {
         secret = &mut answered => secret.ok().flatten(),
         // It says nothing, so this is its end.
-        _ = stream.readable() => None,
+        _ = stream.read(&mut nothing) => None,
     };
     if let Some(secret) = secret {
         let mut line = Zeroizing::new(Vec::with_capacity(secret.len() + 1));
@@ -179,9 +181,10 @@ async fn answer(mut stream: tokio::net::UnixStream, approval: &Approval, secrets
 
 fn question(approval: &Approval) -> String {
     const COMMAND: usize = 200;
-    let command = approval.subject.pipeline().map(|pipeline| {
-        visible::command(pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str)))
-    });
+    let command = approval
+        .subject
+        .pipeline()
+        .map(|pipeline| visible::command(pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str))));
     let command = visible::text(&command.unwrap_or_default()).replace('\n', " ");
     format!("\nsudo needs your password for: {}\n", crate::text::cut(&command, COMMAND))
 }
@@ -240,7 +243,7 @@ mod tests {
                 listener.accept().unwrap().0.write_all(answer).unwrap();
             }
         });
-        let mut asked = || ask(&socket).unwrap().map(|secret| secret.to_vec());
+        let asked = || ask(&socket).unwrap().map(|secret| secret.to_vec());
         assert_eq!(asked(), Some(b"secret".to_vec()));
         assert_eq!(asked(), None);
         assert_eq!(asked(), None);

@@ -111,14 +111,31 @@ mod tests {
     #[test]
     fn names_of_this_machine() {
         for local in [
-            "localhost", "LocalHost.", "127.0.0.1", "127.1.2.3", "user@127.0.0.1", "::1", "u@::1", "box.local",
-            "BOX.LOCAL.", "box", "u@box",
+            "localhost",
+            "LocalHost.",
+            "127.0.0.1",
+            "127.1.2.3",
+            "user@127.0.0.1",
+            "::1",
+            "u@::1",
+            "box.local",
+            "BOX.LOCAL.",
+            "box",
+            "u@box",
         ] {
             assert!(is_this_machine(local, "box.local"), "{local}");
         }
         for remote in [
-            "127.0.0.1.example", "notlocalhost", "localhost.example", "10.0.0.4", "128.0.0.1", "::2", "box.example.com",
-            "buildbox", "box.local..", "",
+            "127.0.0.1.example",
+            "notlocalhost",
+            "localhost.example",
+            "10.0.0.4",
+            "128.0.0.1",
+            "::2",
+            "box.example.com",
+            "buildbox",
+            "box.local..",
+            "",
         ] {
             assert!(!is_this_machine(remote, "box.local"), "{remote}");
         }

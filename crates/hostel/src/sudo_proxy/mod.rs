@@ -25,11 +25,11 @@ use crate::config::Settings;
 use crate::paths;
 use crate::paths::HouseDir;
 use options::Options;
+use options::Task;
 pub(crate) use serve::DIE;
 pub(crate) use serve::agent_socket;
 pub(crate) use serve::die;
 pub(crate) use serve::has_display;
-use options::Task;
 
 /// The name it is called by.
 pub(crate) const NAME: &str = "sudo-proxy";

@@ -60,8 +60,8 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Task, String> {
         let mut value = || attached.clone().or_else(|| words.next().cloned());
         match name.as_str() {
             "--socket" => options.socket = value().map(PathBuf::from),
-            "--host" => options.host = value().map(text),
-            "--login" => options.login = value().map(text),
+            "--host" => options.host = value().as_ref().map(text),
+            "--login" => options.login = value().as_ref().map(text),
             _ if attached.is_some() => return Err(word.to_string_lossy().into_owned()),
             "--pkexec" => options.pkexec = true,
             "--verbose" | "-v" => options.verbose = true,
@@ -89,7 +89,7 @@ fn split(word: &OsString) -> (String, Option<OsString>) {
     }
 }
 
-fn text(value: OsString) -> String {
+fn text(value: &OsString) -> String {
     value.to_string_lossy().into_owned()
 }
 

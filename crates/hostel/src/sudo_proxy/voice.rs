@@ -75,7 +75,7 @@ fn text(notice: &Notice, style: Style) -> String {
     let Style { dim, reset, bold } = style;
     match notice {
         Notice::Stopping { session } => {
-            format!("{dim}■{reset} sudo-proxy stopped by {}\n", cut(visible::prose(session)))
+            format!("{dim}■{reset} sudo-proxy stopped by {}\n", cut(&visible::prose(session)))
         }
         Notice::Unasked { approval } => {
             let agent = approval.subject.pipeline().is_some_and(|pipeline| pipeline.forward_agent);
@@ -92,7 +92,7 @@ fn text(notice: &Notice, style: Style) -> String {
                 Ok(outcome) => (ending(&outcome.end), left(outcome, style)),
                 Err(why) => (why.clone(), String::new()),
             };
-            format!("{bold}error: {}{reset} ({})\n{}", cut(visible::prose(&why.0)), command(approval), why.1)
+            format!("{bold}error: {}{reset} ({})\n{}", cut(&visible::prose(&why.0)), command(approval), why.1)
         }
     }
 }
@@ -124,14 +124,15 @@ fn excerpt(head: &Head) -> Excerpt {
 }
 
 fn command(approval: &Approval) -> String {
-    let marks = approval.subject.pipeline().map(|pipeline| {
-        visible::command(pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str)))
-    });
-    cut(marks.unwrap_or_default())
+    let marks = approval
+        .subject
+        .pipeline()
+        .map(|pipeline| visible::command(pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str))));
+    cut(&marks.unwrap_or_default())
 }
 
-fn cut(marks: Vec<visible::Mark>) -> String {
-    let text = visible::text(&marks).replace('\n', " ");
+fn cut(marks: &[visible::Mark]) -> String {
+    let text = visible::text(marks).replace('\n', " ");
     crate::text::cut(&text, COMMAND).into_owned()
 }
 

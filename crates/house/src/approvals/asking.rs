@@ -61,7 +61,8 @@ impl Approvals {
     fn draft(&self, new: NewRequest) -> Result<Draft, RequestError> {
         let NewRequest { subject, requester, summary, reason, life, connection } = new;
         let text = subject.text().unwrap_or_default();
-        let (size, limit) = (text.len() + summary.len() + reason.len(), self.inner.options.max_size);
+        let told = [&text, &summary, &reason, &requester.session, &requester.host, &requester.client];
+        let (size, limit) = (told.map(String::len).iter().sum(), self.inner.options.max_size);
         if size > limit {
             return Err(RequestError::TooLarge { size, limit });
         }

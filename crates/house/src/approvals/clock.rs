@@ -117,7 +117,7 @@ impl Approvals {
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
             self.inner.made.store(0, Ordering::Relaxed);
             let keep = self.inner.options.keep;
-            taken &= self.inner.store.write(move |transaction| rows::trim(transaction, keep)).await.is_ok();
+            taken &= self.inner.store.write(move |transaction| rows::trim(transaction, keep, now_ns())).await.is_ok();
         }
         taken
     }

@@ -102,7 +102,8 @@ impl Approvals {
         }
         let waiting = self.inner.table.lock().by_id(id).cloned();
         let Some(approval) = waiting else { return Err(self.not_pending(id).await) };
-        let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict);
+        let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict)
+            .and_then(|()| makes_sense(&decision, terms.is_some(), &approval, &claim.face));
         let another = who::is_another(&claim.peer, &approval.requester).await;
         if let Err(why) = allowed.and(another) {
             return Err(self.refuse(id, claim, why).await);
@@ -324,6 +325,17 @@ fn record(
     lines.push(Line { event: Event::Granted, approval: &approval.id, body });
     audit::append(transaction, &lines)?;
     Ok(Some(grant))
+}
+
+/// Whether a decision answers such a request, and whether a grant may be given by such a way; why not, in words.
+fn makes_sense(decision: &Decision, grants: bool, approval: &Approval, face: &Face) -> Result<(), String> {
+    if matches!(decision, Decision::Answers(_)) && approval.kind != Kind::Tool {
+        return Err("only an agent's choices have answers".to_owned());
+    }
+    match face {
+        Face::Socket | Face::Pkexec if grants => Err("a grant takes the approver's passphrase".to_owned()),
+        _ => Ok(()),
+    }
 }
 
 /// What a decision comes to. "Always" is no answer to anything that root does: it is refused, as the contract has it.

@@ -3,6 +3,8 @@
 //! Invariant: each function is one step of a transaction; none decides anything. What cannot be read back is nothing
 //! anybody agreed to.
 
+use std::time::Duration;
+
 use hostel_agents::Raw;
 use rusqlite::{Connection as Database, OptionalExtension as _, Row, Transaction, params};
 
@@ -213,7 +215,8 @@ pub(super) fn unfinished(database: &Database) -> rusqlite::Result<Vec<Approval>>
 /// What a connection asked lately and has been settled, newest first: perhaps it never heard.
 pub(super) fn lately_settled(database: &Database, since_ns: u64, limit: usize) -> rusqlite::Result<Vec<Approval>> {
     let mut statement = database.prepare(&select(
-        "WHERE approvals.line IS NOT NULL AND approvals.state <> 'pending' AND approvals.run NOT IN ('due', 'started')
+        "WHERE approvals.line IS NOT NULL AND approvals.state IN ('approved', 'denied', 'expired')
+         AND approvals.run NOT IN ('due', 'started')
          AND approvals.decided_ns > ? ORDER BY approvals.no DESC LIMIT ?",
     ))?;
     statement.query_map([since_ns as i64, limit as i64], from_row)?.collect()
@@ -236,17 +239,29 @@ pub(super) fn recent_requests(
     found.collect()
 }
 
+/// How long the id of a request that came over a connection is remembered: longer than any door takes the same request
+/// for a new one.
+const REMEMBERED: Duration = Duration::from_secs(180);
+
 /// Forgets what was settled long ago, a handful at a time; the audit remembers. What a session may still need after a
-/// restart stays.
-pub(super) fn trim(transaction: &Transaction<'_>, keep: usize) -> rusqlite::Result<usize> {
+/// restart stays, and what a door needs to know a replay by.
+pub(super) fn trim(transaction: &Transaction<'_>, keep: usize, now_ns: u64) -> rusqlite::Result<()> {
+    let recent = now_ns.saturating_sub(REMEMBERED.as_nanos() as u64);
     transaction
         .prepare_cached(
             "DELETE FROM approvals WHERE no IN (
                  SELECT no FROM approvals WHERE no <= (SELECT max(no) FROM approvals) - ?
-                 AND state <> 'pending' AND run NOT IN ('due', 'started')
+                 AND state <> 'pending' AND run NOT IN ('due', 'started') AND (line IS NULL OR created_ns < ?)
                  AND NOT EXISTS (SELECT 1 FROM agent_processes
                                  WHERE agent_processes.id = approvals.process AND agent_processes.state <> 'ended')
                  ORDER BY no LIMIT 1000)",
         )?
-        .execute([i64::try_from(keep).unwrap_or(i64::MAX)])
+        .execute(params![clamp(keep as u64), recent as i64])?;
+    transaction
+        .prepare_cached(
+            "DELETE FROM grants WHERE (revoked_ns > 0 OR expires_ns < ? OR uses_left = 0)
+             AND no <= (SELECT max(no) FROM grants) - ?",
+        )?
+        .execute(params![now_ns as i64, clamp(keep as u64)])
+        .map(drop)
 }

@@ -13,7 +13,7 @@ use crate::sessions::now_ns;
 use crate::store::{StoreError, Ticket};
 
 /// Ids that are remembered across a restart at most.
-const MOST_RECENT: usize = 100_000;
+const MOST_RECENT: usize = 250_000;
 
 impl Approvals {
     /// It is about to be started, or was: on disk when this returns.

@@ -209,6 +209,14 @@ pub struct Approval {
     pub(crate) seq: u64,
 }
 
+impl Approval {
+    /// The asker's own id of the request; empty if it has none.
+    #[must_use]
+    pub fn told_id(&self) -> &str {
+        &self.request
+    }
+}
+
 /// How far an approved request was carried out.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum RunState {

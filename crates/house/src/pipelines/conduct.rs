@@ -28,7 +28,7 @@ const DRAIN: Duration = Duration::from_millis(250);
 /// How long killed stages may take to end; after that the answer does not wait for them.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 /// How long the output of an ended pipeline is kept for somebody who does not come.
-const LINGER: Duration = Duration::from_secs(600);
+const LINGER: Duration = Duration::from_secs(60);
 /// Pauses, in seconds, before an outcome that the disk did not take is written again.
 const RECORD_PAUSES: [u64; 5] = [1, 5, 30, 60, 60];
 
@@ -63,9 +63,11 @@ async fn record(inner: &Inner, approval: &str, outcome: &Outcome) -> bool {
 
 /// Waits until nobody needs the output of an ended pipeline, and lets it go.
 pub(super) async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
-    let mut discarded = live.discarded.subscribe();
-    let waiting = discarded.wait_for(|discarded| *discarded);
-    tokio::time::timeout(LINGER, waiting).await.ok();
+    let is_of_use = live.ended.borrow().as_ref().is_some_and(|outcome| outcome.end == End::Finished);
+    if is_of_use {
+        let mut discarded = live.discarded.subscribe();
+        tokio::time::timeout(LINGER, discarded.wait_for(|discarded| *discarded)).await.ok();
+    }
     inner.leave(&live);
     for id in &live.order.runs {
         // One that could not be killed is not forgotten: it is seen, and goes by the rule of retention once it ended.

@@ -185,7 +185,9 @@ impl Pipelines {
             if let Some(live) = all.get(&approval.id) {
                 return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
             }
-            self.inner.begin(&order)?;
+            if !self.inner.begin(&order.runs) {
+                return Err(RunError::NotRun("it was carried out already".to_owned()));
+            }
             let live = Arc::new(Live::new(order, None));
             all.insert(approval.id.clone(), Arc::clone(&live));
             live
@@ -200,7 +202,12 @@ impl Pipelines {
         if let Some(outcome) = &approval.outcome {
             return outcome.clone();
         }
-        let live = self.inner.live.lock().get(&approval.id).cloned();
+        let live = {
+            let all = self.inner.live.lock();
+            // Whoever comes from now on does not begin it any more.
+            self.inner.begin(&approval.runs);
+            all.get(&approval.id).cloned()
+        };
         if let Some(live) = live {
             let run = Run { live, limits: self.inner.limits };
             run.kill(why);
@@ -255,12 +262,12 @@ impl Inner {
         approval.keeper.is_some_and(|keeper| (keeper.pid, keeper.since_ns) == current)
     }
 
-    /// Remembers that an approval is carried out now; refuses one that was before.
-    fn begin(&self, order: &Order) -> Result<(), RunError> {
-        let Some(first) = order.runs.first() else { return Ok(()) };
+    /// Remembers that an approval is being carried out, or never will be; `false` if that was so before.
+    fn begin(&self, runs: &[ProcessId]) -> bool {
+        let Some(first) = runs.first() else { return false };
         let mut ended = self.ended.lock();
         if !ended.set.insert(*first) {
-            return Err(RunError::NotRun("it was carried out already".to_owned()));
+            return false;
         }
         ended.order.push_back(*first);
         if ended.order.len() > REMEMBERED
@@ -268,7 +275,7 @@ impl Inner {
         {
             ended.set.remove(&oldest);
         }
-        Ok(())
+        true
     }
 
     /// It needs no looking after any more.

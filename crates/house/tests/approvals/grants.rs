@@ -244,6 +244,11 @@ async fn grants_that_make_no_sense_are_refused_and_decide_nothing() {
         assert!(matches!(refused, Err(DecideError::Refused(_))), "{terms:?}: {refused:?}");
         assert_eq!(house.get(id).await.state, State::Pending);
     }
+    let tool = Subject::Tool { tool: "Read".to_owned(), input: hostel_agents::Raw::null() };
+    let tool = house.ask(request(tool)).await;
+    let socket = hostel_house::approvals::Claim { face: hostel_house::approvals::Face::Socket, ..terminal() };
+    let refused = house.approvals.decide_with_grant(&tool.id, terms(), &socket).await;
+    assert!(matches!(refused, Err(DecideError::Refused(_))), "{refused:?}");
     assert!(house.approvals.grants().await.unwrap().is_empty());
     // Root is covered if that is said, and then nothing else is.
     let said = GrantTerms { privileged: true, ..terms() };

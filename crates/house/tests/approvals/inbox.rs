@@ -300,10 +300,12 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     let waiting = house.ask(command(&["other"])).await;
     let unfinished = house.ask(command(&["true"])).await;
     let mut many = tokio::task::JoinSet::new();
-    for number in 0..300 {
+    let connected = house.ask(connected("remembered", &["true"])).await;
+    house.approvals.record_outcome(&connected.id, &finished(0)).await.unwrap();
+    for _ in 0..300 {
         let approvals = house.approvals.clone();
         many.spawn(async move {
-            let granted = approvals.request(connected(&number.to_string(), &["true"])).await.unwrap();
+            let granted = approvals.request(command(&["true"])).await.unwrap();
             approvals.record_outcome(&granted.id, &finished(0)).await.unwrap();
         });
     }
@@ -319,10 +321,11 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
         }
     });
     let kept = kept.await.expect("nothing was forgotten");
-    for id in [&waiting.id, &unfinished.id] {
+    // What waits, what is not over, and what somebody may try to replay.
+    for id in [&waiting.id, &unfinished.id, &connected.id] {
         assert!(kept.iter().any(|approval| approval.id == *id));
     }
-    assert_eq!(house.verified().await, 1 + 2 + 300 * 3);
+    assert_eq!(house.verified().await, 1 + 2 + 301 * 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -335,5 +338,8 @@ async fn a_question_is_no_command() {
     let without = house.approvals.decide(&asked.id, Decision::AllowOnce, &with_passphrase("none is set")).await;
     assert!(matches!(without, Err(DecideError::NoPassphraseSet)), "{without:?}");
     assert_eq!(house.get(&asked.id).await.subject, subject);
+    let command = house.ask(command(&["true"])).await;
+    let answers = house.approvals.decide(&command.id, Decision::Answers(Vec::new()), &terminal()).await;
+    assert!(matches!(answers, Err(DecideError::Refused(_))), "{answers:?}");
     assert!(matches!(house.approve("nothing").await, Err(DecideError::NotFound(_))));
 }

@@ -45,3 +45,15 @@ async fn granted_requests_per_second() {
     let records = house.verified().await;
     eprintln!("{records} records looked through in {:?}", begun.elapsed());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+async fn what_a_passphrase_costs() {
+    use hostel_house::approvals::{Cost, DeciderPeer, Passphrase};
+    let house = House::with(|options| options.cost = Cost::default()).await;
+    let passphrase = || Passphrase::new("correct horse".to_owned());
+    house.approvals.approver().set(passphrase(), None, &DeciderPeer::Own, "me").await.unwrap();
+    let begun = Instant::now();
+    house.approvals.approver().unlock(&passphrase(), &DeciderPeer::Own, "me").await.unwrap();
+    eprintln!("a passphrase is compared in {:?}", begun.elapsed());
+}

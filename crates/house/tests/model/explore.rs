@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of approvals. Bounded by the number of states it is given.
 
-use std::collections::HashMap;
+use std::collections::{HashSet, VecDeque};
 use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
@@ -56,62 +56,73 @@ impl Hasher for QuickHasher {
     }
 }
 
-/// A table of states.
-pub(crate) type StateMap<S, V> = HashMap<S, V, BuildHasherDefault<QuickHasher>>;
+/// States that were seen.
+type Known<S> = HashSet<S, BuildHasherDefault<QuickHasher>>;
 
-/// Where a state came from: the number of the state before it and the step, and how far from the beginning it is.
-struct Origin<A> {
-    before: Option<(u32, A)>,
-    depth: u32,
+/// Where a state came from: the number of the state before it, and which of that one's steps it was.
+#[derive(Clone, Copy)]
+struct Origin {
+    before: u32,
+    step: u16,
 }
+
+/// Stands for no state.
+const BEGINNING: u32 = u32::MAX;
 
 /// Visits every state, or stops at the first fault.
 ///
 /// # Panics
 /// If there are more than `limit` states.
 pub(crate) fn explore<M: Model>(model: &M, limit: usize) -> Explored<M::Action> {
-    let mut known: StateMap<M::State, u32> = StateMap::default();
-    let mut order: Vec<M::State> = Vec::new();
-    let mut origins: Vec<Origin<M::Action>> = Vec::new();
-    for state in model.initial() {
-        if known.insert(state.clone(), order.len() as u32).is_none() {
-            order.push(state);
-            origins.push(Origin { before: None, depth: 0 });
-        }
+    let mut known: Known<M::State> = Known::default();
+    let mut origins: Vec<Origin> = Vec::new();
+    // Only those that are still to be looked at: with their numbers, they are told from the beginning again if need be.
+    let mut open = VecDeque::new();
+    for (number, state) in model.initial().into_iter().enumerate() {
+        known.insert(state.clone());
+        origins.push(Origin { before: BEGINNING, step: number as u16 });
+        open.push_back((state, 0));
     }
-    let (mut at, mut steps) = (0, 0);
+    let (mut at, mut steps, mut depth) = (0, 0, 0);
     let mut next = Vec::new();
-    while let Some(state) = order.get(at).cloned() {
+    while let Some((state, deep)) = open.pop_front() {
+        depth = deep;
         if let Some(fault) = model.fault(&state) {
-            return Explored {
-                states: order.len(),
-                steps,
-                depth: origins[at].depth,
-                fault: Some((fault, story(&origins, at))),
-            };
+            return Explored { states: origins.len(), steps, depth, fault: Some((fault, story(model, &origins, at))) };
         }
         model.steps(&state, &mut next);
-        for (action, after) in next.drain(..) {
+        for (step, (_, after)) in next.drain(..).enumerate() {
             steps += 1;
-            if let std::collections::hash_map::Entry::Vacant(place) = known.entry(after) {
-                assert!(order.len() < limit, "more than {limit} states");
-                order.push(place.key().clone());
-                origins.push(Origin { before: Some((at as u32, action)), depth: origins[at].depth + 1 });
-                place.insert(order.len() as u32 - 1);
+            if !known.contains(&after) {
+                assert!(origins.len() < limit, "more than {limit} states");
+                known.insert(after.clone());
+                origins.push(Origin { before: at as u32, step: step as u16 });
+                open.push_back((after, deep + 1));
             }
         }
         at += 1;
     }
-    let depth = origins.last().map_or(0, |origin| origin.depth);
-    Explored { states: order.len(), steps, depth, fault: None }
+    Explored { states: origins.len(), steps, depth, fault: None }
 }
 
-fn story<A: Copy>(origins: &[Origin<A>], mut at: usize) -> Vec<A> {
-    let mut story = Vec::new();
-    while let Some((before, action)) = origins[at].before {
-        story.push(action);
-        at = before as usize;
+/// The steps that lead to a state.
+fn story<M: Model>(model: &M, origins: &[Origin], at: usize) -> Vec<M::Action> {
+    let mut way = vec![origins[at]];
+    while let Some(before) = way.last().map(|origin| origin.before).filter(|before| *before != BEGINNING) {
+        way.push(origins[before as usize]);
     }
-    story.reverse();
+    let mut way = way.into_iter().rev().map(|origin| usize::from(origin.step));
+    let (mut story, mut next) = (Vec::new(), Vec::new());
+    let mut state = way.next().and_then(|number| model.initial().into_iter().nth(number));
+    for step in way {
+        next.clear();
+        if let Some(state) = &state {
+            model.steps(state, &mut next);
+        }
+        state = next.get(step).map(|(action, after)| {
+            story.push(*action);
+            after.clone()
+        });
+    }
     story
 }

@@ -19,6 +19,9 @@ impl Step {
         }
         if world.daemon_up {
             actions.push(Action::DaemonDies);
+            if world.keeper_died && !world.keeper_noticed {
+                actions.push(Action::NoticeKeeper);
+            }
         } else {
             actions.push(Action::DaemonStarts);
         }

@@ -3,9 +3,9 @@
 use super::world::{Answer, Ending, Handler, Process, Request, Row, Source, Standing, World};
 
 impl World {
-    /// Whether the keeper is the one that was there when the request was approved.
+    /// Whether the keeper, as far as the daemon knows, is the one that was there when the request was approved.
     pub(super) fn has_keeper_of(&self, number: usize) -> bool {
-        self.requests[number].row.by_second_keeper == self.keeper_died
+        self.requests[number].row.by_second_keeper == self.keeper_noticed
     }
 }
 
@@ -24,7 +24,7 @@ impl Request {
         self.row = Row { ending, by: Source::Nobody, by_second_keeper: false, ..self.row };
         self.processes = self.processes.map(|process| match process {
             Process::Running => Process::Running,
-            Process::Ended | Process::Unknown => Process::Unknown,
+            Process::Ended | Process::Lost | Process::Unknown => Process::Unknown,
         });
     }
 
@@ -42,10 +42,10 @@ impl Request {
         for process in self.processes.iter_mut().filter(|process| **process == Process::Running) {
             *process = Process::Ended;
         }
-        match self.processes.contains(&Process::Ended) {
-            true => Ending::Ran,
-            false if same => Ending::NotRun,
-            false => Ending::Lost,
+        match self.processes {
+            processes if processes.contains(&Process::Ended) => Ending::Ran,
+            [Process::Unknown, Process::Unknown] if same => Ending::NotRun,
+            _ => Ending::Lost,
         }
     }
 

@@ -54,6 +54,8 @@ pub(crate) enum Action {
     DaemonDies,
     DaemonStarts,
     KeeperDies,
+    /// The daemon sees that there is another keeper.
+    NoticeKeeper,
 }
 
 /// The model, with at most one deliberate mistake.
@@ -141,16 +143,8 @@ impl Step {
             Action::Close(request) => self.close(world, request),
             Action::DaemonDies => self.daemon_dies(world),
             Action::DaemonStarts => self.daemon_starts(world),
-            Action::KeeperDies => {
-                world.keeper_died = true;
-                for request in &mut world.requests {
-                    request.processes = [Process::Unknown; 2];
-                    // The agent was its child.
-                    if request.kind == Kind::Tool && request.lines[0].client == Client::Connected {
-                        request.lines[0].client = Client::Gone;
-                    }
-                }
-            }
+            Action::KeeperDies => keeper_dies(world),
+            Action::NoticeKeeper => world.keeper_noticed = true,
         }
     }
 
@@ -266,7 +260,7 @@ impl Step {
         let anew = self.has(Flaw::FreshIdAfterRestart) && world.restarted;
         let request = &mut world.requests[number];
         request.lines[place].handler = match request.processes[0] {
-            Process::Running | Process::Ended if !anew => Handler::Running,
+            Process::Running | Process::Ended | Process::Lost if !anew => Handler::Running,
             _ if same => Handler::Starting,
             _ => Handler::Over(Ending::Lost),
         };
@@ -343,6 +337,10 @@ impl Step {
         world.session_grant &= self.has(Flaw::GrantSurvives);
         world.seen_given = false;
         for request in &mut world.requests {
+            request.processes = request.processes.map(|process| match process {
+                Process::Lost => Process::Unknown,
+                process => process,
+            });
             request.remembered = false;
             request.orphan = Orphan::No;
             for (place, line) in request.lines.iter_mut().enumerate() {
@@ -361,6 +359,7 @@ impl Step {
 
     fn daemon_starts(self, world: &mut World) {
         world.daemon_up = true;
+        world.keeper_noticed = world.keeper_died;
         // Only a flaw asks.
         world.restarted = self.has(Flaw::FreshIdAfterRestart);
         for number in 0..world.requests.len() {
@@ -387,6 +386,22 @@ impl Step {
     }
 }
 
+/// With the keeper goes what it knew; a daemon that is there remembers what it was told.
+fn keeper_dies(world: &mut World) {
+    world.keeper_died = true;
+    let left = if world.daemon_up { Process::Lost } else { Process::Unknown };
+    for request in &mut world.requests {
+        request.processes = request.processes.map(|process| match process {
+            Process::Unknown => Process::Unknown,
+            _ => left,
+        });
+        // The agent was its child.
+        if request.kind == Kind::Tool && request.lines[0].client == Client::Connected {
+            request.lines[0].client = Client::Gone;
+        }
+    }
+}
+
 /// One of the people, who are alike, does something else now.
 fn replace(people: &mut [Person; 2], before: Person, after: Person) {
     if let Some(person) = people.iter_mut().find(|person| **person == before) {
@@ -397,10 +412,10 @@ fn replace(people: &mut [Person; 2], before: Person, after: Person) {
 
 /// A transition, which must be the only one.
 fn settle(world: &mut World, number: usize, standing: Standing, by: Source) {
-    let keeper_died = world.keeper_died;
+    let keeper_noticed = world.keeper_noticed;
     let request = &mut world.requests[number];
     (request.row.standing, request.row.by) = (standing, by);
-    request.row.by_second_keeper = keeper_died && standing == Standing::Approved;
+    request.row.by_second_keeper = keeper_noticed && standing == Standing::Approved;
     request.seen_settled += 1;
     if standing == Standing::Approved && by == Source::Nobody {
         world.seen_fault = Some("it was approved by nobody");

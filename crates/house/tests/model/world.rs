@@ -50,7 +50,8 @@ pub(crate) enum Ending {
 pub(crate) struct Row {
     pub(crate) standing: Standing,
     pub(crate) by: Source,
-    /// Approved when the second keeper was there: only the keeper of the approval can know that it was never started.
+    /// Approved by a daemon that knew of the second keeper: only the keeper of the approval can know that it was never
+    /// started.
     pub(crate) by_second_keeper: bool,
     pub(crate) ending: Ending,
 }
@@ -61,6 +62,8 @@ pub(crate) enum Process {
     Unknown,
     Running,
     Ended,
+    /// Its keeper died; the daemon that was there then knows that it was started.
+    Lost,
 }
 
 /// The other end of a connection.
@@ -185,6 +188,8 @@ pub(crate) struct World {
     /// How often a grant on disk may still be used.
     pub(crate) counted_grant: u8,
     pub(crate) keeper_died: bool,
+    /// The daemon knows of it.
+    pub(crate) keeper_noticed: bool,
     /// A person gave the session grant to this daemon, rightly.
     pub(crate) seen_given: bool,
     pub(crate) seen_counted: u8,
@@ -211,7 +216,7 @@ impl Request {
 
 impl World {
     /// A daemon that has just been started, and nothing asked yet.
-    pub(crate) fn new(kinds: [Kind; 2], counted_grant: u8) -> Self {
+    pub(crate) fn new(kinds: [Kind; 2], counted_grant: u8, keeper_may_die: bool) -> Self {
         World {
             requests: kinds.map(Request::new),
             people: [Person::Idle; 2],
@@ -219,7 +224,9 @@ impl World {
             restarted: false,
             session_grant: false,
             counted_grant,
-            keeper_died: false,
+            // It dies once: one that has cannot.
+            keeper_died: !keeper_may_die,
+            keeper_noticed: !keeper_may_die,
             seen_given: false,
             seen_counted: 0,
             seen_fault: None,

@@ -54,10 +54,6 @@ impl Allowed {
         Self { worlds: HashSet::from([world]), step: Step { flaw: None } }
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.worlds.len()
-    }
-
     /// Something happens, and everything that follows from it.
     pub(crate) fn happen(&mut self, event: Event<'_>, terms: Terms) {
         let reached = self.reach(event, terms);
@@ -169,7 +165,8 @@ fn is_urgent(action: Action, terms: Terms) -> bool {
         | Action::Hear(..)
         | Action::Record(..)
         | Action::Reply(..)
-        | Action::Close(_) => true,
+        | Action::Close(_)
+        | Action::NoticeKeeper => true,
         Action::Expire(request) => terms.short[request],
         Action::Write(_, _, rules) => rules == terms.rules,
         Action::Send { .. }

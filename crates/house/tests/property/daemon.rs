@@ -19,8 +19,8 @@ use crate::model::world::{Ending, Rules, Standing};
 use crate::support::LIMIT;
 use crate::support::pipelines::Place;
 
-/// What stands for `sudo`: the assignments, then the command, as the same user.
-const SUDO: &str = "#!/bin/sh\n[ \"$1\" = -n ] && shift\n[ \"$1\" = -A ] && shift\n[ \"$1\" = -- ] && shift\nexec /usr/bin/env -- \"$@\"\n";
+/// What stands for `sudo`: an option, assignments, `--`, and the command, as the same user.
+const SUDO: &str = "#!/bin/sh\nshift\nwhile [ \"$1\" != -- ]; do export \"$1\"; shift; done\nshift\nexec \"$@\"\n";
 
 /// The parts that a visit needs. Cheap to clone.
 #[derive(Clone)]

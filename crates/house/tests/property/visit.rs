@@ -33,7 +33,7 @@ pub(crate) struct Wish {
     pub(crate) argv: Vec<String>,
     pub(crate) privileged: bool,
     pub(crate) life: Life,
-    /// Something that makes the bytes different.
+    /// Something that makes the bytes different, and nothing else.
     pub(crate) salt: u8,
 }
 
@@ -94,7 +94,7 @@ struct Server {
 
 impl Server {
     async fn serve(mut self, wish: Wish) -> Told {
-        let bytes: [u8; 32] = Sha256::digest(format!("{wish:?}")).into();
+        let bytes: [u8; 32] = Sha256::digest(format!("{} {:?} {}", wish.id, wish.argv, wish.salt)).into();
         if let Some(approval) = self.house.approvals.rejoin(SUDO_PROXY, &wish.id, &bytes) {
             return self.follow(approval).await;
         }

@@ -279,9 +279,15 @@ mod tests {
             is_admitted(&token, &headers)
         };
         assert!(with(&["Bearer abc"]) && with(&["bearer  abc "]));
-        for wrong in
-            [&[][..], &["abc"], &["Bearer"], &["Bearer "], &["Bearer ab"], &["Basic abc"], &["Bearer abc", "Bearer abc"]]
-        {
+        for wrong in [
+            &[][..],
+            &["abc"],
+            &["Bearer"],
+            &["Bearer "],
+            &["Bearer ab"],
+            &["Basic abc"],
+            &["Bearer abc", "Bearer abc"],
+        ] {
             assert!(!with(wrong), "{wrong:?}");
         }
     }

@@ -32,6 +32,9 @@ use crate::native::client::ClientError;
 /// The pause before a house that went away is looked for again.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
+/// Times something is asked again of a house that keeps going away.
+const ATTEMPTS: usize = 5;
+
 /// Sessions of one answer, unless asked for fewer, and at most.
 const LISTED: (u64, u64) = (100, 1000);
 
@@ -96,34 +99,30 @@ struct House<'a> {
 }
 
 impl<'a> House<'a> {
+    /// A house that is not there is not waited for; one that goes away while it is greeted is.
     async fn open(server: &'a Server, caller: &'a Caller) -> Result<Self, ClientError> {
-        let client = server.backend.house(caller).await?;
+        let client = match server.backend.house(caller).await {
+            Err(ClientError::Lost(_)) => found(server, caller).await?,
+            outcome => outcome?,
+        };
         Ok(House { server, caller, client })
     }
 
     /// Looks for a house that went away, for a bounded time.
     async fn again(&mut self) -> Result<(), ClientError> {
-        let deadline = Instant::now() + self.server.profile.rejoin;
-        loop {
-            match self.server.backend.house(self.caller).await {
-                Ok(client) => {
-                    self.client = client;
-                    return Ok(());
-                }
-                Err(error) if !error.is_lost() || Instant::now() >= deadline => return Err(error),
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            }
-        }
+        self.client = found(self.server, self.caller).await?;
+        Ok(())
     }
 
-    /// Asks something that may be asked twice.
+    /// Asks something that may be asked twice, or more often.
     async fn ask<T: DeserializeOwned>(&mut self, method: &str, params: &Value) -> Result<T, ClientError> {
-        match self.client.call(method, params).await {
-            Err(error) if error.is_lost() => {
-                self.again().await?;
-                self.client.call(method, params).await
+        let mut left = ATTEMPTS;
+        loop {
+            match self.client.call(method, params).await {
+                Err(error) if error.is_lost() && left > 0 => self.again().await?,
+                outcome => return outcome,
             }
-            result => result,
+            left -= 1;
         }
     }
 
@@ -144,12 +143,23 @@ impl<'a> House<'a> {
     /// The one session a text means.
     async fn find(&mut self, wanted: &str) -> Result<Row, String> {
         let known = self.rows(&json!({"all": true, "limit": LISTED.1})).await.map_err(|error| no_house(&error))?;
-        pick(wanted, known)
+        pick(wanted, &known)
+    }
+}
+
+/// The house, as soon as it is back.
+async fn found(server: &Server, caller: &Caller) -> Result<Client, ClientError> {
+    let deadline = Instant::now() + server.profile.rejoin;
+    loop {
+        match server.backend.house(caller).await {
+            Err(error) if error.is_lost() && Instant::now() < deadline => tokio::time::sleep(PAUSE).await,
+            outcome => return outcome,
+        }
     }
 }
 
 /// Which session is meant: an id, the name of one in use, the name of a closed one, the start of an id, in this order.
-fn pick(wanted: &str, known: Vec<Row>) -> Result<Row, String> {
+fn pick(wanted: &str, known: &[Row]) -> Result<Row, String> {
     let named = |row: &Row| !wanted.is_empty() && row.name.as_deref() == Some(wanted);
     let rules: [&dyn Fn(&Row) -> bool; 4] =
         [&|row| row.session_id == wanted, &|row| named(row) && row.is_live(), &|row| named(row), &|row| {
@@ -172,9 +182,7 @@ pub(super) async fn list(server: &Server, asked: SessionList, caller: &Caller) -
     let params = json!({"query": asked.query, "all": asked.all, "limit": limit});
     let rows = async { House::open(server, caller).await?.rows(&params).await };
     match rows.await {
-        Ok(rows) => {
-            CallToolResult::structured(json!({"sessions": rows.iter().map(Row::shown).collect::<Vec<_>>()}))
-        }
+        Ok(rows) => CallToolResult::structured(json!({"sessions": rows.iter().map(Row::shown).collect::<Vec<_>>()})),
         Err(error) => failed(no_house(&error)),
     }
 }
@@ -198,7 +206,7 @@ mod tests {
             ..Row::default()
         })
         .into();
-        let found = |wanted: &str| pick(wanted, known.clone()).map(|row| row.session_id);
+        let found = |wanted: &str| pick(wanted, &known).map(|row| row.session_id);
         assert_eq!(found("0f8fad5b-2").unwrap(), "0f8fad5b-2");
         assert_eq!(found("web").unwrap(), "0f8fad5b-1");
         assert_eq!(found("77aa-1").unwrap(), "77aa-1");

@@ -58,7 +58,8 @@ async fn events(mut house: House<'_>, session: &str, after: u64, limit: usize) -
         if method != "session/update" {
             continue;
         }
-        let update: Update = serde_json::from_str(params.get()).map_err(|error| ClientError::Protocol(error.to_string()))?;
+        let update: Update =
+            serde_json::from_str(params.get()).map_err(|error| ClientError::Protocol(error.to_string()))?;
         match update.r#type.as_str() {
             "replay_complete" | "session_closed" | "replay_failed" => return Ok(read),
             _ => {}

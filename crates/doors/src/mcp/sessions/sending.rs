@@ -15,6 +15,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use tokio::time::timeout_at;
 
+use super::ATTEMPTS;
 use super::House;
 use super::Row;
 use super::memory::Sent;
@@ -38,9 +39,6 @@ const ANSWER: usize = 256 << 10;
 
 /// The longest name of a request.
 const NAME: usize = 256;
-
-/// Times a prompt is sent before that is given up.
-const ATTEMPTS: usize = 5;
 
 /// Messages that are looked through for a prompt.
 const PAGE: u64 = 1000;
@@ -155,8 +153,7 @@ async fn taken(house: &mut House<'_>, row: &Row, prompt: &str) -> Result<Option<
     }
     let mut turns = house.turns(&row.session_id).await?;
     for _ in 0..ATTEMPTS {
-        let page: Page =
-            house.ask("session/messages", &json!({"session_id": row.session_id, "limit": PAGE})).await?;
+        let page: Page = house.ask("session/messages", &json!({"session_id": row.session_id, "limit": PAGE})).await?;
         let now = house.turns(&row.session_id).await?;
         // Only a list that nobody added to meanwhile can be counted from its end.
         if now == turns {
@@ -222,13 +219,7 @@ async fn ended(server: &Server, caller: &Caller, taken: &Taken) -> Result<(Strin
             Err(error) if error.is_lost() => {}
             outcome => return outcome,
         }
-        let deadline = Instant::now() + server.profile.rejoin;
-        house = loop {
-            match House::open(server, caller).await {
-                Err(error) if error.is_lost() && Instant::now() < deadline => tokio::time::sleep(super::PAUSE).await,
-                opened => break opened?,
-            }
-        };
+        house = House { server, caller, client: super::found(server, caller).await? };
     }
 }
 

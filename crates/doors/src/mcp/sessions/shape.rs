@@ -20,7 +20,9 @@ fn shape(value: Value, depth: usize) -> Value {
     match value {
         Value::String(text) => Value::String(cut(text, TEXT)),
         Value::Array(_) | Value::Object(_) if depth == 0 => Value::String("…".to_owned()),
-        Value::Array(items) => Value::Array(items.into_iter().take(MEMBERS).map(|item| shape(item, depth - 1)).collect()),
+        Value::Array(items) => {
+            Value::Array(items.into_iter().take(MEMBERS).map(|item| shape(item, depth - 1)).collect())
+        }
         Value::Object(mut members) => {
             let twins: Vec<String> = members.keys().filter(|key| key.contains('_')).map(|key| camel(key)).collect();
             for twin in twins {

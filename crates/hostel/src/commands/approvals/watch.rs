@@ -3,6 +3,7 @@
 //! Invariant: a question is printed once when it comes and once when it goes, however often its house says what waits.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ use crate::conversation::short;
 use crate::conversation::start::too_old;
 use crate::conversation::summary;
 use crate::conversation::wire::ApprovalList;
+use crate::config::Occasion;
 use crate::error::CommandError;
 use crate::houses::House;
 use crate::inbox::request::Request;
@@ -49,7 +51,11 @@ struct Got {
 
 pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    let reconnect = context.settings()?.limits.reconnect;
+    let settings = context.settings()?;
+    let reconnect = settings.limits.reconnect;
+    let notify = &settings.approvals.notify;
+    // A terminal rings; a file or a pipe gets no such thing.
+    let rings = notify.bell && notify.on.contains(&Occasion::Request) && !ui.json() && std::io::stdout().is_terminal();
     let live = context.houses.live().await?;
     let several = live.len() > 1;
     let (sender, mut news) = mpsc::channel(DEPTH);
@@ -67,7 +73,12 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
     loop {
         tokio::select! {
             said = news.recv() => match said {
-                Some(said) => print(ui, &said, several)?,
+                Some(said) => {
+                    if rings && said.row.pending() {
+                        ui.raw(b"\x07")?;
+                    }
+                    print(ui, &said, several)?;
+                }
                 None => break,
             },
             _ = interrupts.recv() => return Ok(ExitCode::SUCCESS),

@@ -69,15 +69,29 @@ fn an_old_entry_is_replaced_in_its_place() {
 #[test]
 fn a_new_object_on_the_way() {
     let once = added("{\n    \"a\": 1\n}\n");
-    assert!(once.starts_with("{\n    \"a\": 1,\n    \"mcpServers\": {\n        \"hostel\": {\n            \"args\""), "{once}");
+    assert!(
+        once.starts_with("{\n    \"a\": 1,\n    \"mcpServers\": {\n        \"hostel\": {\n            \"args\""),
+        "{once}"
+    );
     assert!(remove(&once, &PATH).unwrap().ends_with("\"mcpServers\": {}\n}\n"));
 }
 
 #[test]
 fn what_is_no_json_is_left_alone() {
     for wrong in [
-        "[]", "{", "{\"a\" 1}", "{\"a\": }", "{\"a\": 1 \"b\": 2}", "nonsense", "{\"a\": tru}", "{} {}", "{\"a\": \"x}",
-        "/* {}", "{\"mcpServers\": []}", "{\"mcpServers\": 3}", "{\"mcpServers\": {\"x\": 01}}",
+        "[]",
+        "{",
+        "{\"a\" 1}",
+        "{\"a\": }",
+        "{\"a\": 1 \"b\": 2}",
+        "nonsense",
+        "{\"a\": tru}",
+        "{} {}",
+        "{\"a\": \"x}",
+        "/* {}",
+        "{\"mcpServers\": []}",
+        "{\"mcpServers\": 3}",
+        "{\"mcpServers\": {\"x\": 01}}",
     ] {
         assert!(set(wrong, &PATH, &entry()).is_err(), "{wrong}");
     }

@@ -158,8 +158,11 @@ fn report(
     };
     ui.line(&said)?;
     if step == Step::Install && asked.dry_run && changed {
-        let shown = serde_json::to_string_pretty(&entry(asked.client, launch)).unwrap_or_default();
-        ui.line(&text::prose(&shown))?;
+        let shown = match asked.client {
+            Client::Codex => toml::set("", &asked.name, launch, PATIENCE_MS / 1000).unwrap_or_default(),
+            client => serde_json::to_string_pretty(&entry(client, launch)).unwrap_or_default(),
+        };
+        ui.line(text::prose(&shown).trim_end())?;
     }
     if step == Step::Install && changed && !asked.dry_run {
         ui.note(&format!("hostel: see it with `{client} mcp list`"));

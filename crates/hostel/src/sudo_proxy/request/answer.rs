@@ -134,9 +134,7 @@ fn say(bytes: &[u8]) {
 }
 
 fn decode(text: &str) -> Result<Vec<u8>, String> {
-    base64_simd::STANDARD
-        .decode_to_vec(text)
-        .map_err(|_| "invalid response: the output is not base64".to_owned())
+    base64_simd::STANDARD.decode_to_vec(text).map_err(|_| "invalid response: the output is not base64".to_owned())
 }
 
 #[cfg(test)]
@@ -160,7 +158,10 @@ mod tests {
     #[test]
     fn what_is_no_answer_is_shown_in_part() {
         let error = read("nonsense\u{1b}[2J").unwrap_err();
-        assert!(error.starts_with("invalid response JSON: ") && error.ends_with("\nraw: nonsense\\u{1b}[2J"), "{error}");
+        assert!(
+            error.starts_with("invalid response JSON: ") && error.ends_with("\nraw: nonsense\\u{1b}[2J"),
+            "{error}"
+        );
         assert!(read(&"x".repeat(10_000)).unwrap_err().len() < 400);
         assert!(read(r#"{"id":"x","status":"maybe"}"#).is_err());
         assert!(read(r#"{"status":"ok"}"#).is_err());

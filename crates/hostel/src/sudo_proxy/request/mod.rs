@@ -65,8 +65,8 @@ fn ask(options: &Options) -> Result<u8, String> {
     let socket = options.socket.clone().unwrap_or_else(hosts::default_socket);
     let mut line = request(options).to_string();
     line.push('\n');
-    let mut stream = UnixStream::connect(&socket)
-        .map_err(|error| format!("could not connect to {}: {error}", socket.display()))?;
+    let mut stream =
+        UnixStream::connect(&socket).map_err(|error| format!("could not connect to {}: {error}", socket.display()))?;
     let limit = answer_limit(std::env::var(ANSWER_VARIABLE).ok().as_deref());
     let prepared = stream.set_read_timeout(limit).and_then(|()| stream.set_write_timeout(Some(SENDING)));
     prepared.map_err(|error| format!("write failed: {error}"))?;
@@ -80,9 +80,7 @@ fn ask(options: &Options) -> Result<u8, String> {
         (Ok(()), Ok(_)) => return Err("server closed connection without response".to_owned()),
         (Ok(()), Err(error)) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
             let seconds = limit.unwrap_or_default().as_secs();
-            return Err(format!(
-                "no response from daemon after {seconds}s — it may be wedged or waiting on a prompt"
-            ));
+            return Err(format!("no response from daemon after {seconds}s — it may be wedged or waiting on a prompt"));
         }
         (Ok(()), Err(error)) => return Err(format!("read failed: {error}")),
     }

@@ -80,8 +80,9 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Task, String> {
         }
     }
     if options.forward_agent && options.privileged {
-        return Err("--forward-agent is only allowed with --no-privilege (privileged commands cannot use the agent)"
-            .to_owned());
+        return Err(
+            "--forward-agent is only allowed with --no-privilege (privileged commands cannot use the agent)".to_owned()
+        );
     }
     match options.pipeline.is_empty() {
         true => Err("no command specified".to_owned()),
@@ -113,7 +114,8 @@ mod tests {
 
     #[test]
     fn options_end_at_the_first_plain_word() {
-        let all = ["--socket", "/s", "--reason", "why", "--session", "me", "--print", "--no-privilege", "--forward-agent"];
+        let all =
+            ["--socket", "/s", "--reason", "why", "--session", "me", "--print", "--no-privilege", "--forward-agent"];
         let Ok(Task::Request(options)) = read(&[&all[..], &["ls", "--print", "-V"]].concat()) else { panic!() };
         assert_eq!(
             options,

@@ -152,7 +152,8 @@ impl Terminal {
         let asking = Asking {
             usual: &self.usual,
             always,
-            seconds: Duration::from_nanos(approval.expires_ns.saturating_sub(now_ns())).as_millis().div_ceil(1000) as u64,
+            seconds: Duration::from_nanos(approval.expires_ns.saturating_sub(now_ns())).as_millis().div_ceil(1000)
+                as u64,
             size: self.tty.size(),
             style,
         };

@@ -96,7 +96,7 @@ pub(super) fn render(approval: &Approval, asking: &Asking<'_>) -> (String, Strin
         line(&mut out, "Process: ", &format!("{} (process {})", name(&peer.program), peer.pid));
     }
     line(&mut out, "Time:    ", &time(approval.created_ns));
-    line(&mut out, "ID:      ", &name(&approval.id));
+    line(&mut out, "ID:      ", &name(approval.told_id()));
     if !approval.reason.is_empty() {
         let reason = bounded(&flat(visible::prose(&approval.reason)), REASON, usize::MAX, HIDDEN);
         line(&mut out, "Reason:  ", &format!("{bold}{reason}{reset}"));

@@ -46,7 +46,10 @@ impl Tty {
             .write(true)
             .custom_flags(i32::try_from(flags).unwrap_or(0))
             .open(OWN_TERMINAL)?;
-        #[expect(deprecated, reason = "its successor is unsafe for types that lie about their descriptor; ours owns it")]
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that lie about their descriptor; ours owns it"
+        )]
         let file = AsyncFd::new(OwnedFd::from(file))?;
         Ok(Tty { file })
     }

@@ -1,0 +1,202 @@
+//! A house that is up, requests that come in by its sudo-proxy door, and the command line.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use hostel_tests::house::{run, set_base_environment};
+use hostel_tests::procfs::Identity;
+use hostel_tests::sudo_proxy::moment;
+use hostel_tests::{binary, wait};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// What everybody who may approve knows here.
+pub(crate) const PASSPHRASE: &str = "correct horse battery";
+
+/// What a run of the program left behind.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+/// A house.
+pub(crate) struct House {
+    root: TempDir,
+    environment: Vec<(String, String)>,
+    asked: std::cell::RefCell<Vec<Identity>>,
+}
+
+impl House {
+    /// A house that is up, without a passphrase.
+    pub(crate) fn up() -> Self {
+        Self::up_with("", &[])
+    }
+
+    /// A house that is up and whose approver has a passphrase.
+    pub(crate) fn with_passphrase() -> Self {
+        let house = Self::up();
+        house.set_passphrase();
+        house
+    }
+
+    /// A house with these settings and variables.
+    pub(crate) fn up_with(settings: &str, environment: &[(&str, &str)]) -> Self {
+        let root = tempfile::Builder::new().prefix("hostel-inbox-").tempdir().expect("a temporary directory");
+        for name in ["hostel", "user", "run", "work"] {
+            fs::create_dir(root.path().join(name)).expect("a fresh directory");
+        }
+        fs::set_permissions(root.path().join("hostel"), fs::Permissions::from_mode(0o700)).expect("a private directory");
+        // The codecast door's own port may be anybody's on this machine.
+        let settings = format!("[doors.codecast]\nlisten = \"127.0.0.1:0\"\n{settings}");
+        fs::write(root.path().join("hostel/hostel.toml"), settings).expect("a settings file");
+        let environment = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let house = Self { root, environment, asked: std::cell::RefCell::default() };
+        house.start();
+        house
+    }
+
+    pub(crate) fn start(&self) {
+        let outcome = self.hostel(&["up"]);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+
+    pub(crate) fn set_passphrase(&self) {
+        let outcome = self.hostel_with(&["approver", "set", "--passphrase-fd", "0"], &format!("{PASSPHRASE}\n"));
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.root.path().join("hostel")
+    }
+
+    /// The program with these words.
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(binary::hostel());
+        command.args(words);
+        set_base_environment(&mut command, &self.root.path().join("user"));
+        command.env("HOSTEL_HOME", self.home()).env("XDG_RUNTIME_DIR", self.root.path().join("run"));
+        command.env("LC_ALL", "C.UTF-8").env("TERM", "xterm-256color");
+        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
+        command.stdin(Stdio::null()).current_dir(self.root.path().join("work"));
+        command
+    }
+
+    pub(crate) fn hostel(&self, words: &[&str]) -> Outcome {
+        outcome(&run(self.command(words)))
+    }
+
+    /// With something on its standard input.
+    pub(crate) fn hostel_with(&self, words: &[&str], input: &str) -> Outcome {
+        let file = self.root.path().join("input");
+        let mut written = fs::File::create(&file).expect("a file");
+        written.write_all(input.as_bytes()).expect("a file takes text");
+        let mut command = self.command(words);
+        command.stdin(fs::File::open(&file).expect("the same file"));
+        outcome(&run(command))
+    }
+
+    /// Answers with the passphrase.
+    pub(crate) fn answer(&self, words: &[&str]) -> Outcome {
+        let words: Vec<&str> = [&["approvals"], words, &["--passphrase-fd", "0"]].concat();
+        self.hostel_with(&words, &format!("{PASSPHRASE}\n"))
+    }
+
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
+        let outcome = self.hostel(words);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+        serde_json::from_str(&outcome.out).unwrap_or_else(|error| panic!("{error}: {outcome:?}"))
+    }
+
+    /// What waits, as the list has it.
+    pub(crate) fn pending(&self) -> Vec<Value> {
+        self.json(&["approvals", "list", "--json"])["approvals"].as_array().expect("a list").clone()
+    }
+
+    /// Waits until so many requests wait, and gives their ids.
+    pub(crate) fn waiting(&self, count: usize) -> Vec<String> {
+        wait::until(wait::LIMIT, "requests to wait", || {
+            let pending = self.pending();
+            let ids = pending.iter().map(|row| row["id"].as_str().expect("an id").to_owned());
+            (pending.len() == count).then(|| ids.collect())
+        })
+    }
+
+    /// A client in a tree of processes of its own sends a request; its answer is waited for elsewhere.
+    pub(crate) fn ask(&self, name: &str, more: &Value) -> Asked {
+        let folder = self.root.path().join(format!("ask-{name}"));
+        fs::create_dir(&folder).expect("a fresh directory");
+        let mut request = json!({"id": name, "host": "workstation", "session": "project-alpha",
+            "time": format!("{}Z", moment::from_now(0)), "reason": "a test", "privileged": false});
+        for (key, value) in more.as_object().expect("members") {
+            request[key] = value.clone();
+        }
+        fs::write(folder.join("it.request"), format!("{request}\n")).expect("a request");
+        let status = Command::new("setsid")
+            .arg("--fork")
+            .arg(binary::asker())
+            .args([&self.home().join("run/sudo.sock"), &folder])
+            .stdin(Stdio::null())
+            .status()
+            .expect("setsid can be run");
+        assert!(status.success(), "{status}");
+        let pid = wait::until(wait::LIMIT, "the client", || fs::read_to_string(folder.join("pid")).ok());
+        self.asked.borrow_mut().extend(Identity::of(pid.parse().expect("a pid")));
+        Asked { folder }
+    }
+
+    /// The same for one command.
+    pub(crate) fn ask_run(&self, name: &str, argv: &[&str]) -> Asked {
+        self.ask(name, &json!({"pipeline": [argv]}))
+    }
+
+    /// Ends the daemon as a crash would; processes run on.
+    pub(crate) fn crash(&self) {
+        let lock = fs::read_to_string(self.home().join("run/daemon.lock")).expect("a lock");
+        let daemon = Identity::of(lock.trim().parse().expect("a pid")).expect("a daemon");
+        daemon.signal(Signal::KILL);
+        daemon.wait_gone(wait::LIMIT);
+    }
+}
+
+fn outcome(output: &std::process::Output) -> Outcome {
+    Outcome {
+        code: output.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        for client in self.asked.borrow().iter() {
+            client.signal(Signal::KILL);
+        }
+        let outcome = outcome(&run(self.command(&["down"])));
+        // A second panic would only hide the first.
+        assert!(outcome.code == 0 || std::thread::panicking(), "{outcome:?}");
+    }
+}
+
+/// A request that was sent.
+pub(crate) struct Asked {
+    folder: PathBuf,
+}
+
+impl Asked {
+    /// The door's answer.
+    pub(crate) fn answer(&self) -> Value {
+        let file = self.folder.join("it.answer");
+        let text = wait::until(wait::LIMIT, "an answer", || fs::read_to_string(&file).ok());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+}
