@@ -38,7 +38,10 @@ complete -c hostel -n "__fish_hostel_needs_command" -f -a "run" -d 'Host a comma
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "sessions" -d 'List the agents\' sessions, look at one, close, delete or export it'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "send" -d 'Put a prompt to a session'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "watch" -d 'Show what a session has said and done, and go on as it does'
-complete -c hostel -n "__fish_hostel_needs_command" -f -a "approvals" -d 'List what agents ask permission for, and answer'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "approvals" -d 'Read what agents and programs ask permission for, and answer'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "approver" -d 'Set, check or remove the passphrase that answers to requests take'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "audit" -d 'Show or verify the record of requests, decisions and what came of them'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "mcp" -d 'Serve the house\'s tools to an agent that speaks MCP, on standard input and output'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "ps" -d 'List processes'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "logs" -d 'Print what a process has printed'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect this terminal to a process: what it printed, what it prints, and its stdin'
@@ -167,18 +170,21 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand watch" -l no-follow -d 'End with what is there now'
 complete -c hostel -n "__fish_hostel_using_subcommand watch" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand watch" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "list" -d 'List what waits for an answer'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "show" -d 'Show one in full: what the tool would get'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "approve" -d 'Allow what an agent asks for'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "deny" -d 'Refuse what an agent asks for; it goes on without'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch" -f -a "watch" -d 'Print each question as it is asked, and how it was settled'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "list" -d 'List what waits for an answer'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "show" -d 'Show one in full: who asks, why, and exactly what'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "approve" -d 'Allow what is asked for'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "deny" -d 'Refuse what is asked for; an agent goes on without'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "watch" -d 'Print each request as it comes, and how it was settled'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "why" -d 'Explain which rules a request met, and what decided'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "grants" -d 'List the grants that are in force'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and not __fish_seen_subcommand_from list show approve deny watch why grants revoke" -f -a "revoke" -d 'End a grant'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -194,15 +200,23 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l for -d 'Also allow the same again for this long, at most 24h [default: 10m, with any of the following]' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l count -d 'Also allow the same again, this many times at most' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l scope -d 'Whom to allow the same again [default: session]' -r -f -a "session\t'The session that asked'
+requester\t'The same tree of processes'"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l argv -d 'Allow not only the same, but commands whose words fit these patterns: one for each word, `**` for the rest' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l always -d 'This tool for the rest of the session'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l privileged -d 'Yes, also though it runs as root'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l reason -d 'Told to the agent' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -217,6 +231,121 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from watch" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from why" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from why" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from why" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from why" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from why" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from grants" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from grants" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from grants" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from grants" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from grants" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "set" -d 'Set the passphrase, or change it'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "status" -d 'Say whether a passphrase is set'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "clear" -d 'Remove the passphrase: nothing can be answered from `hostel approvals` any more'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l old-passphrase-fd -d 'Read the passphrase in force from this descriptor' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -f -a "show" -d 'Print the record, oldest first'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -f -a "verify" -d 'Check every digest of the record; exits with 1 if something was changed, and says where'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l since -d 'Only what came after this entry' -r
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -s f -l follow -d 'Go on with what is added, until Ctrl-C'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l no-start -d 'Do not start the house when it is not up'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -f -a "install" -d 'Enter the server into an agent\'s own configuration'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -f -a "uninstall" -d 'Take the server out of an agent\'s configuration again'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l scope -d 'For everything you do (user), for this directory (project), or for this directory and you alone (local: only claude)' -r -f -a "user\t''
+project\t''
+local\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l name -d 'The name it goes by there' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l dry-run -d 'Say what would be written, write nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l scope -d 'For everything you do (user), for this directory (project), or for this directory and you alone (local: only claude)' -r -f -a "user\t''
+project\t''
+local\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l name -d 'The name it goes by there' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l dry-run -d 'Say what would be written, write nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

@@ -50,7 +50,12 @@ impl Fake {
     /// Every request of that name so far.
     pub(crate) fn heard(&self, method: &str) -> Vec<Value> {
         let shared = self.shared.lock().expect("no server breaks");
-        shared.heard.iter().filter(|request| request["method"] == method).map(|request| request["params"].clone()).collect()
+        shared
+            .heard
+            .iter()
+            .filter(|request| request["method"] == method)
+            .map(|request| request["params"].clone())
+            .collect()
     }
 }
 

@@ -51,7 +51,8 @@ impl House {
         for name in ["hostel", "user", "run", "work"] {
             fs::create_dir(root.path().join(name)).expect("a fresh directory");
         }
-        fs::set_permissions(root.path().join("hostel"), fs::Permissions::from_mode(0o700)).expect("a private directory");
+        fs::set_permissions(root.path().join("hostel"), fs::Permissions::from_mode(0o700))
+            .expect("a private directory");
         // The codecast door's own port may be anybody's on this machine.
         let settings = format!("[doors.codecast]\nlisten = \"127.0.0.1:0\"\n{settings}");
         fs::write(root.path().join("hostel/hostel.toml"), settings).expect("a settings file");

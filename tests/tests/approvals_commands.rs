@@ -185,7 +185,11 @@ fn grants_answer_in_advance_until_they_are_used_up_or_revoked() {
     assert_eq!(first.answer()["status"], "ok");
     let grants = house.json(&["approvals", "grants", "--json"]);
     let grant = &grants["grants"][0];
-    assert_eq!((&grant["scope"], &grant["session"], &grant["uses_left"]), (&json!("session"), &json!("project-alpha"), &json!(1)), "{grant}");
+    assert_eq!(
+        (&grant["scope"], &grant["session"], &grant["uses_left"]),
+        (&json!("session"), &json!("project-alpha"), &json!(1)),
+        "{grant}"
+    );
     // The same again is not asked; once more is.
     assert_eq!(house.ask_run("two", &["true"]).answer()["status"], "ok");
     let row = &house.json(&["approvals", "list", "--all", "--json"])["approvals"][0];
@@ -276,7 +280,9 @@ fn the_record_is_shown_verified_and_found_to_be_tampered_with() {
         database.execute(&format!("DROP TRIGGER {trigger}"), []).unwrap();
     }
     let number: i64 = database
-        .query_row("SELECT no FROM audit WHERE kind = 'requested' AND body LIKE '%tamper-with-me%'", [], |row| row.get(0))
+        .query_row("SELECT no FROM audit WHERE kind = 'requested' AND body LIKE '%tamper-with-me%'", [], |row| {
+            row.get(0)
+        })
         .unwrap();
     let changed = "UPDATE audit SET body = replace(body, 'tamper-with-me', 'harmless') WHERE no = ?";
     assert_eq!(database.execute(changed, [number]).unwrap(), 1);

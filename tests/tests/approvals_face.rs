@@ -192,7 +192,9 @@ fn hostile_strings_never_change_what_is_seen() {
         wait::until_true(Duration::from_secs(20), "it is shown", || {
             fake.heard("approval/shown").last().is_some_and(|params| params["id"] == id)
         });
-        face.until_true("this entry", |screen| screen.row(1).contains(&format!("entry␣{number}␣").chars().take(12).collect::<String>()));
+        face.until_true("this entry", |screen| {
+            screen.row(1).contains(&format!("entry␣{number}␣").chars().take(12).collect::<String>())
+        });
         face.look(|screen| {
             let named: String = format!("{hostile:?}").chars().take(100).collect();
             let capture = format!("{file}, {number}: {named}\n{}\n", screen.framed());

@@ -171,8 +171,11 @@ fn a_desktop_is_told_in_words_it_cannot_mistake() {
     let scratch = tempfile::tempdir().unwrap();
     let told = scratch.path().join("told");
     let program = scratch.path().join("notify-send");
-    std::fs::write(&program, format!("#!/bin/sh\nfor word in \"$@\"; do echo \"<$word>\"; done >> {}\n", told.display()))
-        .unwrap();
+    std::fs::write(
+        &program,
+        format!("#!/bin/sh\nfor word in \"$@\"; do echo \"<$word>\"; done >> {}\n", told.display()),
+    )
+    .unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", scratch.path().display());
     let house = House::up_with("", &[("PATH", &path), ("DISPLAY", ":7")]);

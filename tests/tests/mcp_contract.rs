@@ -2,7 +2,7 @@
 //!
 //! Behind both is a daemon that says what the test tells it. Where the two may differ is said here, with the reason.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixListener;
@@ -123,7 +123,7 @@ fn without_daemon(program: &Program) -> Vec<(String, Value)> {
         ("nothing", json!({})),
     ];
     for (tool, arguments) in calls {
-        told.push((format!("{tool} {arguments}"), client.tool(tool, arguments)));
+        told.push((format!("{tool} {arguments}"), client.tool(tool, &arguments)));
     }
     let others = [
         ("resources/read", json!({"uri": "sudo-proxy://hosts"})),
@@ -193,7 +193,7 @@ fn with_daemon(program: &Program) -> Vec<(String, Value)> {
     for answer in ANSWERS {
         daemon.will_say(answer);
         let arguments = json!({"argv": ["id", "-u"], "description": "why", "env": {"LANG": "C"}, "host": "localhost"});
-        let mut result = client.tool("execute", arguments);
+        let mut result = client.tool("execute", &arguments);
         // The decoder's own words are nobody's contract.
         let said = texts(&result).concat();
         if let Some((lead, _)) = said.split_once("): ").filter(|_| said.starts_with("parse response")) {
@@ -202,15 +202,15 @@ fn with_daemon(program: &Program) -> Vec<(String, Value)> {
         told.push((answer.to_owned(), json!({"result": result, "heard": daemon.heard()})));
     }
     daemon.will_say(r#"{"id":"1","status":"ok","stdout":"","message":"pong","version":"1.2.0"}"#);
-    let status = text(&client.tool("status", json!({})));
+    let status = text(&client.tool("status", &json!({})));
     told.push(("ping".to_owned(), json!({"status": without_time(&status), "heard": daemon.heard()})));
     let old = r#"{"id":"1","status":"error","message":"pipeline must not be empty","version":"1.0.0"}"#;
     daemon.will_say(old);
-    told.push(("ping of an old daemon".to_owned(), json!(without_time(&text(&client.tool("status", json!({})))))));
+    told.push(("ping of an old daemon".to_owned(), json!(without_time(&text(&client.tool("status", &json!({})))))));
     daemon.will_say(old);
-    told.push(("stop of an old daemon".to_owned(), client.tool("stop_server", json!({}))));
+    told.push(("stop of an old daemon".to_owned(), client.tool("stop_server", &json!({}))));
     daemon.will_say(r#"{"id":"1","status":"error","message":"no","version":"1.2.0"}"#);
-    told.push(("stop refused".to_owned(), client.tool("stop_server", json!({}))));
+    told.push(("stop refused".to_owned(), client.tool("stop_server", &json!({}))));
     told
 }
 
@@ -265,7 +265,7 @@ fn truncation_is_shown() {
     daemon.will_say(
         r#"{"id":"1","status":"ok","stages":[{"exit_code":0,"stderr":"ZQ==","stderr_truncated":true}],"stdout":"aGk=","stdout_truncated":true}"#,
     );
-    let answer = client.tool("execute", json!({"argv": ["yes"]}));
+    let answer = client.tool("execute", &json!({"argv": ["yes"]}));
     let said = texts(&answer);
     assert_eq!(said[..2], ["hi", "[stderr]\ne"]);
     assert!(said[2].starts_with("[stdout truncated") && said[3].starts_with("[stderr truncated"), "{said:?}");
@@ -273,11 +273,27 @@ fn truncation_is_shown() {
 }
 
 #[test]
+fn the_longest_output_comes_whole() {
+    let place = Place::new();
+    let daemon = Daemon::new(&place);
+    let mut client = Stdio::start(Program::Ours.command(&place));
+    // 16 MiB of `A` in base64.
+    let stdout = "QUFB".repeat((16 << 20) / 3);
+    daemon.will_say(&format!(
+        r#"{{"id":"1","status":"ok","stages":[{{"exit_code":0,"stderr":""}}],"stdout":"{stdout}"}}"#
+    ));
+    let answer = client.tool("execute", &json!({"argv": ["yes"]}));
+    let said = text(&answer);
+    assert_eq!((said.len(), is_error(&answer)), ((16 << 20) / 3 * 3, false));
+    assert!(said.bytes().all(|byte| byte == b'A'));
+}
+
+#[test]
 fn a_lost_answer_is_asked_for_again_with_the_same_bytes() {
     let place = Place::new();
     let daemon = Daemon::new(&place);
     let mut client = Stdio::start(Program::Ours.command(&place));
-    let answer = client.tool("execute", json!({"argv": ["id"]}));
+    let answer = client.tool("execute", &json!({"argv": ["id"]}));
     let said = text(&answer);
     assert!(said.starts_with("server closed connection without response (after ") && is_error(&answer), "{said}");
     let heard = daemon.said.lock().unwrap().clone();
@@ -300,7 +316,7 @@ fn servers_are_started_in_a_terminal() {
     let mut command = Program::Ours.command(&place);
     command.env("PATH", format!("{}:/usr/bin:/bin", place.path("bin").display()));
     let mut client = Stdio::start(command);
-    let answer = client.tool("start_server", json!({}));
+    let answer = client.tool("start_server", &json!({}));
     let socket = place.path("run/sudo-proxy.sock");
     assert_eq!(text(&answer), format!("Terminal opened but socket not ready after 5s at {}", socket.display()));
     let words = std::fs::read_to_string(place.path("words")).unwrap();
@@ -308,6 +324,6 @@ fn servers_are_started_in_a_terminal() {
     assert_eq!((words[0], words.last().copied()), ("-e", Some("sudo-proxy")));
     // One that is there is not started again.
     let _daemon = Daemon::new(&place);
-    let answer = client.tool("start_server", json!({}));
+    let answer = client.tool("start_server", &json!({}));
     assert_eq!(text(&answer), format!("sudo-proxy is already running at {}", socket.display()));
 }

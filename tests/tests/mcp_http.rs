@@ -1,6 +1,6 @@
 //! `/mcp` over HTTP: who is let in, what is bounded, and what becomes of a client that leaves.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -133,6 +133,38 @@ fn who_comes_back_in_time_gets_its_answer() {
     place.answer(&["approve", asked["id"].as_str().unwrap()]);
     let answer = read(stream).message();
     assert_eq!(answer["result"]["structuredContent"]["answer"], "approved");
+}
+
+/// The newest revision has no sessions: every request says everything about itself, and who leaves has left.
+#[test]
+fn without_a_session() {
+    let place = Place::with_house();
+    let version = "2026-07-28";
+    let client = client(&place).with("MCP-Protocol-Version", Some(version));
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": {"name": "web", "version": "2"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let call = |name: &str, arguments: Value| {
+        let params = json!({"name": name, "arguments": arguments, "_meta": meta});
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let client = client.with("Mcp-Method", Some("tools/call")).with("Mcp-Name", Some(name));
+        client.open("POST", "/mcp", &message.to_string())
+    };
+    let answer = read(call("status", json!({})));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(answer.header("mcp-session-id").is_none());
+    assert!(text(&answer.message()).starts_with("localhost: running"), "{answer:?}");
+    let asked = call("ask_approval", json!({"question": "May I?"}));
+    let [pending] = place.wait_pending(1).try_into().unwrap();
+    assert_eq!(pending["requester"]["client"], "web 2");
+    drop(asked);
+    place.wait_pending(0);
+    let asked = call("ask_approval", json!({"question": "May I now?"}));
+    let [pending] = place.wait_pending(1).try_into().unwrap();
+    place.answer(&["approve", pending["id"].as_str().unwrap()]);
+    assert_eq!(read(asked).message()["result"]["structuredContent"]["answer"], "approved");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `hostel mcp install`: what is written, and that the agents themselves see it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! `hostel mcp` on standard streams, against a real house.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
 use std::time::Duration;
 
@@ -47,14 +47,14 @@ fn what_it_says_of_itself() {
     assert_eq!(client.call("prompts/list", Value::Null)["result"]["prompts"], json!([]));
     let unknown = client.call("resources/read", json!({"uri": "sudo-proxy://nothing"}));
     assert_eq!(unknown["error"], json!({"code": -32002, "message": "Unknown resource: sudo-proxy://nothing"}));
-    assert_eq!(client.tool("nothing", json!({}))["error"]["code"], -32602);
-    assert_eq!(client.tool("execute", json!({"argv": "id"}))["error"]["code"], -32602);
+    assert_eq!(client.tool("nothing", &json!({}))["error"]["code"], -32602);
+    assert_eq!(client.tool("execute", &json!({"argv": "id"}))["error"]["code"], -32602);
     // Without a house, and without leave to start one.
-    let told = text(&client.tool("session_list", json!({})));
+    let told = text(&client.tool("session_list", &json!({})));
     assert!(told.contains("the house is not running"), "{told}");
-    assert_eq!(text(&client.tool("status", json!({}))), "localhost: not running (no socket)");
+    assert_eq!(text(&client.tool("status", &json!({}))), "localhost: not running (no socket)");
     let socket = place.house().join("run/sudo.sock");
-    let told = text(&client.tool("execute", json!({"argv": ["id"]})));
+    let told = text(&client.tool("execute", &json!({"argv": ["id"]})));
     assert_eq!(
         told,
         format!("sudo-proxy is not running (socket not found at {}). Call start_server first.", socket.display())
@@ -67,10 +67,10 @@ fn what_it_says_of_itself() {
 fn hosts_are_noted_and_told_to_the_next_client() {
     let place = Place::new();
     let mut client = server(&place, &["--no-start"]);
-    let noted = client.tool("update_host", json!({"host": "box", "description": "build machine", "os": "Debian"}));
+    let noted = client.tool("update_host", &json!({"host": "box", "description": "build machine", "os": "Debian"}));
     assert_eq!(text(&noted), "Updated host box");
     assert_eq!(
-        text(&client.tool("update_host", json!({"host": "a b"}))),
+        text(&client.tool("update_host", &json!({"host": "a b"}))),
         "invalid host: host contains forbidden character: ' '"
     );
     let known = client.call("resources/read", json!({"uri": "sudo-proxy://hosts"}));
@@ -80,7 +80,7 @@ fn hosts_are_noted_and_told_to_the_next_client() {
     let mut client = server(&place, &["--no-start"]);
     let instructions = client.greeting["result"]["instructions"].as_str().unwrap();
     assert!(instructions.contains("Known hosts:\n- box: build machine (Debian)"), "{instructions}");
-    let told = text(&client.tool("status", json!({})));
+    let told = text(&client.tool("status", &json!({})));
     assert_eq!(told.lines().nth(1).unwrap(), "box: not running (no socket) — build machine (Debian)");
 }
 
@@ -88,11 +88,11 @@ fn hosts_are_noted_and_told_to_the_next_client() {
 fn the_house_is_started_where_it_is_not_up() {
     let place = Place::new();
     let mut client = server(&place, &[]);
-    let sessions = client.tool("session_list", json!({}));
+    let sessions = client.tool("session_list", &json!({}));
     assert_eq!(sessions["result"]["structuredContent"], json!({"sessions": []}));
-    let told = text(&client.tool("start_server", json!({})));
+    let told = text(&client.tool("start_server", &json!({})));
     assert!(told.starts_with("sudo-proxy is already running at "), "{told}");
-    let told = text(&client.tool("status", json!({})));
+    let told = text(&client.tool("status", &json!({})));
     assert!(told.starts_with("localhost: running (sudo-proxy 1.2.0)"), "{told}");
     assert!(place.succeed(&["up"]).contains("is up already"));
 }
@@ -101,7 +101,7 @@ fn the_house_is_started_where_it_is_not_up() {
 fn questions_are_answered_by_a_person() {
     let place = Place::with_house();
     let mut client = server(&place, &[]);
-    let yes = client.begin("ask_approval", json!({"question": "May I tag it?", "details": "v1\nfrom main"}));
+    let yes = client.begin("ask_approval", &json!({"question": "May I tag it?", "details": "v1\nfrom main"}));
     let [asked] = place.wait_pending(1).try_into().unwrap();
     assert_eq!((&asked["kind"], &asked["summary"]), (&json!("question"), &json!("May I tag it?")));
     assert_eq!(asked["subject"]["details"], "v1\nfrom main");
@@ -113,7 +113,7 @@ fn questions_are_answered_by_a_person() {
     assert_eq!(answer["result"]["structuredContent"]["answer"], "approved");
     assert!(!is_error(&answer));
 
-    let no = client.begin("ask_approval", json!({"question": "May I push it?"}));
+    let no = client.begin("ask_approval", &json!({"question": "May I push it?"}));
     let [asked] = place.wait_pending(1).try_into().unwrap();
     place.answer(&["deny", asked["id"].as_str().unwrap(), "--reason", "not on a Friday"]);
     let answer = client.answer(no);
@@ -122,7 +122,7 @@ fn questions_are_answered_by_a_person() {
     assert!(text(&answer).ends_with(": not on a Friday"), "{answer}");
 
     for wrong in [json!({"question": " "}), json!({"question": "a\u{1b}[2Jb"}), json!({"question": "x".repeat(5000)})] {
-        assert!(is_error(&client.tool("ask_approval", wrong)));
+        assert!(is_error(&client.tool("ask_approval", &wrong)));
     }
     assert!(place.pending().is_empty());
 }
@@ -131,8 +131,8 @@ fn questions_are_answered_by_a_person() {
 fn who_cancels_or_leaves_withdraws() {
     let place = Place::with_house();
     let mut client = server(&place, &[]);
-    let question = client.begin("ask_approval", json!({"question": "May I?"}));
-    let command = client.begin("execute", json!({"argv": ["true"]}));
+    let question = client.begin("ask_approval", &json!({"question": "May I?"}));
+    let command = client.begin("execute", &json!({"argv": ["true"]}));
     let pending = place.wait_pending(2);
     client.cancel(question);
     client.cancel(command);
@@ -142,8 +142,8 @@ fn who_cancels_or_leaves_withdraws() {
     }
     // Nobody hears of a call that was taken back.
     assert!(client.wait(Duration::ZERO, |message| message["id"] == question || message["id"] == command).is_none());
-    client.begin("ask_approval", json!({"question": "May I now?"}));
-    client.begin("execute", json!({"argv": ["true"]}));
+    client.begin("ask_approval", &json!({"question": "May I now?"}));
+    client.begin("execute", &json!({"argv": ["true"]}));
     place.wait_pending(2);
     client.kill();
     place.wait_pending(0);
@@ -174,11 +174,11 @@ fn commands_run_once_a_person_agreed() {
         (json!({"argv": ["id"], "forward_agent": true}), "forward_agent is only allowed with privileged: false"),
         (json!({"argv": ["id\u{202e}"]}), "Error from sudo-proxy 1.2.0 (client hostel-mcp "),
     ] {
-        let answer = client.tool("execute", wrong.clone());
+        let answer = client.tool("execute", &wrong.clone());
         assert!(is_error(&answer) && text(&answer).starts_with(words), "{wrong}: {answer}");
     }
     let id = client
-        .begin("execute", json!({"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"], "description": "to see"}));
+        .begin("execute", &json!({"argv": ["sh", "-c", "echo out; echo err >&2; exit 3"], "description": "to see"}));
     let [asked] = place.wait_pending(1).try_into().unwrap();
     assert_eq!((&asked["kind"], &asked["reason"]), (&json!("privileged_pipeline"), &json!("to see")));
     place.answer(&["approve", asked["id"].as_str().unwrap()]);
@@ -190,12 +190,12 @@ fn commands_run_once_a_person_agreed() {
     }
     assert_eq!(texts(&answer), ["out\n", "[stderr]\nerr\n", "[exit code: 3]"]);
     assert!(is_error(&answer));
-    let id = client.begin("execute", json!({"pipeline": [["echo", "abc"], ["tr", "a-z", "A-Z"]]}));
+    let id = client.begin("execute", &json!({"pipeline": [["echo", "abc"], ["tr", "a-z", "A-Z"]]}));
     let [asked] = place.wait_pending(1).try_into().unwrap();
     place.answer(&["approve", asked["id"].as_str().unwrap()]);
     let answer = client.answer(id);
     assert_eq!((texts(&answer), is_error(&answer)), (vec!["ABC\n".to_owned()], false));
-    let id = client.begin("execute", json!({"argv": ["true"]}));
+    let id = client.begin("execute", &json!({"argv": ["true"]}));
     let [asked] = place.wait_pending(1).try_into().unwrap();
     place.answer(&["deny", asked["id"].as_str().unwrap()]);
     assert_eq!(text(&client.answer(id)), "Request denied by user.");
@@ -205,8 +205,8 @@ fn commands_run_once_a_person_agreed() {
 fn a_restart_in_the_middle_loses_nothing() {
     let place = Place::with_house();
     let mut client = server(&place, &[]);
-    let question = client.begin("ask_approval", json!({"question": "Still there?"}));
-    let command = client.begin("execute", json!({"argv": ["echo", "once"]}));
+    let question = client.begin("ask_approval", &json!({"question": "Still there?"}));
+    let command = client.begin("execute", &json!({"argv": ["echo", "once"]}));
     let before = place.wait_pending(2);
     kill_process(Pid::from_raw(place.daemon()).unwrap(), Signal::KILL).unwrap();
     // The server starts the house again by itself, and both calls go on where they were.
@@ -238,7 +238,7 @@ fn prompts_are_sent_exactly_once_while_the_house_is_killed_again_and_again() {
     let mut wanted = vec!["start".to_owned()];
     for number in 0..12 {
         let prompt = format!("prompt {number}");
-        let id = client.begin("session_send", json!({"session": "talk", "prompt": prompt}));
+        let id = client.begin("session_send", &json!({"session": "talk", "prompt": prompt}));
         if number % 3 == 0 {
             kill_process(Pid::from_raw(place.daemon()).unwrap(), Signal::KILL).unwrap();
         }
@@ -246,10 +246,10 @@ fn prompts_are_sent_exactly_once_while_the_house_is_killed_again_and_again() {
         assert!(!is_error(&answer), "{answer}");
         wanted.push(prompt);
     }
-    let last = client.tool("session_send", json!({"session": "talk", "prompt": "last", "wait": true}));
+    let last = client.tool("session_send", &json!({"session": "talk", "prompt": "last", "wait": true}));
     assert_eq!(text(&last), "echo: last");
     wanted.push("last".to_owned());
-    let read = client.tool("session_read", json!({"session": "talk", "limit": 1000}));
+    let read = client.tool("session_read", &json!({"session": "talk", "limit": 1000}));
     let events = read["result"]["structuredContent"]["events"].as_array().unwrap();
     let prompts: Vec<&str> = events.iter().filter_map(|event| event["prompt"].as_str()).collect();
     assert_eq!(prompts, wanted);
@@ -260,7 +260,7 @@ fn sessions_are_listed_prompted_and_read() {
     let place = Place::with_house();
     place.succeed(&["run", "--agent", "echo", "--name", "talk", "hello"]);
     let mut client = server(&place, &[]);
-    let listed = client.tool("session_list", json!({}));
+    let listed = client.tool("session_list", &json!({}));
     let listed = &listed["result"]["structuredContent"]["sessions"];
     assert_eq!(
         (&listed[0]["name"], &listed[0]["agent"], &listed[0]["turns"]),
@@ -268,10 +268,10 @@ fn sessions_are_listed_prompted_and_read() {
     );
     let session = listed[0]["session"].as_str().unwrap().to_owned();
 
-    let answer = client.tool("session_send", json!({"session": "talk", "prompt": "two", "wait": true}));
+    let answer = client.tool("session_send", &json!({"session": "talk", "prompt": "two", "wait": true}));
     assert_eq!((text(&answer), is_error(&answer)), ("echo: two".to_owned(), false));
     let sent = |client: &mut Stdio, session: &str, prompt: &str| {
-        client.tool("session_send", json!({"session": session, "prompt": prompt, "request_id": "mine", "wait": true}))
+        client.tool("session_send", &json!({"session": session, "prompt": prompt, "request_id": "mine", "wait": true}))
     };
     let first = sent(&mut client, "talk", "three");
     assert_eq!(first["result"]["structuredContent"]["repeated"], false);
@@ -282,7 +282,7 @@ fn sessions_are_listed_prompted_and_read() {
     assert!(text(&sent(&mut client, "talk", "another")).contains("was used for another prompt"));
 
     let read = |client: &mut Stdio, after: u64, limit: u64| {
-        let answer = client.tool("session_read", json!({"session": "talk", "after": after, "limit": limit}));
+        let answer = client.tool("session_read", &json!({"session": "talk", "after": after, "limit": limit}));
         answer["result"]["structuredContent"].clone()
     };
     let whole = read(&mut client, 0, 1000);
@@ -302,9 +302,9 @@ fn sessions_are_listed_prompted_and_read() {
     }
     assert_eq!(paged, *events);
     for wrong in [json!({"session": "nobody", "prompt": "x"}), json!({"session": "talk", "prompt": " "})] {
-        assert!(is_error(&client.tool("session_send", wrong)));
+        assert!(is_error(&client.tool("session_send", &wrong)));
     }
     place.succeed(&["sessions", "close", "talk"]);
-    let answer = client.tool("session_send", json!({"session": "talk", "prompt": "four", "wait": true}));
+    let answer = client.tool("session_send", &json!({"session": "talk", "prompt": "four", "wait": true}));
     assert_eq!(text(&answer), "echo: four");
 }

@@ -162,6 +162,39 @@ fn killed_outright_it_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_stop_is_told_on_a_terminal_that_is_free() {
+    let mut daemon = Daemon::start(Options::default());
+    let time = format!("{}Z", moment::from_now(0));
+    let stop = json!({"id": "stop", "session": "the tests", "time": time, "pipeline": [], "action": "stop"});
+    assert_eq!(answer(&mut send(&daemon, &format!("{stop}\n")))["status"], "ok");
+    assert_eq!(daemon.ended(wait::LIMIT).code(), Some(0));
+    let told = |text: &str| text.contains("■ sudo-proxy stopped by the tests\r\n");
+    daemon.terminal().wait(0, wait::LIMIT, told).expect("a notice");
+}
+
+#[test]
+fn what_nobody_comes_back_for_is_ended_and_on_record() {
+    let mut daemon = Daemon::start(Options::default());
+    let pid_file = daemon.work().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 100", path_text(&pid_file));
+    let client = ask(&mut daemon, &request("left-alone", &json!(["sh", "-c", script]), false));
+    daemon.terminal().press("y");
+    let sleeper = wait::until(wait::LIMIT, "the command to run", || {
+        Identity::of(fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?)
+    });
+    daemon.kill();
+    drop(client);
+    assert!(sleeper.alive(), "a killed daemon takes nothing with it");
+    daemon.serve();
+    sleeper.wait_gone(wait::LIMIT);
+    let record = wait::until(wait::LIMIT, "a record of it", || {
+        let shown = String::from_utf8_lossy(&hostel(&daemon, &["audit", "show"], "").stdout).into_owned();
+        shown.contains("nobody").then_some(shown)
+    });
+    assert!(record.lines().count() > 3, "{record}");
+}
+
+#[test]
 fn without_a_terminal_nobody_can_be_asked() {
     let daemon = Daemon::start(Options { detached: true, ..Options::default() });
     let mut client = send(&daemon, &request("alone", &json!(["true"]), false));

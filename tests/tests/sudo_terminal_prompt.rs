@@ -132,11 +132,11 @@ fn what_was_typed_before_does_not_answer() {
 
 #[test]
 fn nobody_answers() {
-    let settings = "[doors.sudo-proxy]\napproval_wait = \"700ms\"\n".to_owned();
+    let settings = "[doors.sudo-proxy]\napproval_wait = \"1500ms\"\n".to_owned();
     let mut daemon = Daemon::start(Options { settings, ..Options::default() });
     let start = daemon.terminal().length();
     let (mut client, shown) = ask(&mut daemon, &request("late", &json!([["true"]]), &json!({})));
-    assert!(shown.contains("(1s timeout, default=N)"), "{shown}");
+    assert!(shown.contains("(2s timeout, default=N)"), "{shown}");
     assert_eq!(answer(&mut client), json!({"id": "late", "status": "timeout", "version": "1.2.0"}));
     see(&mut daemon, start, "→ Timeout");
     // And the next one is asked.

@@ -81,7 +81,7 @@ fn the_reference_is_up_to_date() {
         "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test generated` \
          compares it.\n",
     );
-    let verbs: [&[&str]; 37] = [
+    let verbs: [&[&str]; 50] = [
         &[],
         &["up"],
         &["down"],
@@ -101,6 +101,16 @@ fn the_reference_is_up_to_date() {
         &["approvals", "approve"],
         &["approvals", "deny"],
         &["approvals", "watch"],
+        &["approvals", "why"],
+        &["approvals", "grants"],
+        &["approvals", "revoke"],
+        &["approver"],
+        &["approver", "set"],
+        &["approver", "status"],
+        &["approver", "clear"],
+        &["audit"],
+        &["audit", "show"],
+        &["audit", "verify"],
         &["ps"],
         &["logs"],
         &["attach"],
@@ -116,6 +126,9 @@ fn the_reference_is_up_to_date() {
         &["config", "show"],
         &["config", "path"],
         &["config", "check"],
+        &["mcp"],
+        &["mcp", "install"],
+        &["mcp", "uninstall"],
         &["completions"],
         &["man"],
         &["as"],

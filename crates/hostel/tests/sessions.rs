@@ -56,6 +56,17 @@ fn pending(house: &House) -> String {
     found["id"].as_str().unwrap().to_owned()
 }
 
+/// Answers a question with the approver's passphrase, which is set if it is not.
+fn answer(house: &House, words: &[&str]) -> Outcome {
+    const PASSPHRASE: &[u8] = b"correct horse battery\n";
+    if !house.home().join("approver").exists() {
+        let outcome = house.hostel_with_input(["approver", "set", "--passphrase-fd", "0"], PASSPHRASE);
+        assert_eq!(outcome.code, 0, "{outcome:?}");
+    }
+    let words = [&["approvals"], words, &["--passphrase-fd", "0"]].concat();
+    house.hostel_with_input(words, PASSPHRASE)
+}
+
 /// A program whose output is read as it comes.
 struct Running {
     child: Child,
@@ -228,7 +239,7 @@ fn prompts_wait_their_turn_and_everything_can_be_read_later() {
     assert_eq!((first["position"].as_u64(), second["position"].as_u64()), (Some(1), Some(2)));
     let waiting = Running::start(house.command().args(["send", "--wait", &id, "last one"]));
     wait_until("three prompts wait", || session(&house, "talk")["queued"] == 3);
-    assert_eq!(house.hostel(["approvals", "approve", &question]).code, 0);
+    assert_eq!(answer(&house, &["approve", &question]).code, 0);
     let outcome = waiting.finish();
     // Only its own turn, though three others ended meanwhile.
     assert_eq!((outcome.code, outcome.out.as_str()), (0, "echo: last one\n"), "{outcome:?}");
@@ -320,8 +331,8 @@ fn questions_are_approved_and_denied_from_the_command_line() {
     assert!(list.out.contains(&id[..8]) && list.out.contains("touch approved.txt"), "{list:?}");
     assert!(house.hostel(["sessions"]).out.contains(" asks "), "a session that asks shows it");
     let shown = house.hostel(["approvals", "show", &id[..8]]);
-    assert!(shown.out.contains("\ncommand: touch approved.txt\n"), "{shown:?}");
-    let outcome = house.hostel(["approvals", "approve", &id[..8]]);
+    assert!(shown.out.contains("\ncommand   touch approved.txt\n"), "{shown:?}");
+    let outcome = answer(&house, &["approve", &id[..8]]);
     assert_eq!((outcome.code, outcome.out.contains("allowed once")), (0, true), "{outcome:?}");
     let outcome = run.finish();
     assert_eq!((outcome.code, outcome.out.as_str()), (0, "approved\n"), "{outcome:?}");
@@ -330,7 +341,7 @@ fn questions_are_approved_and_denied_from_the_command_line() {
 
     let run = Running::start(house.command().args(["run", "--name", "no", "approve"]));
     let denied = pending(&house);
-    let outcome = house.hostel(["approvals", "deny", &denied, "--reason", "not today"]);
+    let outcome = answer(&house, &["deny", &denied, "--reason", "not today"]);
     assert_eq!((outcome.code, outcome.out.contains(" denied: ")), (0, true), "{outcome:?}");
     assert_eq!(run.finish().out, "denied\n");
     let watched = house.hostel(["watch", "--no-follow", "no"]).out;
@@ -338,7 +349,7 @@ fn questions_are_approved_and_denied_from_the_command_line() {
     let document = house.hostel(["sessions", "export", "no"]).out;
     assert!(document.contains("*denied: not today*"), "{document}");
 
-    let outcome = house.hostel(["approvals", "approve", &denied]);
+    let outcome = answer(&house, &["approve", &denied]);
     assert_eq!((outcome.code, outcome.out.as_str()), (1, ""), "{outcome:?}");
     assert!(outcome.err.contains("cannot be answered any more, it is denied"), "{outcome:?}");
     assert_eq!(house.json(["approvals", "--json"]), json!({"approvals": []}));
@@ -355,7 +366,7 @@ fn who_watches_approvals_sees_them_come_and_go() {
     detached(&house, "q", "approve");
     let id = pending(&house);
     watch.until("    command: touch approved.txt\n");
-    assert_eq!(house.hostel(["approvals", "approve", "--always", &id]).code, 0);
+    assert_eq!(answer(&house, &["approve", "--always", &id]).code, 0);
     watch.until(&format!("{} approved by ", &id[..8]));
     send("INT", &watch.pid());
     assert_eq!(watch.finish().code, 0);
@@ -443,7 +454,7 @@ fn on_a_terminal_the_question_is_asked_right_there() {
     // Answered from elsewhere, the question here is settled.
     let run = OnTerminal::start(&house, &["run", "approve"]);
     run.until("allow it?");
-    assert_eq!(house.hostel(["approvals", "deny", &pending(&house)]).code, 0);
+    assert_eq!(answer(&house, &["deny", &pending(&house)]).code, 0);
     run.until("└ denied");
     assert_eq!(finish(run.child).code, 0);
 }

@@ -12,7 +12,7 @@ fn mistakes_in_the_command_line() {
     let cases: [(&[&str], &str); 17] = [
         (
             &[],
-            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
+            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, approver, audit, mcp, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
         ),
         (&["frob"], "unrecognized subcommand 'frob'; see `hostel --help`"),
         (&["log", "x"], "unrecognized subcommand 'log'; a similar subcommand exists: 'logs'; see `hostel --help`"),
@@ -43,7 +43,7 @@ fn mistakes_in_the_command_line() {
         (&["kill", "--wait", "soon", "x"], "`soon` is not a duration, write for example \"7d\" or \"1h 30m\""),
         (
             &["as", "nobody"],
-            "`nobody` is not a program this one can act as; there is: claustrum, codecast-daemon, zeroclaw",
+            "`nobody` is not a program this one can act as; there is: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp",
         ),
         (
             &["up", "--set", "journal.quotta=1"],
@@ -79,6 +79,9 @@ fn failures_when_nothing_is_up() {
         &["send", "x", "hello"],
         &["watch", "x"],
         &["approvals"],
+        &["approver", "status"],
+        &["audit", "show"],
+        &["audit", "verify"],
         &["df"],
         &["gc"],
     ] {

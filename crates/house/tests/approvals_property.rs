@@ -10,6 +10,7 @@ mod model;
 mod property;
 mod support;
 
+use std::cell::Cell;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -362,14 +363,16 @@ impl Play {
         Some([first, second])
     }
 
-    /// What everybody was told is what happened, and the audit is whole.
-    fn end(&mut self) {
+    /// What everybody was told is what happened, and the audit is whole. How many commands ran.
+    fn end(&mut self) -> usize {
+        let mut ran = 0;
         let daemon = self.daemon.as_ref().expect("a daemon");
         let verified = daemon.run(daemon.house.approvals.audit().verify()).unwrap();
         assert!(verified.broken.is_none(), "{:?}", verified.broken);
         for request in 0..2 {
             let trace = std::fs::read_to_string(self.trace(request)).unwrap_or_default();
             let runs = trace.lines().count();
+            ran += runs;
             assert!(runs <= 1, "request {request} ran {runs} times");
             for told in self.visits[request].iter().flatten().filter_map(Visit::told) {
                 match told {
@@ -381,6 +384,7 @@ impl Play {
                 }
             }
         }
+        ran
     }
 }
 
@@ -427,12 +431,13 @@ async fn give_grant(daemon: &Daemon) {
     daemon.house.approvals.decide_with_grant(&approval.id, terms, &a_person()).await.unwrap();
 }
 
-fn play(story: &Story) {
+/// How many commands ran.
+fn play(story: &Story) -> usize {
     let mut play = Play::begin(story);
     for step in &story.steps {
         play.step(step);
     }
-    play.end();
+    play.end()
 }
 
 #[test]
@@ -440,14 +445,16 @@ fn the_house_does_what_the_model_allows() {
     let cases = std::env::var("HOSTEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);
     let config = Config { cases, max_shrink_iters: 12, failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
-    let seen = std::cell::Cell::new(0);
+    let (steps, deaths, ran) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = runner.run(&story(), |story| {
-        seen.set(seen.get() + 1);
-        play(&story);
+        steps.set(steps.get() + story.steps.len());
+        deaths.set(deaths.get() + story.steps.iter().filter(|step| step.death.is_some()).count());
+        ran.set(ran.get() + play(&story));
         Ok(())
     });
     if let Err(error) = result {
         panic!("{error}");
     }
-    eprintln!("{} stories", seen.get());
+    eprintln!("{cases} stories, {} steps, {} deaths, {} commands ran", steps.get(), deaths.get(), ran.get());
+    assert!(ran.get() > 0, "nothing ran");
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hostel_house::pipelines::{
     Askpass, EXECUTION_PATH, End, Outcome, PipelineLimits, PlanRequest, Privilege, RunError, StageEnd,
 };
-use support::pipelines::{Opened, Place, ask};
+use support::pipelines::{Opened, Place, ask, processor_time};
 use support::{LIMIT, until};
 
 const OK: StageEnd = StageEnd { exit_code: 0, signal: None, stderr_truncated: false };
@@ -453,21 +453,6 @@ fn a_child_that_may_not_be_killed_is_told_of() {
     let pid = rustix::process::Pid::from_raw(left.unwrap().parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     assert!(status.success());
-}
-
-/// Clock ticks that a process, and its ended children, have used.
-fn processor_time(pid: u32) -> [u64; 2] {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<u64> = text
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_ascii_whitespace()
-        .skip(11)
-        .take(4)
-        .map(|field| field.parse().unwrap())
-        .collect();
-    [fields[0] + fields[1], fields[2] + fields[3]]
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -223,6 +223,12 @@ unsafe fn fail(pipe: RawFd, stage: Stage) -> ! {
     }
 }
 
+/// When memory runs out the kernel is to take the child, not its keeper. Done from outside because
+/// the child itself is not dumpable, and so may not, until it has executed its program.
+pub(crate) fn prefer_as_victim(pid: u32) {
+    std::fs::write(format!("/proc/{pid}/oom_score_adj"), "200").ok();
+}
+
 /// Which of the two a fork returned to.
 pub(crate) enum Forked {
     /// The one that called.

@@ -23,7 +23,7 @@ fn pending(native: &mut Native) -> BTreeMap<String, String> {
 
 #[test]
 fn twenty_questions_survive_a_kill_and_each_is_answered_once() {
-    let mut house = Resident::start_with("warm = 32\n");
+    let mut house = Resident::start();
     let work = house.work();
     let mut native = house.native();
     let sessions: Vec<String> =

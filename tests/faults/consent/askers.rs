@@ -46,6 +46,21 @@ impl Askers {
             });
             fs::write(folder.path().join(format!("{id}.request")), format!("{request}\n")).expect("a request");
         }
+        let ids: Vec<String> = requests.iter().map(|(id, _)| id.clone()).collect();
+        Self::start(socket, folder, &ids, more)
+    }
+
+    /// Somebody else sends the very same bytes once more.
+    pub(crate) fn repeat(&self, socket: &Path, ids: &[String]) -> Self {
+        let folder = tempfile::Builder::new().prefix("hostel-ask-").tempdir().expect("a temporary directory");
+        for id in ids {
+            let name = format!("{id}.request");
+            fs::copy(self.folder.path().join(&name), folder.path().join(&name)).expect("a copy");
+        }
+        Self::start(socket, folder, ids, &[])
+    }
+
+    fn start(socket: &Path, folder: TempDir, ids: &[String], more: &[&str]) -> Self {
         // Without a parent of ours it belongs to nobody's tree but its own.
         let status = Command::new("setsid")
             .arg("--fork")
@@ -59,7 +74,7 @@ impl Askers {
         let pid = wait::until(wait::LIMIT, "the clients", || fs::read_to_string(folder.path().join("pid")).ok());
         let process = Identity::of(pid.parse().expect("a pid")).expect("the clients run");
         let askers = Self { folder, process };
-        for (id, _) in requests {
+        for id in ids {
             wait::until_true(wait::LIMIT, "a request to be sent", || askers.file(id, "sent").exists());
         }
         askers

@@ -57,11 +57,23 @@ fn twenty_commands_survive_a_kill_and_each_is_answered_once() {
     assert_eq!(traces(&file), approved.iter().map(|id| id.as_str()).collect::<Vec<_>>(), "each ran once");
 
     // Nothing of it can be answered or run again.
+    let replay = askers.repeat(&inbox::door(&house), &ids);
+    for id in &ids {
+        let answer = replay.answer(id);
+        assert_eq!(answer["message"], json!(format!("duplicate request id: {id}")), "{answer}");
+    }
     house.restart();
     let mut person = inbox::person(&house);
     for approval in asked.values() {
         assert_eq!(inbox::decide(&mut person, approval, "allow_once"), Decided::Settled);
     }
+    // The same bytes may be those of a client that was cut off and has not heard: it hears what is on record.
+    let replay = askers.repeat(&inbox::door(&house), &ids);
+    for id in &ids {
+        let answer = replay.answer(id);
+        assert!(answer["status"] == if approved.contains(id) { "error" } else { "denied" }, "{answer}");
+    }
+    // Other bytes under the same id are somebody else's.
     let replay = Askers::send(&inbox::door(&house), &requests);
     for id in &ids {
         let answer = replay.answer(id);

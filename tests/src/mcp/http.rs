@@ -30,8 +30,8 @@ impl Answer {
     /// # Panics
     /// If there is none.
     pub fn message(&self) -> Value {
-        let events = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let last = events.filter(|data| !data.is_empty()).next_back().unwrap_or(self.body.trim());
+        let mut events = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        let last = events.rfind(|data| !data.is_empty()).unwrap_or(self.body.trim());
         serde_json::from_str(last).unwrap_or_else(|_| panic!("no message in {self:?}"))
     }
 }

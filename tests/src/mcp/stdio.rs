@@ -85,12 +85,12 @@ impl Stdio {
     }
 
     /// Calls a tool and does not wait.
-    pub fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
+    pub fn begin(&mut self, tool: &str, arguments: &Value) -> u64 {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
     /// Calls a tool.
-    pub fn tool(&mut self, tool: &str, arguments: Value) -> Value {
+    pub fn tool(&mut self, tool: &str, arguments: &Value) -> Value {
         let id = self.begin(tool, arguments);
         self.answer(id)
     }

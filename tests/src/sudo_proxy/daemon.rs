@@ -27,6 +27,8 @@ pub enum Program {
     /// `hostel as sudo-proxy …`.
     #[default]
     Hostel,
+    /// `hostel up --foreground`, with this door among the others.
+    House,
     /// A real sudo-proxy.
     Oracle(PathBuf),
 }
@@ -50,7 +52,7 @@ impl Options {
     /// How long an answer may take. The real program is given less: where it does otherwise, it often does nothing.
     pub fn patience(&self) -> Duration {
         match self.program {
-            Program::Hostel => wait::LIMIT,
+            Program::Hostel | Program::House => wait::LIMIT,
             Program::Oracle(_) => Duration::from_secs(6),
         }
     }
@@ -104,7 +106,10 @@ impl Daemon {
 
     /// The socket.
     pub fn socket(&self) -> PathBuf {
-        self.root.path().join("run/sudo-proxy.sock")
+        match self.options.program {
+            Program::House => self.hostel_home().join("run/sudo.sock"),
+            _ => self.root.path().join("run/sudo-proxy.sock"),
+        }
     }
 
     /// `HOSTEL_HOME`.
@@ -191,9 +196,13 @@ impl Daemon {
         }
         match &self.options.program {
             Program::Hostel => command.arg(binary::hostel()).args(["as", "sudo-proxy"]),
+            Program::House => command.arg(binary::hostel()).args(["up", "--foreground"]),
             Program::Oracle(path) => command.arg(path),
         };
-        command.args(["--socket", path_text(&socket)]).args(&self.options.flags);
+        if self.options.program != Program::House {
+            command.args(["--socket", path_text(&socket)]);
+        }
+        command.args(&self.options.flags);
         self.set_environment(&mut command);
         let printed = OpenOptions::new().create(true).append(true).open(self.root.path().join("printed"));
         let printed = printed.expect("a file for output");
@@ -261,7 +270,7 @@ impl Daemon {
 
     fn houses(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.hostel_home().join("as")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).chain([self.hostel_home()]).collect()
     }
 
     fn remember(&mut self) {

@@ -16,6 +16,9 @@ use super::server::visit;
 /// How often a waiting client is told. Clients give up after a minute of silence or so.
 const TICK: Duration = Duration::from_secs(10);
 
+/// How long a call may take before there is anything to tell: news that overtakes the answer is none.
+const FIRST: Duration = Duration::from_secs(2);
+
 /// Does the work; none when the call was cancelled.
 pub(super) async fn waiting<T>(
     context: &RequestContext<RoleServer>,
@@ -44,7 +47,7 @@ async fn over(context: &RequestContext<RoleServer>) {
 async fn tell<T>(context: &RequestContext<RoleServer>, message: &str) -> T {
     if let Some(token) = context.meta.get_progress_token() {
         let since = Instant::now();
-        let mut ticks = tokio::time::interval(TICK);
+        let mut ticks = tokio::time::interval_at(since + FIRST, TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;

@@ -86,7 +86,10 @@ pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Res
     Ok(failed(match (host, launched) {
         (Some(host), _) => texts::tunnel_slow(host),
         (None, Launched::Terminal) => texts::not_started(&socket),
-        (None, Launched::House) => format!("the house is up, but its sudo-proxy door is not at {}", socket.display()),
+        (None, Launched::House) => format!(
+            "the house is up, but its sudo-proxy door at {} is closed; a person can open it again with `hostel down --keep` and `hostel up`",
+            socket.display()
+        ),
     }))
 }
 

@@ -111,7 +111,7 @@ pub(super) async fn run(
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
-    let consent = settings.sessions.as_ref().map(|door| consent::of(door, &peer));
+    let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer));
     let asking = settings.sessions.as_ref().map(|door| Asking::new(door, &peer));
     let client = settings.sessions.clone().map(|door| {
         let greeting = Greeting { version: settings.version.clone(), more: &methods::METHODS, admitted: true };

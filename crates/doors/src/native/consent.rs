@@ -4,8 +4,6 @@
 //! Passphrases are taken out of a request here and go to the house; no answer, error or log holds one. Who may decide is
 //! the house's business: it is told who is at the other end, as the system knows them.
 
-use std::sync::Arc;
-
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Claim;
@@ -13,6 +11,7 @@ use hostel_house::approvals::DecideError;
 use hostel_house::approvals::DeciderPeer;
 use hostel_house::approvals::Face;
 use hostel_house::approvals::FaceGuard;
+use hostel_house::approvals::Looked;
 use hostel_house::approvals::Passphrase;
 use hostel_house::approvals::Record;
 use hostel_house::approvals::Unlock;
@@ -27,10 +26,13 @@ use super::terms;
 use crate::rpc::Failure;
 use crate::rpc::Outcome;
 use crate::rpc::Writer;
+use crate::zeroclaw::Door;
 use crate::zeroclaw::Peer;
+use crate::zeroclaw::Spelling;
 use crate::zeroclaw::approvals::abridged;
 use crate::zeroclaw::approvals::describe;
 use crate::zeroclaw::approvals::weight;
+use crate::zeroclaw::spell;
 use crate::zeroclaw::time;
 
 /// Whether a method is the inbox's.
@@ -55,13 +57,15 @@ pub(super) struct Consent {
     approvals: Approvals,
     peer: DeciderPeer,
     label: String,
+    spelling: Spelling,
     unlock: Option<Unlock>,
     face: Option<FaceGuard>,
     watching: bool,
 }
 
 impl Consent {
-    pub(super) fn new(approvals: Approvals, peer: &Peer) -> Self {
+    /// The inbox of a house for whoever is at the other end.
+    pub(super) fn new(door: &Door, peer: &Peer) -> Self {
         let decider = match peer {
             Peer::Local { pid: Some(pid), started: Some(started), .. } => {
                 DeciderPeer::Local { pid: *pid, started: *started }
@@ -69,11 +73,24 @@ impl Consent {
             Peer::Local { .. } => DeciderPeer::Unknown,
             Peer::Remote(address) => DeciderPeer::Remote(address.to_string()),
         };
-        Consent { approvals, peer: decider, label: peer.label(), unlock: None, face: None, watching: false }
+        Consent {
+            approvals: door.0.approvals.clone(),
+            peer: decider,
+            label: peer.label(),
+            spelling: door.0.settings.spelling,
+            unlock: None,
+            face: None,
+            watching: false,
+        }
     }
 
-    /// Serves one request.
+    /// Serves one request. Keys of several words are spelled as the methods about sessions do it.
     pub(super) async fn call(&mut self, method: &str, params: &str) -> Outcome {
+        let spelling = self.spelling;
+        self.serve(method, params).await.map(|result| spell(result, spelling))
+    }
+
+    async fn serve(&mut self, method: &str, params: &str) -> Outcome {
         let mut params = Params::read(params)?;
         match method {
             "approval/list" => self.list(&params).await,
@@ -88,7 +105,7 @@ impl Consent {
                 let passphrase = params.passphrase("passphrase")?.ok_or_else(|| missing("passphrase"))?;
                 self.unlock = None;
                 let proof = self.approvals.approver().unlock(&passphrase, &self.peer, &self.label).await;
-                self.unlock = Some(proof.map_err(refusal)?);
+                self.unlock = Some(proof.map_err(|error| refusal(&error))?);
                 Ok(json!({"unlocked": true}))
             }
             "approval/lock" => {
@@ -108,7 +125,7 @@ impl Consent {
             "approval/revoke" => {
                 let claim = self.claim(params.passphrase("passphrase")?)?;
                 let grant = params.number("grant")?.ok_or_else(|| missing("grant"))?;
-                Ok(json!({"revoked": self.approvals.revoke(grant, &claim).await.map_err(refusal)?}))
+                Ok(json!({"revoked": self.approvals.revoke(grant, &claim).await.map_err(|error| refusal(&error))?}))
             }
             "approver/status" => {
                 let set = self.approvals.approver().is_set();
@@ -118,13 +135,13 @@ impl Consent {
                 let old = params.passphrase("old")?;
                 let new = params.passphrase("passphrase")?.ok_or_else(|| missing("passphrase"))?;
                 let set = self.approvals.approver().set(new, old, &self.peer, &self.label).await;
-                set.map_err(refusal)?;
+                set.map_err(|error| refusal(&error))?;
                 Ok(json!({"set": true}))
             }
             "approver/clear" => {
                 let shown = params.passphrase("passphrase")?.ok_or_else(|| missing("passphrase"))?;
                 let cleared = self.approvals.approver().clear(shown, &self.peer, &self.label).await;
-                cleared.map_err(refusal)?;
+                cleared.map_err(|error| refusal(&error))?;
                 Ok(json!({"set": false}))
             }
             "audit/show" => {
@@ -148,7 +165,7 @@ impl Consent {
         if std::mem::replace(&mut self.watching, true) {
             return None;
         }
-        Some(show(self.approvals.clone(), writer.clone()))
+        Some(show(self.approvals.clone(), self.spelling, writer.clone()))
     }
 
     async fn list(&self, params: &Params) -> Outcome {
@@ -190,10 +207,10 @@ impl Consent {
             }
         }
         let (approval, number) = match grant {
-            None => (self.approvals.decide(id, decision, &claim).await.map_err(refusal)?, None),
+            None => (self.approvals.decide(id, decision, &claim).await.map_err(|error| refusal(&error))?, None),
             Some(grant) if terms::approves(&decision) => {
                 let decided = self.approvals.decide_with_grant(id, grant, &claim).await;
-                decided.map(|(approval, number)| (approval, Some(number))).map_err(refusal)?
+                decided.map(|(approval, number)| (approval, Some(number))).map_err(|error| refusal(&error))?
             }
             Some(_) => return Err(Failure::new(code::PARAMS, "bad params: only `allow_once` comes with a `grant`")),
         };
@@ -209,7 +226,7 @@ impl Consent {
         let face = match (shown, &self.unlock) {
             (Some(passphrase), _) => Face::Passphrase(passphrase),
             (None, Some(unlock)) => Face::Unlocked(unlock.clone()),
-            (None, None) if !self.approvals.approver().is_set() => return Err(refusal(DecideError::NoPassphraseSet)),
+            (None, None) if !self.approvals.approver().is_set() => return Err(refusal(&DecideError::NoPassphraseSet)),
             (None, None) => {
                 return Err(Failure::new(code::LOCKED, "this takes the approver's passphrase: unlock, or show it"));
             }
@@ -219,12 +236,13 @@ impl Consent {
 }
 
 /// Sends what waits at every change, until the client leaves.
-async fn show(approvals: Approvals, writer: Writer) {
+async fn show(approvals: Approvals, spelling: Spelling, writer: Writer) {
     let mut changed = approvals.changed();
     // Something may have changed since the answer was made.
     changed.mark_changed();
     while changed.changed().await.is_ok() {
-        if writer.notify("approval/changed", &listed(&approvals.pending())).await.is_err() {
+        let pending = spell(listed(&approvals.pending()), spelling);
+        if writer.notify("approval/changed", &pending).await.is_err() {
             return;
         }
     }
@@ -243,8 +261,9 @@ fn listed(found: &[Approval]) -> Value {
 }
 
 fn explain(why: &Why) -> Value {
-    let rule = |looked: &hostel_house::approvals::Looked| {
-        json!({"name": looked.rule, "action": looked.action.word(), "matched": looked.matched, "words": looked.because})
+    let rule = |looked: &Looked| {
+        let Looked { rule, action, matched, because } = looked;
+        json!({"name": rule, "action": action.word(), "matched": matched, "words": because})
     };
     json!({
         "id": why.approval.id,
@@ -268,8 +287,8 @@ fn describe_record(record: &Record) -> Value {
     })
 }
 
-fn refusal(error: DecideError) -> Failure {
-    let code = match &error {
+fn refusal(error: &DecideError) -> Failure {
+    let code = match error {
         DecideError::NotFound(_) => NO_APPROVAL,
         DecideError::Settled(_) => code::SETTLED,
         DecideError::Refused(_) => code::REFUSED,
@@ -349,11 +368,6 @@ impl Params {
             Some(_) => Err(wrong(field, "a text")),
         }
     }
-}
-
-/// What the door of a connection knows of its peer, for the house.
-pub(super) fn of(door: &crate::zeroclaw::Door, peer: &Peer) -> Consent {
-    Consent::new(Arc::clone(&door.0).approvals.clone(), peer)
 }
 
 #[cfg(test)]

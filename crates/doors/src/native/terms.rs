@@ -134,17 +134,17 @@ pub(super) fn describe(grant: &Grant) -> Value {
 mod tests {
     use super::*;
 
-    fn decide(value: Value) -> Result<Decision, String> {
+    fn decide(value: &Value) -> Result<Decision, String> {
         decision(value.as_object().unwrap()).map_err(|failure| failure.message)
     }
 
     #[test]
     fn decisions_have_one_word() {
-        assert_eq!(decide(json!({"decision": "allow_once"})), Ok(Decision::AllowOnce));
-        assert_eq!(decide(json!({"decision": "allow_always"})), Ok(Decision::AllowAlways));
-        let rejected = decide(json!({"decision": "reject", "replacement": "no\u{1b}[0m\n"}));
+        assert_eq!(decide(&json!({"decision": "allow_once"})), Ok(Decision::AllowOnce));
+        assert_eq!(decide(&json!({"decision": "allow_always"})), Ok(Decision::AllowAlways));
+        let rejected = decide(&json!({"decision": "reject", "replacement": "no\u{1b}[0m\n"}));
         assert_eq!(rejected, Ok(Decision::Reject("no[0m\n".to_owned())));
-        let answered = decide(json!({"decision": "answers", "answers": {"Which?": "a"}}));
+        let answered = decide(&json!({"decision": "answers", "answers": {"Which?": "a"}}));
         assert_eq!(answered, Ok(Decision::Answers(vec![("Which?".to_owned(), "a".to_owned())])));
         for wrong in [
             json!({}),
@@ -155,7 +155,7 @@ mod tests {
             json!({"decision": "answers"}),
             json!({"decision": "answers", "answers": {"a": 1}}),
         ] {
-            assert!(decide(wrong.clone()).is_err(), "{wrong}");
+            assert!(decide(&wrong).is_err(), "{wrong}");
         }
     }
 
@@ -165,7 +165,8 @@ mod tests {
         let plain = read(json!({"scope": "session", "seconds": 600})).unwrap();
         assert_eq!((plain.scope, plain.lasts.as_secs(), plain.count), (Scope::Session, 600, None));
         assert!(plain.covered == Covered::Exact && !plain.privileged);
-        let wide = read(json!({"scope": "requester", "seconds": 1, "count": 3, "argv": ["make", "**"], "privileged": true}));
+        let wide =
+            read(json!({"scope": "requester", "seconds": 1, "count": 3, "argv": ["make", "**"], "privileged": true}));
         let wide = wide.unwrap();
         assert!(matches!(wide.covered, Covered::Argv(words) if words.len() == 2) && wide.privileged);
         for wrong in [

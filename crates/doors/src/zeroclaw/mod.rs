@@ -47,6 +47,7 @@ pub use door::Door;
 pub(crate) use envelope::Incoming;
 pub(crate) use envelope::read;
 pub use keys::Spelling;
+pub(crate) use keys::spell;
 pub use logs::LogRing;
 pub use logs::Tee;
 pub(crate) use params::Params;

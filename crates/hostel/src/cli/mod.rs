@@ -45,7 +45,7 @@ pub(crate) use sessions::Watch;
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = false,
-    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel run \"fix the tests\"     ask an agent and stream what it does\n  hostel sessions                the agents' sessions\n  hostel approvals               what agents ask permission for\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
+    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel run \"fix the tests\"     ask an agent and stream what it does\n  hostel sessions                the agents' sessions\n  hostel approvals               what waits for your permission\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
 )]
 pub(crate) struct Cli {
     /// Print data as JSON instead of text for people
@@ -180,7 +180,7 @@ pub(crate) enum Verb {
 
     /// Make the symlinks by which this program takes other names
     #[command(
-        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon` or `zeroclaw` it takes that program's flags, paths and\nmessages."
+        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon`, `zeroclaw`, `sudo-proxy`, `sudo-request` or\n`sudo-proxy-mcp` it takes that program's flags, paths and messages."
     )]
     Link(Link),
 
@@ -207,7 +207,7 @@ pub(crate) enum Verb {
     /// Act as another program
     #[command(
         override_usage = "hostel as NAME [ARGUMENT]...",
-        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n  hostel as codecast-daemon\n  hostel as zeroclaw daemon --ephemeral\n\nNames: claustrum, codecast-daemon, zeroclaw"
+        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n  hostel as codecast-daemon\n  hostel as zeroclaw daemon --ephemeral\n  hostel as sudo-proxy\n\nNames: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp"
     )]
     As(As),
 }

@@ -65,8 +65,7 @@ fn full_screen(ui: &Ui) -> bool {
 
 /// A request as the house wrote it.
 pub(super) fn read(value: &Value) -> Result<Request, CommandError> {
-    Request::read(value)
-        .map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))
+    Request::read(value).map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))
 }
 
 async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError> {

@@ -100,4 +100,3 @@ fn told(outcome: Result<Value, ClientError>) -> Result<(), CommandError> {
         Err(error) => Err(error.into()),
     }
 }
-

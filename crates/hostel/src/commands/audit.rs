@@ -18,6 +18,7 @@ use crate::cli::AuditAction;
 use crate::conversation::short;
 use crate::conversation::wire::moment;
 use crate::conversation::wire::moment_ns;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
 use crate::inbox::visible;
@@ -87,7 +88,8 @@ async fn more(
     several: bool,
 ) -> Result<bool, CommandError> {
     let shown: Shown = client.call("audit/show", &json!({"after": *position, "limit": BATCH})).await?;
-    for mut record in shown.records.iter().cloned() {
+    let found = shown.records.len();
+    for mut record in shown.records.into_iter().map(one_spelling) {
         let number = record["no"].as_u64().unwrap_or(0);
         // A house that does not count upwards would be asked for ever.
         *position = number.max(*position + 1);
@@ -98,7 +100,7 @@ async fn more(
             print(ui, &record, several.then_some(&house.label))?;
         }
     }
-    Ok(shown.records.len() == BATCH)
+    Ok(found == BATCH)
 }
 
 fn print(ui: &Ui, record: &Value, house: Option<&String>) -> Result<(), CommandError> {
@@ -151,7 +153,9 @@ async fn verify(context: &Context<'_>) -> Result<ExitCode, CommandError> {
         if !ui.json() {
             let label = visible::text(&visible::word(&house.label));
             match &found.broken {
-                None => ui.line(&format!("{label}: {} records, {}", found.records, ui.paint(Paint::Green, "intact")))?,
+                None => {
+                    ui.line(&format!("{label}: {} records, {}", found.records, ui.paint(Paint::Green, "intact")))?;
+                }
                 Some(Broken { no, what }) => {
                     let what = visible::text(&visible::prose(what));
                     let mark = ui.paint(Paint::Red, &format!("record {no} is not as it was written"));

@@ -123,11 +123,12 @@ fn show(ui: &Ui, status: &HouseStatus, already: bool) -> Result<ExitCode, Comman
     Ok(ExitCode::SUCCESS)
 }
 
-const NEXT: [&str; 6] = [
+const NEXT: [&str; 7] = [
     "Next:",
     "  hostel run \"PROMPT\"       start an agent and watch it answer",
     "  hostel run -- COMMAND     host a command and stream it",
     "  hostel ps                 what runs",
+    "  hostel approvals          what waits for your decision",
     "  hostel doctor             is everything in order",
     "  hostel down               end everything",
 ];

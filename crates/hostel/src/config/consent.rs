@@ -204,7 +204,7 @@ impl Default for McpSettings {
 }
 
 /// The contract's own sudo-proxy endpoint.
-pub(crate) fn default_sudo_proxy_endpoint() -> PathBuf {
+fn default_sudo_proxy_endpoint() -> PathBuf {
     let runtime = match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
         Some(directory) => PathBuf::from(directory),
         None => PathBuf::from(format!("/run/user/{}", rustix::process::getuid().as_raw())),

@@ -33,7 +33,6 @@ pub(crate) use consent::RuleAction;
 pub(crate) use consent::RuleSettings;
 pub(crate) use consent::SHORTEST_KEY;
 pub(crate) use consent::SudoProxySettings;
-pub(crate) use consent::default_sudo_proxy_endpoint;
 pub(crate) use sections::CODECAST_PORT;
 pub(crate) use sections::ClaustrumSettings;
 pub(crate) use sections::CodecastSettings;

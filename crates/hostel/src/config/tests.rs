@@ -324,7 +324,11 @@ fn mistakes_about_consent_name_their_line() {
             "hostel.toml:4: two rules are called `x`; `hostel approvals why` could not tell them apart",
             "",
         ),
-        ("[approvals.notify]\non = [\"lunch\"]\n", "hostel.toml:2: `lunch` is not one of \"request\", \"turn\"", more),
+        (
+            "[approvals.notify]\non = [\"lunch\"]\n",
+            "hostel.toml:2: `lunch` is not one of \"request\" or \"turn\"",
+            more,
+        ),
         (
             "[approvals.notify]\nwebhook = \"ftp://x\"\nsecret_file = \"/k\"\n",
             "hostel.toml: `approvals.notify.webhook` must start with `https://` or `http://`",

@@ -124,22 +124,6 @@ pub(crate) struct ApprovalRow {
     /// The decision's word.
     pub(crate) decision: Value,
     pub(crate) decider: Option<String>,
-    created_at: Value,
-    expires_at: Value,
-}
-
-impl ApprovalRow {
-    pub(crate) fn created_ns(&self) -> u64 {
-        moment_ns(&self.created_at)
-    }
-
-    pub(crate) fn expires_ns(&self) -> u64 {
-        moment_ns(&self.expires_at)
-    }
-
-    pub(crate) fn pending(&self) -> bool {
-        self.state == "pending"
-    }
 }
 
 /// A moment: RFC 3339, or nanoseconds since the epoch.

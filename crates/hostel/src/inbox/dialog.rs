@@ -201,7 +201,10 @@ mod tests {
     fn a_grant_is_put_together_by_keys() {
         let mut form = GrantForm::new(false);
         assert_eq!(form.terms(), Ok(GrantTerms { scope: "session", seconds: 600, count: None, privileged: false }));
-        press(&mut form, &[KeyCode::Backspace, KeyCode::Char('5'), KeyCode::Tab, KeyCode::Char('x'), KeyCode::Char('3')]);
+        press(
+            &mut form,
+            &[KeyCode::Backspace, KeyCode::Char('5'), KeyCode::Tab, KeyCode::Char('x'), KeyCode::Char('3')],
+        );
         press(&mut form, &[KeyCode::Tab, KeyCode::Right]);
         let terms = GrantTerms { scope: "requester", seconds: 900, count: Some(3), privileged: false };
         assert_eq!(form.terms(), Ok(terms));

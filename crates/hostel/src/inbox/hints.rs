@@ -33,8 +33,8 @@ const INTERPRETERS: [&str; 8] = ["python", "python3", "perl", "ruby", "node", "p
 
 /// Programs that run the one named after them.
 const WRAPPERS: [&str; 16] = [
-    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "timeout", "stdbuf", "xargs", "time", "exec", "command",
-    "busybox", "chroot", "pkexec",
+    "sudo", "doas", "env", "nice", "ionice", "nohup", "setsid", "timeout", "stdbuf", "xargs", "time", "exec",
+    "command", "busybox", "chroot", "pkexec",
 ];
 
 const NETWORK: [&str; 30] = [
@@ -182,8 +182,7 @@ impl Found {
     /// Programs that are named in a script. Only words are looked at: it is a guess.
     fn script(&mut self, text: &str) {
         let parts = text.split(|letter: char| letter.is_whitespace() || "|&;(){}<>`\"'$".contains(letter));
-        let words: Vec<String> =
-            parts.filter(|word| !word.is_empty()).take(SCRIPT_WORDS).map(str::to_owned).collect();
+        let words: Vec<String> = parts.filter(|word| !word.is_empty()).take(SCRIPT_WORDS).map(str::to_owned).collect();
         for (position, word) in words.iter().enumerate() {
             let rest = words.get(position + 1..).unwrap_or_default();
             match base(word) {
@@ -206,9 +205,7 @@ impl Found {
         let text = |key: &str| request.input.get(key).and_then(Value::as_str);
         let command = match request.input.get("command").or_else(|| request.input.get("cmd")) {
             Some(Value::String(command)) => Some(command.clone()),
-            Some(Value::Array(words)) => {
-                Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
-            }
+            Some(Value::Array(words)) => Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
             _ => None,
         };
         if let Some(command) = command {
@@ -259,7 +256,8 @@ fn unwrapped(argv: &[String]) -> &[String] {
 }
 
 fn is_script_flag(word: &str) -> bool {
-    matches!(word, "-e" | "--eval" | "--command") || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
+    matches!(word, "-e" | "--eval" | "--command")
+        || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
 }
 
 fn base(program: &str) -> &str {
@@ -303,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    fn of(stages: Value) -> Vec<String> {
+    fn of(stages: &Value) -> Vec<String> {
         let request = Request::read(&json!({"id": "a", "kind": "pipeline", "requester": {"cwd": "/home/me/project"},
             "subject": {"stages": stages, "cwd": "/"}}))
         .unwrap();
@@ -338,16 +336,19 @@ mod tests {
                     "rm deletes or overwrites",
                 ],
             ),
-            (&["sh", "-c", "sudo true"], &["asks for root inside the script", "sh runs a script: read the word after -c"]),
+            (
+                &["sh", "-c", "sudo true"],
+                &["asks for root inside the script", "sh runs a script: read the word after -c"],
+            ),
         ] {
-            assert_eq!(of(json!([stage(words)])), expected, "{words:?}");
+            assert_eq!(of(&json!([stage(words)])), expected, "{words:?}");
         }
     }
 
     #[test]
     fn a_shell_that_is_fed_is_dangerous() {
         assert_eq!(
-            of(json!([stage(&["curl", "x"]), stage(&["bash"])])),
+            of(&json!([stage(&["curl", "x"]), stage(&["bash"])])),
             ["whatever the stage before prints is run by bash", "curl reaches the network"]
         );
     }

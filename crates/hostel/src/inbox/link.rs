@@ -222,8 +222,7 @@ impl Link {
 }
 
 fn pending(params: &str) -> Result<HouseNews, ClientError> {
-    let list: ApprovalList =
-        serde_json::from_str(params).map_err(|error| ClientError::Protocol(error.to_string()))?;
+    let list: ApprovalList = serde_json::from_str(params).map_err(|error| ClientError::Protocol(error.to_string()))?;
     Ok(HouseNews::Pending(list.approvals))
 }
 

@@ -62,7 +62,13 @@ pub(crate) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
     let signals = || -> std::io::Result<_> {
         let ends = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
         let [terminate, hangup, interrupt, quit] = ends.map(signal);
-        Ok((terminate?, hangup?, interrupt?, quit?, signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?))
+        Ok((
+            terminate?,
+            hangup?,
+            interrupt?,
+            quit?,
+            signal(SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))?,
+        ))
     };
     let (mut terminate, mut hangup, mut interrupt, mut quit, mut continued) =
         signals().map_err(problem("watch for signals"))?;

@@ -49,7 +49,9 @@ pub(crate) struct Item {
 /// Something a house said.
 #[derive(Debug)]
 pub(crate) enum HouseNews {
-    Connected { has_passphrase: bool },
+    Connected {
+        has_passphrase: bool,
+    },
     Lost,
     /// Everything that waits.
     Pending(Vec<Value>),
@@ -58,7 +60,11 @@ pub(crate) enum HouseNews {
     /// The passphrase was taken, or why not.
     Unlocked(Result<(), String>),
     /// An answer was taken, or why not.
-    Decided { id: String, what: &'static str, outcome: Result<Option<u64>, Refused> },
+    Decided {
+        id: String,
+        what: &'static str,
+        outcome: Result<Option<u64>, Refused>,
+    },
     /// The rules a request met.
     Why(Vec<super::page::Line>),
 }
@@ -75,16 +81,33 @@ pub(crate) struct Refused {
 #[derive(Debug)]
 pub(crate) enum Deed {
     /// To every house that is connected and locked.
-    Unlock { houses: Vec<usize>, passphrase: String },
+    Unlock {
+        houses: Vec<usize>,
+        passphrase: String,
+    },
     /// To every house: forget the unlock.
     Lock,
-    Decide { house: usize, answer: Answer },
-    Why { house: usize, id: String },
-    Shown { house: usize, id: String },
+    Decide {
+        house: usize,
+        answer: Answer,
+    },
+    Why {
+        house: usize,
+        id: String,
+    },
+    Shown {
+        house: usize,
+        id: String,
+    },
     /// Ask for all of it.
-    Fetch { house: usize, id: String },
+    Fetch {
+        house: usize,
+        id: String,
+    },
     /// Look at its files.
-    Look { request: Box<Request> },
+    Look {
+        request: Box<Request>,
+    },
     /// What was typed until now is not meant for what is shown from now on.
     Drain,
     Bell,
@@ -234,9 +257,9 @@ impl Model {
         }
         deeds.dedup_by(|one, other| matches!((one, other), (Deed::Bell, Deed::Bell)));
         self.items.sort_by_key(|item| item.request.created_ns());
-        let same = before.as_ref().and_then(|(house, id)| {
-            self.items.iter().position(|item| item.house == *house && item.request.id == *id)
-        });
+        let same = before
+            .as_ref()
+            .and_then(|(house, id)| self.items.iter().position(|item| item.house == *house && item.request.id == *id));
         match same {
             Some(position) => self.selected = position,
             None => {

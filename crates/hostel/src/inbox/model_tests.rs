@@ -144,7 +144,9 @@ fn the_passphrase_is_asked_once_and_the_answer_follows() {
     assert!(matches!(&deeds[..], [Deed::Unlock { houses, passphrase }] if houses == &[0] && passphrase == "ny q"));
     let told = bench.model.news(0, HouseNews::Unlocked(Err("wrong; 4 more tries".to_owned())), bench.now);
     assert!(told.is_empty());
-    assert!(matches!(&bench.model.dialog, Some(Dialog::Passphrase { problem: Some(words), .. }) if words.contains('4')));
+    assert!(
+        matches!(&bench.model.dialog, Some(Dialog::Passphrase { problem: Some(words), .. }) if words.contains('4'))
+    );
     bench.press(KeyCode::Char('x'));
     bench.press(KeyCode::Enter);
     let deeds = bench.model.news(0, HouseNews::Unlocked(Ok(())), bench.now);

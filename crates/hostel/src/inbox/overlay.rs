@@ -52,12 +52,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, palette: Palette, area:
         }
     };
     let height = u16::try_from(lines.len()).unwrap_or(u16::MAX).saturating_add(2).min(area.height);
-    let place = Rect {
-        x: area.x + (area.width - width) / 2,
-        y: area.y + (area.height - height) / 2,
-        width,
-        height,
-    };
+    let place = Rect { x: area.x + (area.width - width) / 2, y: area.y + (area.height - height) / 2, width, height };
     let block = Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(palette.style(Look::Dim))

@@ -397,7 +397,9 @@ pub(crate) fn outcome_words(outcome: &Value) -> String {
         }
         Some("cannot_start") => format!(
             "could not be started: {}",
-            std::io::Error::from_raw_os_error(said("errno").and_then(Value::as_i64).unwrap_or(0).try_into().unwrap_or(0))
+            std::io::Error::from_raw_os_error(
+                said("errno").and_then(Value::as_i64).unwrap_or(0).try_into().unwrap_or(0)
+            )
         ),
         Some("timed_out") => format!("took too long, killed after {} s", said("secs").unwrap_or(&Value::Null)),
         Some("changed") => format!("refused: {}", why()),

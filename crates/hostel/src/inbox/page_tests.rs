@@ -103,7 +103,10 @@ request   a1"
         "subject": {"text": "Deploy?", "details": "to production\nnow"}, "decided_at": "2026-02-13T14:30:00Z",
         "rule": "grant 3"}));
     let printed = print(&page(&request.unwrap(), 60));
-    assert!(printed.starts_with("A question\n\nasks      Deploy?\ndetails   to production\n          now\n"), "{printed}");
+    assert!(
+        printed.starts_with("A question\n\nasks      Deploy?\ndetails   to production\n          now\n"),
+        "{printed}"
+    );
     assert!(printed.ends_with("state     approved by unlocked, 2026-02-13T14:30:00Z\nrule      grant 3"), "{printed}");
 }
 
@@ -118,10 +121,16 @@ fn what_is_not_understood_is_shown_as_it_came() {
 #[test]
 fn ends_in_words() {
     for (outcome, words) in [
-        (json!({"end": {"word": "finished"}, "stages": [{"exit_code": 0}, {"exit_code": -1, "signal": 9}]}), "exit 0, signal 9"),
+        (
+            json!({"end": {"word": "finished"}, "stages": [{"exit_code": 0}, {"exit_code": -1, "signal": 9}]}),
+            "exit 0, signal 9",
+        ),
         (json!({"end": {"word": "timed_out", "secs": 300}}), "took too long, killed after 300 s"),
         (json!({"end": {"word": "changed", "stage": 0, "what": "another file"}}), "refused: another file"),
-        (json!({"end": {"word": "cannot_start", "stage": 0, "errno": 2}}), "could not be started: No such file or directory (os error 2)"),
+        (
+            json!({"end": {"word": "cannot_start", "stage": 0, "errno": 2}}),
+            "could not be started: No such file or directory (os error 2)",
+        ),
         (json!({"odd": 1}), "{\"odd\":1}"),
     ] {
         assert_eq!(outcome_words(&outcome), words);

@@ -124,7 +124,7 @@ fn header(frame: &mut Frame<'_>, model: &Model, palette: Palette, area: Rect) {
     let waits = match model.items.len() {
         0 => "nothing waits".to_owned(),
         1 => "1 waits".to_owned(),
-        more => format!("{} wait", more),
+        more => format!("{more} wait"),
     };
     let mut right: Line = vec![span(waits, Look::Plain)];
     if !lock.text.is_empty() {

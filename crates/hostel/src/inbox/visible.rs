@@ -4,8 +4,8 @@
 //! foreign steers a terminal, changes its direction, hides, or joins what stands beside it. Different strings are
 //! painted differently: a string can be read back from what is painted.
 //!
-//! It knows no screen: [`rows`] breaks marks to a width, [`paint`] and [`text`] write them out; the full-screen face
-//! gives them styles of its own.
+//! It knows no screen: [`rows`] breaks marks to a width, [`text`] writes them out, and whoever paints gives each [`Tone`] a
+//! style of its own.
 
 use std::fmt::Write as _;
 
@@ -276,32 +276,6 @@ pub(crate) fn text(marks: &[Mark]) -> String {
     let mut out = String::with_capacity(marks.len());
     for mark in marks {
         mark.write(&mut out);
-    }
-    out
-}
-
-/// Marks for a terminal: escapes in reverse video, where there is paint.
-pub(crate) fn paint(marks: &[Mark], painted: bool) -> String {
-    if !painted {
-        return text(marks);
-    }
-    let mut out = String::with_capacity(marks.len() + 16);
-    let mut tone = Tone::Plain;
-    for mark in marks {
-        let next = mark.tone();
-        if next != tone {
-            out.push_str(match next {
-                Tone::Plain => "\x1b[0m",
-                Tone::Meta => "\x1b[0;1m",
-                Tone::Faint => "\x1b[0;2m",
-                Tone::Escape => "\x1b[0;7m",
-            });
-            tone = next;
-        }
-        mark.write(&mut out);
-    }
-    if tone != Tone::Plain {
-        out.push_str("\x1b[0m");
     }
     out
 }

@@ -3,6 +3,7 @@
 //! Invariant: it ends when the client closes our standard input, when nobody reads our standard output any more, or at a
 //! signal, and takes what it asked for with it.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -32,6 +33,11 @@ pub(super) fn house(context: &Context<'_>, may_start: bool) -> Result<ExitCode, 
     let local = starter.clone().map_or(Local::Here, Local::House);
     let backend = Sockets::of_house(house, starter.clone());
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
+    if std::io::stdin().is_terminal() {
+        context.ui.note(
+            "hostel: this speaks MCP on standard input and output; agents run it, see `hostel mcp install --help`",
+        );
+    }
     let served = run(Server::new(profile, Arc::new(backend), Arc::new(Desk::new(local))), async move {
         // Ahead of the first call, which then need not wait.
         if let Some(starter) = starter {
@@ -100,6 +106,6 @@ async fn reader_gone() {
     });
     // Where the system cannot tell, nobody has left.
     if told.await.is_err() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

@@ -27,34 +27,38 @@ use crate::sudo_proxy::hosts;
 /// How long a house may take to start.
 const START: Duration = Duration::from_secs(60);
 
-/// The shortest time between two attempts to start it.
+/// The shortest time after a failure to start it until that is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
+
+/// Times a house that goes away as soon as it is started is started for one connection.
+const ATTEMPTS: usize = 3;
 
 /// Starts a house that is not up.
 #[derive(Debug)]
 pub(super) struct Starter {
     house: House,
-    last: Mutex<Option<(Instant, Result<(), String>)>>,
+    /// The last failure, and when that was.
+    failed: Mutex<Option<(Instant, String)>>,
 }
 
 impl Starter {
     pub(super) fn new(house: House) -> Arc<Self> {
-        Arc::new(Starter { house, last: Mutex::default() })
+        Arc::new(Starter { house, failed: Mutex::default() })
     }
 
     /// Starts it unless it is up; who comes meanwhile waits and gets the same answer.
     pub(super) async fn start(&self) -> Result<(), String> {
-        let mut last = self.last.lock().await;
-        if let Some((when, outcome)) = &*last
+        let mut failed = self.failed.lock().await;
+        if let Some((when, reason)) = &*failed
             && when.elapsed() < AGAIN
         {
-            return outcome.clone();
+            return Err(reason.clone());
         }
         let outcome = match self.house.connect().await {
             Ok(_) => Ok(()),
             Err(_) => up(self.house.dir.root()).await,
         };
-        *last = Some((Instant::now(), outcome.clone()));
+        *failed = outcome.clone().err().map(|reason| (Instant::now(), reason));
         outcome
     }
 }
@@ -125,9 +129,12 @@ impl Backend for Sockets {
     fn dial<'a>(&'a self, host: Option<&'a str>, _: &'a Caller) -> Later<'a, io::Result<UnixStream>> {
         Box::pin(async move {
             let path = self.path(host);
-            match connect(&path).await {
-                Err(error) if host.is_none() && is_down(&error) && self.wake().await => connect(&path).await,
-                outcome => outcome,
+            let mut left = if host.is_none() { ATTEMPTS } else { 0 };
+            loop {
+                match connect(&path).await {
+                    Err(error) if left > 0 && is_down(&error) && self.wake().await => left -= 1,
+                    outcome => return outcome,
+                }
             }
         })
     }
@@ -137,11 +144,17 @@ impl Backend for Sockets {
             let Some(house) = &self.house else {
                 return Err(ClientError::Protocol("there is no house behind this server".to_owned()));
             };
-            match house.connect().await {
-                Err(ClientError::Connect { source, .. }) if is_down(&source) && self.wake().await => {
-                    house.connect().await
+            let mut left = ATTEMPTS;
+            loop {
+                match house.connect().await {
+                    Err(ClientError::Connect { source, path }) if left > 0 && is_down(&source) => {
+                        left -= 1;
+                        if !self.wake().await {
+                            return Err(ClientError::Connect { source, path });
+                        }
+                    }
+                    outcome => return outcome,
                 }
-                outcome => outcome,
             }
         })
     }

@@ -100,10 +100,10 @@ impl Webhook {
             .header("X-Hostel-Signature", sign(&key, &time, body).ok_or_else(|| Refusal::last("no key".to_owned()))?)
             .body(body.to_owned());
         drop(key);
-        let answer = request.send().await.map_err(|error| Refusal {
-            again: !error.is_builder(),
-            why: error.without_url().to_string(),
-        })?;
+        let answer = request
+            .send()
+            .await
+            .map_err(|error| Refusal { again: !error.is_builder(), why: error.without_url().to_string() })?;
         match answer.status() {
             status if status.is_success() => Ok(()),
             status => {

@@ -158,6 +158,12 @@ impl Helper {
     }
 }
 
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.bound.file().unlink();
+    }
+}
+
 /// Has the password typed and hands it over.
 async fn answer(mut stream: tokio::net::UnixStream, approval: &Approval, secrets: &mpsc::Sender<SecretWanted>) {
     let (answer, mut answered) = oneshot::channel();

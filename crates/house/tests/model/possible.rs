@@ -25,7 +25,7 @@ impl Step {
         } else {
             actions.push(Action::DaemonStarts);
         }
-        if !world.keeper_died {
+        if world.keeper_may_die && !world.keeper_died {
             actions.push(Action::KeeperDies);
         }
         actions

@@ -187,6 +187,7 @@ pub(crate) struct World {
     pub(crate) session_grant: bool,
     /// How often a grant on disk may still be used.
     pub(crate) counted_grant: u8,
+    pub(crate) keeper_may_die: bool,
     pub(crate) keeper_died: bool,
     /// The daemon knows of it.
     pub(crate) keeper_noticed: bool,
@@ -224,9 +225,9 @@ impl World {
             restarted: false,
             session_grant: false,
             counted_grant,
-            // It dies once: one that has cannot.
-            keeper_died: !keeper_may_die,
-            keeper_noticed: !keeper_may_die,
+            keeper_may_die,
+            keeper_died: false,
+            keeper_noticed: false,
             seen_given: false,
             seen_counted: 0,
             seen_fault: None,

@@ -147,7 +147,7 @@ fn is_internal(action: Action, terms: Terms) -> bool {
         Action::Expire(request) => terms.short[request],
         Action::Write(_, _, rules) => rules == terms.rules,
         // Their time is far longer than a test's, but a busy machine may use it up.
-        Action::StopWaiting(_) | Action::Close(_) => true,
+        Action::StopWaiting(_) | Action::Close(_) | Action::NoticeKeeper => true,
         action => is_urgent(action, terms),
     }
 }
@@ -165,8 +165,7 @@ fn is_urgent(action: Action, terms: Terms) -> bool {
         | Action::Hear(..)
         | Action::Record(..)
         | Action::Reply(..)
-        | Action::Close(_)
-        | Action::NoticeKeeper => true,
+        | Action::Close(_) => true,
         Action::Expire(request) => terms.short[request],
         Action::Write(_, _, rules) => rules == terms.rules,
         Action::Send { .. }
@@ -177,7 +176,8 @@ fn is_urgent(action: Action, terms: Terms) -> bool {
         | Action::StopWaiting(_)
         | Action::DaemonDies
         | Action::DaemonStarts
-        | Action::KeeperDies => false,
+        | Action::KeeperDies
+        | Action::NoticeKeeper => false,
     }
 }
 

@@ -57,8 +57,10 @@ fn rule(action: Action) -> Rule {
 /// A `sudo` that needs no privileges.
 pub(crate) fn played_sudo(place: &Place) -> PathBuf {
     let path = place.path().join("sudo");
-    std::fs::write(&path, SUDO).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if !path.exists() {
+        std::fs::write(&path, SUDO).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
     path
 }
 

@@ -18,6 +18,21 @@ pub(crate) fn ask(stages: &[&[&str]]) -> PlanRequest {
     PlanRequest { stages, ..PlanRequest::default() }
 }
 
+/// Clock ticks that a process, and its ended children, have used.
+pub(crate) fn processor_time(pid: u32) -> [u64; 2] {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<u64> = text
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_ascii_whitespace()
+        .skip(11)
+        .take(4)
+        .map(|field| field.parse().unwrap())
+        .collect();
+    [fields[0] + fields[1], fields[2] + fields[3]]
+}
+
 /// Where a house is.
 pub(crate) struct Place {
     path: PathBuf,

@@ -98,12 +98,6 @@ fn prepare(spawn: &Spawn) -> Option<Program> {
     })
 }
 
-/// When memory runs out the kernel is to take the child, not its keeper. Done from here because
-/// the child itself is not dumpable, and so may not, until it has executed its program.
-fn prefer_as_victim(pid: u32) {
-    std::fs::write(format!("/proc/{pid}/oom_score_adj"), "200").ok();
-}
-
 fn command_line(argv: &[Vec<u8>]) -> Vec<u8> {
     let mut line = argv.join(&b' ');
     line.truncate(COMMAND_LIMIT);
@@ -280,7 +274,10 @@ impl Control {
         for mark in starting.marks {
             self.commands.push(mark);
         }
-        prefer_as_victim(slot.pid);
+        // A stage is often over before this would be done; the pump does it for one that is not.
+        if slot.bounds == Bounds::NONE {
+            sys::prefer_as_victim(slot.pid);
+        }
         if let Some(exit) = slot.observed {
             self.commands.push(Command::Exited(key, exit));
         }

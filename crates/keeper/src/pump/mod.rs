@@ -427,7 +427,10 @@ impl Pump {
             match timer {
                 Timer::Drain => self.end_drain(key),
                 Timer::LateFile if child.finished() => {}
-                Timer::LateFile => self.make_file(key),
+                Timer::LateFile => {
+                    crate::sys::prefer_as_victim(child.pid);
+                    self.make_file(key);
+                }
                 Timer::Quiet => {
                     if child.last_active.elapsed() >= QUIET {
                         child.close_file();

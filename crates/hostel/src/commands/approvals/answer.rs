@@ -21,6 +21,7 @@ use crate::cli::PassphraseFrom;
 use crate::cli::Scope;
 use crate::commands::Context;
 use crate::conversation::short;
+use crate::conversation::wire::one_spelling;
 use crate::conversation::words;
 use crate::error::CommandError;
 use crate::houses::House;
@@ -130,7 +131,8 @@ async fn decide(
         let passphrase = ask(client, from).await?;
         for (house, mut client, row) in open {
             match decide_one(&mut client, &row, &answer, &passphrase).await {
-                Ok(Decided { mut approval, grant }) => {
+                Ok(Decided { approval, grant }) => {
+                    let mut approval = one_spelling(approval);
                     if !ui.json() {
                         let (paint, said) = words::verdict(answer.decision);
                         let what = text::printable(&one_line(&row)).into_owned();
@@ -178,7 +180,8 @@ pub(super) async fn ask(client: &mut Client, from: PassphraseFrom) -> Result<Pas
 
 /// There is none.
 pub(crate) fn unset() -> CommandError {
-    CommandError::failure("no passphrase is set, so nobody can answer from here").hint("set one with `hostel approver set`")
+    CommandError::failure("no passphrase is set, so nobody can answer from here")
+        .hint("set one with `hostel approver set`")
 }
 
 async fn decide_one(

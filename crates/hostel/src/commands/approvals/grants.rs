@@ -15,6 +15,7 @@ use crate::commands::Context;
 use crate::commands::now_ns;
 use crate::conversation::short;
 use crate::conversation::wire::moment_ns;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
 use crate::inbox::passphrase::Passphrase;
@@ -118,7 +119,7 @@ pub(super) async fn list(context: &Context<'_>) -> Result<ExitCode, CommandError
 
 async fn grants(client: &mut Client) -> Result<Vec<Value>, CommandError> {
     let list: List = client.call("approval/grants", &json!({})).await?;
-    Ok(list.grants)
+    Ok(list.grants.into_iter().map(one_spelling).collect())
 }
 
 pub(super) async fn revoke(

@@ -22,11 +22,12 @@ use super::kind;
 use super::one_line;
 use super::state;
 use crate::commands::Context;
+use crate::config::Occasion;
 use crate::conversation::short;
 use crate::conversation::start::too_old;
 use crate::conversation::summary;
 use crate::conversation::wire::ApprovalList;
-use crate::config::Occasion;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
 use crate::inbox::request::Request;
@@ -93,7 +94,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
 fn print(ui: &Ui, news: &News, several: bool) -> Result<(), CommandError> {
     let row = &news.row;
     if ui.json() {
-        let mut value = news.value.clone();
+        let mut value = one_spelling(news.value.clone());
         value["house"] = news.house.as_str().into();
         return ui.data(&value);
     }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use crate::commands::Context;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::inbox::visible;
 use crate::ui::Paint;
@@ -36,7 +37,8 @@ pub(crate) struct Step {
 pub(super) async fn run(context: &Context<'_>, id: &str) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
     let (house, mut client, row, _) = context.houses.find_approval(id).await?;
-    let mut answer: Value = client.call("approval/why", &json!({"id": row.id})).await?;
+    let answer: Value = client.call("approval/why", &json!({"id": row.id})).await?;
+    let mut answer = one_spelling(answer);
     if ui.json() {
         answer["house"] = house.label.into();
         ui.data(&answer)?;

@@ -87,6 +87,10 @@ impl Terminal {
             }
         }
         drop(attached);
+        // The last words, while there is somewhere to say them.
+        while let Ok(line) = self.lines.try_recv() {
+            self.tty.write(&line).await.unwrap_or_default();
+        }
     }
 
     async fn work(&mut self) -> io::Result<()> {

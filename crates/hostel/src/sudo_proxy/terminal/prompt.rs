@@ -233,3 +233,41 @@ fn time(ns: u64) -> String {
         .map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_counted() {
+        let marks = visible::word("abcdef");
+        assert_eq!(bounded(&marks, 6, 6, HIDDEN), "abcdef");
+        assert_eq!(bounded(&marks, 4, 80, HIDDEN), "abcd… [2 more chars hidden]");
+        assert_eq!(
+            bounded(&marks, 80, 3, " — full command not shown"),
+            "abc… [3 more chars hidden — full command not shown]"
+        );
+        // An escape takes its columns whole or not at all.
+        assert_eq!(bounded(&visible::word("a\u{1b}b"), 80, 5, HIDDEN), "a… [2 more chars hidden]");
+        assert_eq!(bounded(&[], 0, 0, HIDDEN), "");
+    }
+
+    #[test]
+    fn a_field_is_one_line() {
+        assert_eq!(name("one\ntwo\r\u{1b}[2J"), "one⟨LF⟩two⟨CR⟩⟨ESC⟩[2J");
+        assert_eq!(name(&"x".repeat(5000)), format!("{}… [4900 more chars hidden]", "x".repeat(100)));
+    }
+
+    #[test]
+    fn a_terminal_without_a_size_is_taken_for_a_usual_one() {
+        assert_eq!(Size::told(0, 100), USUAL);
+        assert_eq!(Size::told(30, 0), USUAL);
+        let size = Size::told(50, 10);
+        assert_eq!(size.rows_of("0123456789\n\n01234567890"), 1 + 1 + 2);
+    }
+
+    #[test]
+    fn times_are_the_contracts() {
+        assert_eq!(time(1_771_000_200_123_456_789), "2026-02-13T16:30:00Z");
+    }
+}
