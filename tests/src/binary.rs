@@ -43,6 +43,14 @@ pub fn mcp_fixture() -> PathBuf {
     beside_tests("mcp_fixture", "cargo build -p hostel-tests --bins")
 }
 
+/// A client that says lines to a socket, for any tree of processes.
+///
+/// # Panics
+/// If it has not been built.
+pub fn speaker() -> PathBuf {
+    beside_tests("speaker", "cargo build -p hostel-tests --bins")
+}
+
 /// The root of the repository.
 ///
 /// # Panics

@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-use std::time::Duration;
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use hostel_tests::binary;
 use hostel_tests::mcp::{Place, Stdio, is_error, text, texts};
@@ -147,6 +150,32 @@ fn who_cancels_or_leaves_withdraws() {
     place.wait_pending(2);
     client.kill();
     place.wait_pending(0);
+}
+
+/// The server outlives its agent by a moment only: nobody would hear what became of the command.
+#[test]
+fn an_agent_that_dies_takes_its_requests_with_it() {
+    let place = Place::with_house();
+    let (mut agent, theirs) = UnixStream::pair().unwrap();
+    let mut command = place.command(binary::hostel());
+    command.arg("mcp").stdin(OwnedFd::from(theirs.try_clone().unwrap())).stdout(OwnedFd::from(theirs));
+    let mut child = command.spawn().unwrap();
+    // The command keeps a copy of the other end.
+    drop(command);
+    for message in [
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "agent", "version": "1"}}}),
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "execute", "arguments": {"argv": ["true"]}}}),
+        json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "ask_approval", "arguments": {"question": "?"}}}),
+    ] {
+        writeln!(agent, "{message}").unwrap();
+    }
+    place.wait_pending(2);
+    let died = Instant::now();
+    drop(agent);
+    wait::until(wait::LIMIT, "the end of the server", || child.try_wait().unwrap());
+    place.wait_pending(0);
+    assert!(died.elapsed() < Duration::from_secs(4), "{:?}", died.elapsed());
 }
 
 #[test]

@@ -9,12 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 use std::time::Instant;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
 use anyhow::Context as _;
 use anyhow::Result;
 use anyhow::ensure;
+use hostel_tests::sudo_proxy::moment;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::json;
@@ -52,7 +51,7 @@ fn exchange(socket: &Path, request: &Value) -> Result<Vec<u8>> {
 
 fn request(argv: &[String]) -> Result<Value> {
     Ok(json!({
-        "id": id()?, "host": "", "session": "bench", "time": now()?, "pipeline": [argv],
+        "id": id()?, "host": "", "session": "bench", "time": now(), "pipeline": [argv],
         "reason": "a measurement", "privileged": false,
     }))
 }
@@ -90,7 +89,7 @@ pub(crate) fn output(socket: &Path, argv: &[String], expected: &[u8]) -> Result<
 
 /// Asks the daemon to end.
 pub(crate) fn stop(socket: &Path) -> Result<()> {
-    let request = json!({"id": id()?, "action": "stop", "session": "bench", "time": now()?, "pipeline": []});
+    let request = json!({"id": id()?, "action": "stop", "session": "bench", "time": now(), "pipeline": []});
     let answer: Value = serde_json::from_slice(&exchange(socket, &request)?).context("the answer to stop")?;
     ensure!(answer["status"] == "ok", "stop was answered with {answer}");
     Ok(())
@@ -149,41 +148,13 @@ fn id() -> Result<String> {
 }
 
 /// The time in the one form that the real daemon reads.
-fn now() -> Result<String> {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock")?.as_secs();
-    Ok(timestamp(seconds))
-}
-
-fn timestamp(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Counted from 1 March 0000, so that a leap day is the last of its year.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
+fn now() -> String {
+    format!("{}Z", moment::from_now(0))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn seconds_become_dates() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_399, "2000-02-28T23:59:59Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (951_868_800, "2000-03-01T00:00:00Z"),
-            (1_770_993_000, "2026-02-13T14:30:00Z"),
-        ] {
-            assert_eq!(timestamp(seconds), text);
-        }
-    }
 
     #[test]
     fn a_refusal_is_no_success() {

@@ -1,5 +1,9 @@
 //! A full disk under the database: what cannot be put on record is not asked, not decided and not run.
 
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
 use hostel_tests::wait;
 use serde_json::json;
 
@@ -76,4 +80,41 @@ fn a_full_disk_runs_nothing_that_is_not_on_record() {
         assert!(answer["status"] == "ok" || decided.contains(id), "{answer}");
     }
     inbox::check_audit(&mut person);
+}
+
+/// The end of a command that cannot be put on record is not forgotten with the daemon, and the command does not run again.
+#[test]
+fn a_command_that_ends_on_a_full_disk_does_not_run_again() {
+    let Some(mut cramped) = house_on_small_disk(inbox::SETTINGS) else { return };
+    let Cramped { house, disk } = &mut cramped;
+    house.native().ask("approver/set", json!({"passphrase": inbox::PASSPHRASE}));
+    let (file, gate) = (house.work().join("traces"), house.work().join("gate"));
+    let ids = inbox::names("ends", 3);
+    let then = format!("until [ -e {} ]; do sleep 0.02; done", gate.display());
+    let requests: Vec<_> = ids.iter().map(|id| tracing(id, &file, &then)).collect();
+    let askers = Askers::send(&inbox::door(house), &requests);
+    let asked = inbox::wait_for(house, &ids);
+    let mut person = inbox::person(house);
+    for approval in asked.values() {
+        assert_eq!(inbox::decide(&mut person, approval, "allow_once"), Decided::Counted);
+    }
+    wait::until_true(wait::LIMIT, "every command to run", || traces(&file).len() == ids.len());
+    disk.fill();
+    fs::write(&gate, "").expect("a file elsewhere");
+    // Whether the clients hear of it now or later, the daemon has had the time to forget it.
+    let held = house.held();
+    for process in held {
+        process.wait_gone(wait::LIMIT);
+    }
+    thread::sleep(Duration::from_millis(500));
+    house.kill();
+    disk.empty();
+    house.serve();
+    let again = askers.repeat(&inbox::door(house), &ids);
+    for id in &ids {
+        askers.answer(id);
+        again.answer(id);
+    }
+    assert_eq!(traces(&file), ids, "each ran once");
+    inbox::check_audit(&mut house.native());
 }

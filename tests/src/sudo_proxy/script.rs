@@ -1,7 +1,7 @@
 //! The data files of the sudo-proxy door: requests and keys in, answers out, in a form a person can read.
 //!
-//! `tests/README.md` describes the format. The same files are played to the real program: what it does otherwise is
-//! listed, case by case, in `tests/sudo_proxy/differences.toml`.
+//! `tests/sudo_proxy/README.md` describes the format. The same files are played to the real program: what it does
+//! otherwise is listed, case by case, in `tests/sudo_proxy/differences.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -25,6 +25,8 @@ struct Live {
     stream: u64,
     /// The last event it is to send.
     until: Arc<AtomicU64>,
+    /// The last event that the kernel is known to have taken from it.
+    reached: u64,
     line: Arc<Line>,
 }
 
@@ -35,7 +37,10 @@ struct State {
     sending: usize,
     /// The ledger was opened for prompts none of which has been taken yet.
     provisional: bool,
-    streams: u64,
+    /// Answers so far: streams, and those that hold what was owed.
+    answers: u64,
+    /// What was handed over, by answer, and may not have left this process yet. Should the daemon die now, it is owed.
+    leaving: Vec<(u64, Vec<Range>)>,
 }
 
 /// A session's client.
@@ -85,7 +90,14 @@ fn waiting(session: &Session) -> usize {
 
 impl Link {
     fn load(session: &Arc<Session>) -> Arc<Self> {
-        let state = State { ledger: kept(session), live: None, sending: 0, provisional: false, streams: 0 };
+        let state = State {
+            ledger: kept(session),
+            live: None,
+            sending: 0,
+            provisional: false,
+            answers: 0,
+            leaving: Vec::new(),
+        };
         Arc::new(Self {
             session: Arc::clone(session),
             state: Mutex::new(state),
@@ -99,7 +111,15 @@ impl Link {
     }
 
     fn keep(&self, state: &State, following: Option<u64>) {
-        self.session.set_door_state(NAME, state.ledger.to_text(following));
+        let text = match state.leaving.is_empty() {
+            true => state.ledger.to_text(following),
+            false => {
+                let mut ledger = state.ledger.clone();
+                state.leaving.iter().flat_map(|(_, ranges)| ranges).for_each(|range| ledger.owe(*range));
+                ledger.to_text(following)
+            }
+        };
+        self.session.set_door_state(NAME, text);
     }
 
     /// A prompt is about to be sent.
@@ -122,13 +142,21 @@ impl Link {
         }
         match state.live.take() {
             // It was just about to end; the new stream goes on where it stops.
-            Some(live) => live.until.store(sent.after_seq, Ordering::Relaxed),
+            Some(live) => {
+                live.until.store(sent.after_seq, Ordering::Relaxed);
+                state.leaves(live.stream, vec![(live.reached, sent.after_seq)]);
+            }
             None if provisional => state.ledger.forget_tail(),
             None => state.ledger.close(sent.after_seq),
         }
-        state.streams += 1;
-        let ticket = Ticket { stream: state.streams, until: Arc::new(AtomicU64::new(u64::MAX)) };
-        state.live = Some(Live { stream: ticket.stream, until: Arc::clone(&ticket.until), line: Arc::clone(line) });
+        state.answers += 1;
+        let ticket = Ticket { stream: state.answers, until: Arc::new(AtomicU64::new(u64::MAX)) };
+        state.live = Some(Live {
+            stream: ticket.stream,
+            until: Arc::clone(&ticket.until),
+            reached: sent.after_seq,
+            line: Arc::clone(line),
+        });
         state.ledger.begun = sent.after_seq;
         self.keep(&state, Some(sent.after_seq));
         Some(ticket)
@@ -146,8 +174,9 @@ impl Link {
 
     /// The client of a stream has had everything up to this number.
     pub(super) fn reached(&self, stream: u64, seq: u64) {
-        let state = self.state.lock();
-        if state.follows(stream) {
+        let mut state = self.state.lock();
+        if let Some(live) = state.live.as_mut().filter(|live| live.stream == stream) {
+            live.reached = seq;
             self.keep(&state, Some(seq));
         }
     }
@@ -161,7 +190,8 @@ impl Link {
         if state.sending > 0 {
             return false;
         }
-        state.live = None;
+        let reached = state.live.take().map_or(0, |live| live.reached);
+        state.leaves(stream, vec![(reached, self.session.last_seq())]);
         self.keep(&state, None);
         true
     }
@@ -189,9 +219,20 @@ impl Link {
         self.keep_now(&state);
     }
 
-    /// Keeps the ledger while some stream may be open. How far that one is, it says itself before long.
+    /// An answer has left this process, or its client is known to have lost what is owed again: the rest of it is no
+    /// concern any more.
+    pub(super) fn left(&self, answer: u64) {
+        let mut state = self.state.lock();
+        let before = state.leaving.len();
+        state.leaving.retain(|(leaving, _)| *leaving != answer);
+        if state.leaving.len() != before {
+            self.keep_now(&state);
+        }
+    }
+
+    /// Keeps the ledger while some stream may be open.
     fn keep_now(&self, state: &State) {
-        let following = state.live.as_ref().map(|_| state.ledger.begun);
+        let following = state.live.as_ref().map(|live| live.reached);
         self.keep(state, following);
     }
 
@@ -233,9 +274,12 @@ impl Link {
         state.ledger.owed(last)
     }
 
-    /// These were handed over.
-    pub(super) fn paid(&self, ranges: &[Range]) {
+    /// These are handed over with an answer, whose number is returned.
+    pub(super) fn paid(&self, ranges: &[Range]) -> u64 {
         let mut state = self.state.lock();
+        state.answers += 1;
+        let answer = state.answers;
+        state.leaves(answer, ranges.to_vec());
         ranges.iter().for_each(|range| state.ledger.paid(*range));
         state.ledger.connected = true;
         let quiet = state.sending == 0 && state.live.is_none() && self.session.status() == Status::Idle;
@@ -243,6 +287,7 @@ impl Link {
             state.ledger.forget_tail();
         }
         self.keep_now(&state);
+        answer
     }
 
     pub(super) fn stats(&self) -> QueueStats {
@@ -252,6 +297,10 @@ impl Link {
 }
 
 impl State {
+    fn leaves(&mut self, answer: u64, ranges: Vec<Range>) {
+        self.leaving.push((answer, ranges));
+    }
+
     fn follows(&self, stream: u64) -> bool {
         self.live.as_ref().is_some_and(|live| live.stream == stream)
     }

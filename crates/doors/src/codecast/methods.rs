@@ -335,13 +335,13 @@ async fn reconnect(
         Ok(read) => read,
         Err(error) => return plain(rpc::error(id, &broken(error))),
     };
-    link.paid(&ranges);
+    let answer = link.paid(&ranges);
     let mut result = Vec::with_capacity(events.len() + 32);
     result.extend_from_slice(b"{\"bufferedEvents\":[");
     result.extend_from_slice(&events);
     result.extend_from_slice(b"]}");
     let bytes = rpc::raw_result(id, &result);
-    let parcel = Parcel::Owed { link: Arc::clone(&link), ranges };
+    let parcel = Parcel::Owed { link: Arc::clone(&link), answer, ranges };
     Answer::Json(Body::owed(bytes, Arc::clone(connection), parcel))
 }
 

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -15,6 +16,8 @@ use super::wire::{Ending, Layers, Line};
 
 /// Places that are remembered for one stream.
 const MOST_MARKS: usize = 4096;
+/// How long an answer is given to leave our own buffers before they are looked at, and looked at again.
+const LEAVING: Duration = Duration::from_millis(500);
 /// Answers of one connection that are not settled yet. Only a connection with many at once has more than a few.
 const MOST_PARCELS: usize = 64;
 
@@ -75,7 +78,7 @@ pub(super) enum Parcel {
         end: Option<u64>,
     },
     /// Events that were owed.
-    Owed { link: Arc<Link>, ranges: Vec<Range> },
+    Owed { link: Arc<Link>, answer: u64, ranges: Vec<Range> },
 }
 
 impl Parcel {
@@ -88,18 +91,30 @@ impl Parcel {
         match self {
             Parcel::Stream { link, ticket, trail, end: None } => {
                 link.lost(&ticket, trail.at(ending.missing(behind, false)));
+                link.left(ticket.stream);
             }
-            Parcel::Stream { link, trail, end: Some(end), .. } => {
+            Parcel::Stream { link, ticket, trail, end: Some(end) } => {
                 let had = trail.at(ending.missing(behind, true));
                 if had < end {
                     link.owe(&[(had, end)]);
                 }
+                link.left(ticket.stream);
             }
-            Parcel::Owed { link, ranges } => {
+            Parcel::Owed { link, answer, ranges } => {
                 if ending.missing(behind, true) > 0 {
                     link.owe(&ranges);
                 }
+                link.left(answer);
             }
+        }
+    }
+
+    /// A complete answer, by its session's client and its number there.
+    fn complete(&self) -> Option<(Arc<Link>, u64)> {
+        match self {
+            Parcel::Stream { end: None, .. } => None,
+            Parcel::Stream { link, ticket, .. } => Some((Arc::clone(link), ticket.stream)),
+            Parcel::Owed { link, answer, .. } => Some((Arc::clone(link), *answer)),
         }
     }
 }
@@ -151,6 +166,9 @@ impl Connection {
                 parcel.settle(ending, self.behind);
             }
             None => {
+                if let Some((link, answer)) = parcel.complete() {
+                    watch_it_leave(&self.line, link, answer);
+                }
                 parcels.waiting.push_back(parcel);
                 let oldest = if parcels.waiting.len() > MOST_PARCELS { parcels.waiting.pop_front() } else { None };
                 drop(parcels);
@@ -174,6 +192,24 @@ impl Connection {
         for parcel in waiting {
             parcel.settle(ending, self.behind);
         }
+    }
+}
+
+/// Notes when the kernel has taken an answer whole: from then on it is delivered even if this process is killed. A
+/// connection that has ended by then has settled it.
+fn watch_it_leave(line: &Arc<Line>, link: Arc<Link>, answer: u64) {
+    let line = Arc::downgrade(line);
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(LEAVING).await;
+                match line.upgrade() {
+                    None => return,
+                    Some(line) if line.known_held_back() == 0 => return link.left(answer),
+                    Some(_) => {}
+                }
+            }
+        });
     }
 }
 

@@ -121,7 +121,8 @@ impl Line {
         self.known_held_back() + hidden(layers)
     }
 
-    fn known_held_back(&self) -> u64 {
+    /// Without what the layers between may hold unseen.
+    pub(super) fn known_held_back(&self) -> u64 {
         (self.refused.load(Ordering::Relaxed) + self.given.load(Ordering::Relaxed)) as u64
     }
 

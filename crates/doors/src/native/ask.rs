@@ -75,12 +75,7 @@ impl Asking {
             Peer::Local { pid: Some(pid), uid, .. } => Some((*pid, *uid)),
             Peer::Local { .. } | Peer::Remote(_) => None,
         };
-        Asking {
-            approvals: door.0.approvals.clone(),
-            peer,
-            life: door.0.settings.native_approval_wait,
-            open: Arc::default(),
-        }
+        Asking { approvals: door.0.approvals.clone(), peer, life: door.0.settings.question_wait, open: Arc::default() }
     }
 
     /// Asks and waits until it is settled.

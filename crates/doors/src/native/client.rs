@@ -17,6 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::net::unix::OwnedWriteHalf;
+use zeroize::Zeroize as _;
 
 use super::line::Line;
 use super::line::LineReader;
@@ -139,7 +140,12 @@ impl Questions {
         serde_json::to_writer(&mut self.line, &Request { jsonrpc: "2.0", id, method, params })
             .map_err(|error| ClientError::Protocol(error.to_string()))?;
         self.line.push(b'\n');
-        self.writer.write_all(&self.line).await.map_err(ClientError::Lost)?;
+        let sent = self.writer.write_all(&self.line).await;
+        if method.starts_with("approv") {
+            // There may be a passphrase in it.
+            self.line.zeroize();
+        }
+        sent.map_err(ClientError::Lost)?;
         Ok(id)
     }
 }

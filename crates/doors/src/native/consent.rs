@@ -17,6 +17,7 @@ use hostel_house::approvals::Record;
 use hostel_house::approvals::Unlock;
 use hostel_house::approvals::Why;
 use hostel_house::pipelines::hex_of;
+use hostel_house::sessions::Sessions;
 use serde_json::Map;
 use serde_json::Value;
 use serde_json::json;
@@ -55,6 +56,7 @@ const LISTED_BYTES: usize = 4 << 20;
 /// One connection's side of the inbox.
 pub(super) struct Consent {
     approvals: Approvals,
+    sessions: Sessions,
     peer: DeciderPeer,
     label: String,
     spelling: Spelling,
@@ -75,6 +77,7 @@ impl Consent {
         };
         Consent {
             approvals: door.0.approvals.clone(),
+            sessions: door.0.sessions.clone(),
             peer: decider,
             label: peer.label(),
             spelling: door.0.settings.spelling,
@@ -94,7 +97,9 @@ impl Consent {
         let mut params = Params::read(params)?;
         match method {
             "approval/list" => self.list(&params).await,
-            "approval/get" => self.get(&params).await.map(|approval| json!({"approval": describe(&approval)})),
+            "approval/get" => {
+                self.get(&params).await.map(|approval| json!({"approval": located(&self.sessions, &approval)}))
+            }
             "approval/watch" => self.watch(&params).await,
             "approval/shown" => {
                 self.may_decide().await?;
@@ -165,7 +170,7 @@ impl Consent {
         if std::mem::replace(&mut self.watching, true) {
             return None;
         }
-        Some(show(self.approvals.clone(), self.spelling, writer.clone()))
+        Some(show(self.approvals.clone(), self.sessions.clone(), self.spelling, writer.clone()))
     }
 
     async fn list(&self, params: &Params) -> Outcome {
@@ -174,7 +179,7 @@ impl Consent {
             true => self.approvals.list(limit).await.map_err(internal)?,
             false => self.approvals.pending().into_iter().take(limit).collect(),
         };
-        Ok(listed(&found))
+        Ok(listed(&self.sessions, &found))
     }
 
     async fn get(&self, params: &Params) -> Result<Approval, Failure> {
@@ -188,7 +193,7 @@ impl Consent {
             self.may_decide().await?;
             self.face = Some(self.approvals.face());
         }
-        Ok(listed(&self.approvals.pending()))
+        Ok(listed(&self.sessions, &self.approvals.pending()))
     }
 
     async fn may_decide(&self) -> Result<(), Failure> {
@@ -214,7 +219,7 @@ impl Consent {
             }
             Some(_) => return Err(Failure::new(code::PARAMS, "bad params: only `allow_once` comes with a `grant`")),
         };
-        let mut answer = json!({"approval": describe(&approval)});
+        let mut answer = json!({"approval": located(&self.sessions, &approval)});
         if let Some(number) = number {
             answer["grant"] = number.into();
         }
@@ -236,24 +241,33 @@ impl Consent {
 }
 
 /// Sends what waits at every change, until the client leaves.
-async fn show(approvals: Approvals, spelling: Spelling, writer: Writer) {
+async fn show(approvals: Approvals, sessions: Sessions, spelling: Spelling, writer: Writer) {
     let mut changed = approvals.changed();
     // Something may have changed since the answer was made.
     changed.mark_changed();
     while changed.changed().await.is_ok() {
-        let pending = spell(listed(&approvals.pending()), spelling);
+        let pending = spell(listed(&sessions, &approvals.pending()), spelling);
         if writer.notify("approval/changed", &pending).await.is_err() {
             return;
         }
     }
 }
 
-fn listed(found: &[Approval]) -> Value {
+/// An approval with the directory its session works in.
+fn located(sessions: &Sessions, approval: &Approval) -> Value {
+    let mut entry = describe(approval);
+    if let Some(session) = sessions.get(&approval.session) {
+        entry["requester"]["cwd"] = session.cwd().to_string_lossy().into();
+    }
+    entry
+}
+
+fn listed(sessions: &Sessions, found: &[Approval]) -> Value {
     let mut room = LISTED_BYTES;
     let mut entry = |approval: &Approval| match room.checked_sub(weight(approval)) {
         Some(left) => {
             room = left;
-            describe(approval)
+            located(sessions, approval)
         }
         None => abridged(approval),
     };

@@ -86,7 +86,7 @@ pub(crate) async fn run(mut stream: UnixStream, door: &Door, peer: Peer) {
         if !progress.answered {
             let failed = Plain::Error("internal error; the request was given up".to_owned());
             let line = answer::line(&progress.id, &failed, &door.0.settings.reported_version);
-            stream.try_write(&line).ok();
+            listen::say_at_once(&stream, &line);
         }
     }
     listen::discard(&stream);

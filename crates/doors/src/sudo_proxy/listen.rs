@@ -7,6 +7,8 @@ use std::io;
 use std::time::Duration;
 
 use hostel_house::approvals::PeerInfo;
+use rustix::net::RecvFlags;
+use rustix::net::SendFlags;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;
@@ -94,16 +96,21 @@ fn admit(stream: UnixStream, door: &Door, connections: &mut JoinSet<()>) {
 /// Says that there is no room. Nothing here waits: a fresh socket takes a short line at once.
 fn turn_away(stream: &UnixStream, door: &Door) {
     let busy = Plain::Error("server busy: too many in-flight requests".to_owned());
-    let line = answer::line("", &busy, &door.0.settings.reported_version);
-    stream.try_write(&line).ok();
+    say_at_once(stream, &answer::line("", &busy, &door.0.settings.reported_version));
     discard(stream);
+}
+
+/// Sends a short line if the system takes it this moment. The system is asked, and not the runtime, which learns only
+/// later that a fresh socket can be written to.
+pub(crate) fn say_at_once(stream: &UnixStream, line: &[u8]) {
+    rustix::net::send(stream, line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).ok();
 }
 
 /// Throws away what has arrived: closing with unread bytes would look like a broken connection to the client.
 pub(crate) fn discard(stream: &UnixStream) {
     let mut rest = [0; 16 << 10];
     let mut total = 0;
-    while let Ok(read @ 1..) = stream.try_read(&mut rest) {
+    while let Ok((_, read @ 1..)) = rustix::net::recv(stream, &mut rest, RecvFlags::DONTWAIT) {
         total += read;
         if total > UNREAD {
             return;

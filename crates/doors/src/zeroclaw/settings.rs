@@ -35,6 +35,8 @@ pub struct Settings {
     pub approval_wait: Duration,
     /// The same for sessions made over our own socket.
     pub native_approval_wait: Duration,
+    /// How long a plain question waits that came in by our own socket.
+    pub question_wait: Duration,
     /// How long a prompt waits for its turn.
     pub queue_wait: Duration,
     /// Prompts of one session at once, the running one included.
@@ -63,6 +65,7 @@ impl Settings {
             spelling: Spelling::Both,
             approval_wait: Duration::from_secs(120),
             native_approval_wait: Duration::from_secs(24 * 60 * 60),
+            question_wait: Duration::from_secs(86_400),
             queue_wait: Duration::from_secs(30),
             queue_depth: 32,
             started: Instant::now(),

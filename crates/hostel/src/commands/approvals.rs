@@ -12,6 +12,8 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hostel_doors::native::client::Client;
+use serde::Deserialize;
 use serde_json::Value;
 use serde_json::json;
 
@@ -20,6 +22,7 @@ use super::now_ns;
 use crate::cli::Approvals;
 use crate::cli::ApprovalsAction;
 use crate::conversation::short;
+use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses;
 use crate::inbox;
@@ -66,6 +69,19 @@ fn full_screen(ui: &Ui) -> bool {
 /// A request as the house wrote it.
 pub(super) fn read(value: &Value) -> Result<Request, CommandError> {
     Request::read(value).map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))
+}
+
+/// All of a request that came without what is large.
+async fn whole(client: &mut Client, value: Value) -> Result<Value, CommandError> {
+    #[derive(Deserialize)]
+    struct Got {
+        approval: Value,
+    }
+    if value["abridged"] != true {
+        return Ok(value);
+    }
+    let got: Got = client.call("approval/get", &json!({"id": value["id"]})).await?;
+    Ok(one_spelling(got.approval))
 }
 
 async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError> {
@@ -161,7 +177,8 @@ fn left(row: &Request, now: u64) -> String {
 
 async fn show(context: &Context<'_>, id: &str) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    let (house, _, _, mut value) = context.houses.find_approval(id).await?;
+    let (house, mut client, _, value) = context.houses.find_approval(id).await?;
+    let mut value = whole(&mut client, value).await?;
     if ui.json() {
         value["house"] = house.label.into();
         ui.data(&value)?;

@@ -79,6 +79,7 @@ pub(crate) fn zeroclaw_door(house: &House, face: ZeroclawFace) -> Result<zerocla
     settings.connections = connection_limit(house.settings.limits.connections);
     settings.approval_wait = ours.approval_wait;
     settings.native_approval_wait = house.settings.sessions.approval_wait;
+    settings.question_wait = house.settings.approvals.wait;
     settings.started = house.started;
     settings.logs = house.ring.clone();
     if face.remote && ours.wss.enabled {

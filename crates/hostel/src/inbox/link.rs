@@ -189,15 +189,14 @@ impl Link {
         };
         match self.asked.remove(&id).unwrap_or(Asked::Nothing) {
             Asked::Nothing => Ok(None),
-            // A house that does not let us watch is no use.
-            Asked::Watch => {
-                let list: ApprovalList = decode(result)?;
-                Ok(Some(HouseNews::Pending(list.approvals)))
-            }
-            Asked::Status => {
-                let status: Status = decode(result)?;
-                Ok(Some(HouseNews::Connected { has_passphrase: status.set }))
-            }
+            Asked::Watch => match decode::<ApprovalList>(result) {
+                Ok(list) => Ok(Some(HouseNews::Pending(list.approvals))),
+                Err(error) => Ok(Some(HouseNews::Refused(refusal(error)?.words))),
+            },
+            Asked::Status => match decode::<Status>(result) {
+                Ok(status) => Ok(Some(HouseNews::Connected { has_passphrase: status.set })),
+                Err(error) => Ok(Some(HouseNews::Refused(refusal(error)?.words))),
+            },
             Asked::Unlock => match decode::<Value>(result) {
                 Ok(_) => Ok(Some(HouseNews::Unlocked(Ok(())))),
                 Err(error) => Ok(Some(HouseNews::Unlocked(Err(refusal(error)?.words)))),

@@ -133,8 +133,8 @@ pub(crate) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
                 Vec::new()
             }
         };
-        if face.carry_out(deeds, &mut inputs).await {
-            break Ok(());
+        if let Some(end) = face.carry_out(deeds, &mut inputs) {
+            break end;
         }
     };
     searching.abort();
@@ -189,24 +189,25 @@ impl Face {
         Ok(self.model.scroll != scroll || self.model.guard.is_read() != read)
     }
 
-    /// Carries out what was decided; whether that was to leave.
-    async fn carry_out(&mut self, deeds: Vec<Deed>, inputs: &mut mpsc::Receiver<Input>) -> bool {
+    /// Carries out what was decided; how it ends, if that was to leave.
+    fn carry_out(&mut self, deeds: Vec<Deed>, inputs: &mut mpsc::Receiver<Input>) -> Option<Result<(), CommandError>> {
         for deed in deeds {
             match deed {
-                Deed::Quit => return true,
+                Deed::Quit => return Some(Ok(())),
+                Deed::Fail(words) => return Some(Err(CommandError::failure(words))),
                 Deed::Drain => {
                     terminal::drain();
                     // Keys that were read already; anything else is still news.
                     while let Ok(input) = inputs.try_recv() {
                         if matches!(input, Input::Gone) {
-                            return true;
+                            return Some(Ok(()));
                         }
                     }
                 }
                 other => self.quick(other),
             }
         }
-        false
+        None
     }
 
     /// What takes no time. A house that does not keep up with its questions does not get more.
@@ -240,7 +241,7 @@ impl Face {
                 });
             }
             Deed::Bell => self.screen.ring(),
-            Deed::Drain | Deed::Quit => {}
+            Deed::Drain | Deed::Quit | Deed::Fail(_) => {}
         }
     }
 }

@@ -53,6 +53,8 @@ pub(crate) enum HouseNews {
         has_passphrase: bool,
     },
     Lost,
+    /// It does not let this program decide, or does not know how.
+    Refused(String),
     /// Everything that waits.
     Pending(Vec<Value>),
     /// One request, whole.
@@ -112,6 +114,8 @@ pub(crate) enum Deed {
     Drain,
     Bell,
     Quit,
+    /// There is no use in staying.
+    Fail(String),
 }
 
 /// Everything there is on the screen.
@@ -206,6 +210,7 @@ impl Model {
                 }
                 self.pending(house, &[])
             }
+            HouseNews::Refused(words) => vec![Deed::Fail(words)],
             HouseNews::Pending(values) => self.pending(house, &values),
             HouseNews::Whole(value) => {
                 if let Ok(request) = Request::read(&value)

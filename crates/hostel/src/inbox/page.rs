@@ -330,12 +330,16 @@ impl Sheet {
                 process.extend(ours(&format!(", user {uid}")));
             }
         }
-        if !requester.cwd.is_empty() {
-            process.extend(ours(if process.is_empty() { "in " } else { ", in " }));
-            process.extend(visible::word(&requester.cwd));
-        }
-        if !process.is_empty() {
-            self.field("process", &process);
+        match (process.is_empty(), requester.cwd.as_str()) {
+            (true, "") => {}
+            (true, cwd) => self.field("in", &visible::word(cwd)),
+            (false, cwd) => {
+                if !cwd.is_empty() {
+                    process.extend(ours(", in "));
+                    process.extend(visible::word(cwd));
+                }
+                self.field("process", &process);
+            }
         }
     }
 

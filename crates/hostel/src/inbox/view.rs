@@ -238,8 +238,11 @@ fn what(item: &Item) -> String {
             visible::text(&visible::prose(&asked.replace('\n', " ")))
         }
         None => {
-            let tool = visible::text(&visible::word(&request.tool));
-            format!("{tool} {}", visible::text(&visible::prose(&request.summary.replace('\n', " "))))
+            let summary = visible::text(&visible::prose(&request.summary.replace('\n', " ")));
+            match request.summary.starts_with(&request.tool) {
+                true => summary,
+                false => format!("{} {summary}", visible::text(&visible::word(&request.tool))),
+            }
         }
     }
 }
