@@ -42,7 +42,7 @@ fuzz_target!(|bytes: &[u8]| {
             let age = NOW - parse_time(&passed.time).expect("a time that was judged");
             assert!((-i64::from(WINDOW.lead)..=i64::from(WINDOW.age)).contains(&age));
             // Another reader sees the same command.
-            let Some(document) = document else { return };
+            let Some(document) = &document else { return };
             assert!(document.is_object());
             assert!(text("id").is_none_or(|id| id == passed.id));
             let words = |stages: &Value| serde_json::from_value::<Vec<Vec<String>>>(stages.clone());

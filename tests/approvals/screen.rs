@@ -19,6 +19,8 @@ pub(crate) struct Screen {
     pub(crate) rung: usize,
     /// Some colour was asked for.
     pub(crate) coloured: bool,
+    /// Nothing was painted since the program last hid the cursor, which is how it ends a frame.
+    pub(crate) settled: bool,
     /// Bytes that are not complete yet.
     rest: Vec<u8>,
 }
@@ -26,7 +28,17 @@ pub(crate) struct Screen {
 impl Screen {
     pub(crate) fn new(columns: u16, rows: u16) -> Self {
         let cells = vec![vec![' '; usize::from(columns)]; usize::from(rows)];
-        Self { cells, column: 0, row: 0, alternate: false, hidden: false, rung: 0, coloured: false, rest: Vec::new() }
+        Self {
+            cells,
+            column: 0,
+            row: 0,
+            alternate: false,
+            hidden: false,
+            rung: 0,
+            coloured: false,
+            settled: false,
+            rest: Vec::new(),
+        }
     }
 
     /// Another size; what was painted is painted again by the program.
@@ -85,6 +97,7 @@ impl Screen {
     }
 
     fn print(&mut self, character: char) {
+        self.settled = false;
         if let Some(cell) = self.cells.get_mut(self.row).and_then(|row| row.get_mut(self.column)) {
             *cell = character;
         }
@@ -119,7 +132,7 @@ impl Screen {
             (b'h', "?1049") => self.alternate = true,
             (b'l', "?1049") => self.alternate = false,
             (b'h', "?25") => self.hidden = false,
-            (b'l', "?25") => self.hidden = true,
+            (b'l', "?25") => (self.hidden, self.settled) = (true, self.rest.is_empty()),
             (b'h' | b'l', "?2004") => {}
             (last, parameters) => panic!("a sequence nobody expects: CSI {parameters} {}", char::from(last)),
         }

@@ -269,7 +269,10 @@ impl Model {
             Some(position) => self.selected = position,
             None => {
                 self.selected = self.selected.min(self.items.len().saturating_sub(1));
-                self.changed_subject(&mut deeds);
+                // Nothing before and nothing now: what is typed is meant for what is shown.
+                if before.is_some() || !self.items.is_empty() {
+                    self.changed_subject(&mut deeds);
+                }
             }
         }
         deeds

@@ -78,6 +78,15 @@ fn a_request_is_shown_read_and_approved() {
 }
 
 #[test]
+fn keys_are_kept_while_nothing_is_shown() {
+    let mut bench = Bench::new();
+    assert!(bench.pending(&[]).is_empty());
+    assert!(matches!(bench.pending(&["a"])[..], [Deed::Bell, Deed::Drain]));
+    assert!(matches!(bench.pending(&[])[..], [Deed::Drain]));
+    assert!(bench.pending(&[]).is_empty());
+}
+
+#[test]
 fn a_long_request_is_scrolled_to_its_end_first() {
     let mut bench = Bench::new();
     bench.unlock();
