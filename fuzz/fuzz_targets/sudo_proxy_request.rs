@@ -46,7 +46,10 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(document.is_object());
             assert!(text("id").is_none_or(|id| id == passed.id));
             let words = |stages: &Value| serde_json::from_value::<Vec<Vec<String>>>(stages.clone());
-            assert_eq!(document.get("pipeline").map_or(Vec::new(), |stages| words(stages).expect("words")), passed.pipeline);
+            assert_eq!(
+                document.get("pipeline").map_or(Vec::new(), |stages| words(stages).expect("words")),
+                passed.pipeline
+            );
             let names = |env: &Value| serde_json::from_value::<BTreeMap<String, String>>(env.clone());
             assert_eq!(document.get("env").map_or(BTreeMap::new(), |env| names(env).expect("names")), passed.env);
             assert_eq!(document.get("privileged").map_or(Some(true), Value::as_bool), Some(passed.wants.0));

@@ -145,6 +145,24 @@ fn sixteen_mebibytes_are_kept_and_one_byte_more_is_said() {
 }
 
 #[test]
+fn output_that_left_the_memory_is_read_from_the_disk() {
+    let daemon = unattended();
+    let line = request("cold", &json!({"pipeline": [["head", "-c", "12000000", "/dev/zero"]]}));
+    let mut client = ask(&daemon, &line);
+    // The answer has begun: the command is over, and most of what it printed is in its journal only.
+    assert_eq!(client.part(1, LONG), Ok(1));
+    for journal in daemon.journals() {
+        let file = fs::File::open(&journal).expect("a journal");
+        file.sync_all().expect("a disk");
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("a file that can be forgotten");
+    }
+    let line = client.line(LONG).expect("the rest");
+    let answer: Value = serde_json::from_str(&format!("{{{line}")).expect("an answer is JSON");
+    let stdout = base64_simd::STANDARD.decode_to_vec(answer["stdout"].as_str().expect("text")).expect("base64");
+    assert_eq!(stdout.len(), 12_000_000);
+}
+
+#[test]
 fn a_client_may_pause_for_eight_seconds_and_not_for_fourteen() {
     let daemon = unattended();
     let begin = |id: &str| {

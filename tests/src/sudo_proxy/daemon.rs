@@ -273,6 +273,13 @@ impl Daemon {
         entries.map(|entry| entry.path()).filter(|path| path.is_dir()).chain([self.hostel_home()]).collect()
     }
 
+    /// The journals of everything that runs or ran here and is kept.
+    pub fn journals(&self) -> Vec<PathBuf> {
+        let entries = self.houses().into_iter().filter_map(|house| fs::read_dir(house.join("journal")).ok()).flatten();
+        let files = entries.flatten().map(|entry| entry.path());
+        files.filter(|path| path.extension().is_some_and(|ending| ending == "j")).collect()
+    }
+
     fn remember(&mut self) {
         if let Some(child) = &self.child {
             self.known.extend(procfs::descendants(i32::try_from(child.id()).unwrap_or(0)));

@@ -20,6 +20,7 @@ use hostel_house::pipelines;
 use hostel_house::pipelines::Outcome;
 use hostel_house::pipelines::PlanRequest;
 use hostel_house::pipelines::Privilege;
+use hostel_house::pipelines::Run;
 use hostel_house::pipelines::RunError;
 
 use super::NAME;
@@ -230,36 +231,49 @@ async fn run(client: &mut Client<'_>, approval: Approval) {
         door.0.log.info(format_args!("[{}] [unattended] {}", client.id(), approval.summary));
         door.tell(|| Notice::Unasked { approval: Box::new(approval.clone()) });
     }
-    let mut run = match door.0.pipelines.run(&approval).await {
-        Ok(run) => run,
+    let mut held = match door.0.pipelines.run(&approval).await {
+        Ok(run) => Held { door, run },
         Err(error) => return fail(client, &approval, failure(&approval, &error)).await,
     };
     let mut killed = false;
     let finished = tokio::select! {
         biased;
-        finished = run.finished() => finished,
+        finished = held.run.finished() => finished,
         ended = door.closed() => {
             if ended == Ended::Told(Leaving::Restart) {
                 return;
             }
             killed = true;
-            run.kill("the door was closed");
-            run.finished().await
+            held.run.kill("the door was closed");
+            held.run.finished().await
         }
     };
     match finished {
         Ok(outcome) => {
             if door.0.settings.notices.is_some() {
-                let (stdout, stderr) = output::heads(&run, &outcome).await;
+                let (stdout, stderr) = output::heads(&held.run, &outcome).await;
                 over(door, &approval, Ok(outcome.clone()), stdout, stderr);
             }
             // A client that left or does not read loses its answer; the outcome is on record.
-            output::stream(client, &run, &outcome).await.ok();
+            output::stream(client, &held.run, &outcome).await.ok();
         }
         Err(_) if killed => fail(client, &approval, KILLED.to_owned()).await,
         Err(error) => fail(client, &approval, failure(&approval, &error)).await,
     }
-    run.discard();
+}
+
+/// A command whose output somebody needs: thrown away with the one who needed it, unless another daemon goes on.
+struct Held<'a> {
+    door: &'a Door,
+    run: Run,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.door.is_closed_by(Ended::Told(Leaving::Restart)) {
+            self.run.clone().discard();
+        }
+    }
 }
 
 async fn fail(client: &mut Client<'_>, approval: &Approval, message: String) {

@@ -27,8 +27,10 @@ use crate::store::StoreError;
 const DRAIN: Duration = Duration::from_millis(250);
 /// How long killed stages may take to end; after that the answer does not wait for them.
 const LAST_BREATH: Duration = Duration::from_secs(5);
-/// How long the output of an ended pipeline is kept for somebody who does not come.
+/// How long the output of an ended pipeline is kept for somebody who does not come. Who reads it takes the time it takes.
 const LINGER: Duration = Duration::from_secs(60);
+/// Longer than anything runs.
+const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// Pauses, in seconds, before an outcome that the disk did not take is written again.
 const RECORD_PAUSES: [u64; 5] = [1, 5, 30, 60, 60];
 
@@ -66,13 +68,20 @@ pub(super) async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
     let is_of_use = live.ended.borrow().as_ref().is_some_and(|outcome| outcome.end == End::Finished);
     if is_of_use {
         let mut discarded = live.discarded.subscribe();
-        tokio::time::timeout(LINGER, discarded.wait_for(|discarded| *discarded)).await.ok();
+        while tokio::time::timeout(LINGER, discarded.wait_for(|discarded| *discarded)).await.is_err()
+            && is_held(&live)
+        {}
     }
     inner.leave(&live);
     for id in &live.order.runs {
         // One that could not be killed is not forgotten: it is seen, and goes by the rule of retention once it ended.
         inner.processes.forget(*id).await;
     }
+}
+
+/// Whether anybody but the list of pipelines and whoever looks after it still has it.
+fn is_held(live: &Arc<Live>) -> bool {
+    Arc::strong_count(live) > 2
 }
 
 /// Ends what an approval started, with nobody to conduct it, and puts that on record.
@@ -277,7 +286,10 @@ impl Conductor<'_> {
         let limit = self.inner.limits.time;
         let started = self.live.processes.borrow().first().map(|process| process.started_ns());
         let used = started.map_or(0, |started| now_ns().saturating_sub(started));
-        Instant::now() + limit.saturating_sub(Duration::from_nanos(used))
+        let left = limit.saturating_sub(Duration::from_nanos(used));
+        let now = Instant::now();
+        // A limit beyond every clock is none.
+        now.checked_add(left).unwrap_or(now + FOREVER)
     }
 }
 

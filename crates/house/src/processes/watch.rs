@@ -230,7 +230,7 @@ impl Watch {
         loop {
             let fill = match reader.read(cursor, progress.committed, &mut batch.journal, Blocking::Never)? {
                 // Not in memory: read it where waiting for the disk does no harm.
-                Fill::WouldBlock => tokio::task::block_in_place(|| {
+                Fill::WouldBlock => wait_in_place(|| {
                     reader.read(cursor, progress.committed, &mut batch.journal, Blocking::Allowed)
                 })?,
                 fill => fill,
@@ -242,5 +242,14 @@ impl Watch {
                 Fill::Empty | Fill::WouldBlock => return Ok(false),
             }
         }
+    }
+}
+
+/// Waits for a disk, letting others go on where the runtime has threads for that; one that has none waits with us.
+fn wait_in_place<T>(work: impl FnOnce() -> T) -> T {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
     }
 }
