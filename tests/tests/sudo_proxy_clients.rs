@@ -104,7 +104,7 @@ impl Mcp {
         self.end()
     }
 
-    fn tool(&mut self, name: &str, arguments: Value) -> (String, bool) {
+    fn tool(&mut self, name: &str, arguments: &Value) -> (String, bool) {
         told(&self.ask("tools/call", &json!({"name": name, "arguments": arguments})))
     }
 }
@@ -130,7 +130,7 @@ fn the_real_mcp_server() {
     let Some(program) = oracle::program("sudo-proxy-mcp") else { return };
     let mut daemon = Daemon::start(Options::default());
     let mut server = Mcp::start(&daemon, &program);
-    assert_eq!(server.tool("status", json!({})), ("localhost: running (sudo-proxy 1.2.0)".to_owned(), false));
+    assert_eq!(server.tool("status", &json!({})), ("localhost: running (sudo-proxy 1.2.0)".to_owned(), false));
     server.begin("tools/call", &json!({"name": "execute", "arguments": {"argv": ["true"], "description": "because"}}));
     let seen = daemon.question();
     assert!(seen.contains("because") && seen.contains("sudo-proxy-mcp"), "{seen}");
@@ -141,8 +141,8 @@ fn the_real_mcp_server() {
     let (_, is_error) = told(&server.ask("tools/call", &impatient));
     assert!(is_error);
     daemon.question();
-    let (text, is_error) = server.tool("stop_server", json!({}));
+    let (text, is_error) = server.tool("stop_server", &json!({}));
     assert!(text.starts_with("Stopped sudo-proxy") && !is_error, "{text}");
     assert!(daemon.ended(wait::LIMIT).success());
-    assert!(server.tool("status", json!({})).0.starts_with("localhost: not running"));
+    assert!(server.tool("status", &json!({})).0.starts_with("localhost: not running"));
 }

@@ -161,6 +161,26 @@ fn who_leaves_takes_the_question_away() {
 }
 
 #[test]
+fn a_key_for_a_question_that_was_taken_away_does_not_answer_the_next() {
+    let mut daemon = Daemon::start(Options::default());
+    let marker = daemon.work().join("ran");
+    let (harmless, _) = ask(&mut daemon, &request("harmless", &json!([["true"]]), &json!({})));
+    let mut harmful = daemon.connect();
+    harmful.send(request("harmful", &json!([["touch", marker]]), &json!({})).as_bytes()).expect("the door reads");
+    // It stands in line, and the first makes room for it at the moment the key is pressed.
+    harmful.silent(Duration::from_millis(200)).expect("nobody answered");
+    let start = daemon.terminal().length();
+    drop(harmless);
+    see(&mut daemon, start, "Resolves:");
+    daemon.terminal().press("y");
+    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    harmful.silent(Duration::from_millis(200)).expect("nobody answered");
+    daemon.terminal().press("n");
+    assert_eq!(status(&mut harmful), "denied");
+    assert!(!marker.exists());
+}
+
+#[test]
 fn one_question_at_a_time_and_the_clock_starts_when_it_is_shown() {
     let settings = "[doors.sudo-proxy]\napproval_wait = \"3s\"\n".to_owned();
     let mut daemon = Daemon::start(Options { settings, ..Options::default() });

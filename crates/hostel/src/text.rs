@@ -173,6 +173,25 @@ pub(crate) fn prose(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// JSON in which nothing stands that a terminal would take for more than text: the same data, spelled with escapes.
+pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(is_hazard) {
+        return Cow::Borrowed(json);
+    }
+    let mut safe = String::with_capacity(json.len() + 16);
+    for character in json.chars() {
+        if is_hazard(character) {
+            for unit in character.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                write!(safe, "\\u{unit:04x}").unwrap_or_default();
+            }
+        } else {
+            safe.push(character);
+        }
+    }
+    Cow::Owned(safe)
+}
+
 fn is_hazard(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -258,6 +277,16 @@ pub(crate) fn dollars(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_for_a_terminal_is_the_same_data() {
+        let hostile = "a\u{9b}31m\u{202e}b\u{7f}\u{1b}[2J\u{feff}ä\n";
+        let json = serde_json::to_string(hostile).unwrap();
+        let plain = plain_json(&json);
+        assert_eq!(plain, r#""a\u009b31m\u202eb\u007f\u001b[2J\ufeffä\n""#);
+        assert_eq!(serde_json::from_str::<String>(&plain).unwrap(), hostile);
+        assert!(matches!(plain_json("{\"a\":1}"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn sizes_read_back() {

@@ -119,10 +119,10 @@ impl Ui {
 
     /// One value as one line of JSON on standard output.
     pub(crate) fn data(&self, value: &impl Serialize) -> Result<(), CommandError> {
-        let mut text = serde_json::to_vec(value)
+        let text = serde_json::to_string(value)
             .map_err(|error| CommandError::failure(format!("cannot encode the answer: {error}")))?;
-        text.push(b'\n');
-        self.raw(&text)
+        // Compact JSON has no line ends of its own: what is a hazard stands in a text.
+        self.raw(format!("{}\n", text::plain_json(&text)).as_bytes())
     }
 
     /// A remark on standard error; a closed standard error is nobody's problem.
@@ -137,11 +137,11 @@ impl Ui {
             return;
         }
         let line = if self.json {
-            format!("{}\n", error.to_json())
+            format!("{}\n", text::plain_json(&error.to_json().to_string()))
         } else if self.color_err {
-            format!("{}hostel:\x1b[0m {error}\n", Paint::Red.code())
+            format!("{}hostel:\x1b[0m {}\n", Paint::Red.code(), text::prose(&error.to_string()))
         } else {
-            format!("hostel: {error}\n")
+            format!("hostel: {}\n", text::prose(&error.to_string()))
         };
         std::io::stderr().lock().write_all(line.as_bytes()).unwrap_or_default();
     }

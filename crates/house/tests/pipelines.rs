@@ -130,7 +130,7 @@ async fn exactly_the_cap_is_whole_and_one_byte_more_is_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_writer_runs_into_the_time_limit_and_costs_no_disk() {
     let place = Place::new();
-    let limits = PipelineLimits { time: Duration::from_secs(1), output: 100_000 };
+    let limits = PipelineLimits { time: Duration::from_secs(1), output: 100_000, ..PipelineLimits::default() };
     let house = place.open_with(limits).await;
     let began = Instant::now();
     let approval = house.approve(ask(&[&["yes"]])).await;

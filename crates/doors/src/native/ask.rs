@@ -22,6 +22,7 @@ use serde::Deserialize;
 use serde_json::json;
 use sha2::Digest as _;
 use sha2::Sha256;
+use tokio::sync::Semaphore;
 
 use super::code;
 use super::methods;
@@ -67,6 +68,8 @@ pub(super) struct Asking {
     peer: Option<(u32, u32)>,
     life: Duration,
     open: Arc<Mutex<HashSet<String>>>,
+    /// Taken before anything is written: questions that come all at once are counted too.
+    places: Arc<Semaphore>,
 }
 
 impl Asking {
@@ -75,16 +78,22 @@ impl Asking {
             Peer::Local { pid: Some(pid), uid, .. } => Some((*pid, *uid)),
             Peer::Local { .. } | Peer::Remote(_) => None,
         };
-        Asking { approvals: door.0.approvals.clone(), peer, life: door.0.settings.question_wait, open: Arc::default() }
+        Asking {
+            approvals: door.0.approvals.clone(),
+            peer,
+            life: door.0.settings.question_wait,
+            open: Arc::default(),
+            places: Arc::new(Semaphore::new(OPEN)),
+        }
     }
 
     /// Asks and waits until it is settled.
     pub(super) async fn ask(&self, params: &str) -> Outcome {
         let question: Question = methods::parse(params)?;
         check(&question)?;
-        if self.open.lock().len() >= OPEN {
+        let Ok(_place) = self.places.try_acquire() else {
             return Err(Failure::new(code::LIMIT, format!("a connection has at most {OPEN} open questions")));
-        }
+        };
         let door = if question.door == mcp::NAME { mcp::NAME } else { "native" };
         let bytes: [u8; 32] = Sha256::digest(params.as_bytes()).into();
         let rejoined = match question.request_id.as_str() {

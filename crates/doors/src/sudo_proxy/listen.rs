@@ -54,14 +54,13 @@ pub async fn serve(listener: UnixListener, door: Door, stop: impl Future<Output 
         }
     };
     drop(listener);
-    if ended != Ended::Told(Leaving::Restart) {
-        let leave = async {
-            while let Some(ended) = connections.join_next().await {
-                look(&door, &ended);
-            }
-        };
-        drop(tokio::time::timeout(door.farewell(), leave).await);
-    }
+    // Whoever waits leaves at once, whoever is being answered when that is done.
+    let leave = async {
+        while let Some(ended) = connections.join_next().await {
+            look(&door, &ended);
+        }
+    };
+    drop(tokio::time::timeout(door.farewell(), leave).await);
     connections.shutdown().await;
     ended
 }

@@ -72,13 +72,19 @@ async fn tell(visitor: &Visitor, approval: &Approval) -> std::io::Result<()> {
 /// An approval as it is listed: everything that decides what will happen, exactly.
 pub(crate) fn describe(approval: &Approval) -> Value {
     let mut entry = brief(approval);
-    entry["input"] = serde_json::from_str::<Value>(approval.input.get()).unwrap_or_default();
+    entry["input"] = readable(&approval.input);
     match &approval.subject {
         Subject::Tool { .. } => {}
         Subject::Pipeline(pipeline) => entry["subject"] = describe_pipeline(pipeline),
         Subject::Question { text, details } => entry["subject"] = json!({"text": text, "details": details}),
     }
     entry
+}
+
+/// What a tool would get. What is nested too deeply, or holds a number that is none here, is shown as it was written:
+/// nothing must look as if it were not there.
+fn readable(input: &Raw) -> Value {
+    serde_json::from_str(input.get()).unwrap_or_else(|_| Value::String(input.get().to_owned()))
 }
 
 /// The same without what may be large. It says so: whoever decides has to ask for all of it.
@@ -177,4 +183,20 @@ fn describe_pipeline(pipeline: &Pipeline) -> Value {
         "by": by,
         "forward_agent": pipeline.forward_agent,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_input_is_hidden() {
+        let raw = |text: &str| Raw(serde_json::value::RawValue::from_string(text.to_owned()).unwrap());
+        assert_eq!(readable(&raw(r#"{"command":"ls"}"#)), json!({"command": "ls"}));
+        let deep = format!(r#"{{"command":"rm","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+        let huge = r#"{"command":"rm","x":1e999}"#.to_owned();
+        for hidden in [deep, huge] {
+            assert_eq!(readable(&raw(&hidden)), Value::String(hidden));
+        }
+    }
 }

@@ -77,7 +77,7 @@ fn rule(settings: &RuleSettings) -> Result<Rule, CommandError> {
 /// The commands that an inbox allows.
 pub(super) fn pipelines(settings: &Settings, processes: &Processes, approvals: &Approvals) -> Pipelines {
     let ours = &settings.sudo_proxy;
-    let limits = PipelineLimits { time: ours.exec_timeout, output: ours.output };
+    let limits = PipelineLimits { time: ours.exec_timeout, output: ours.output, ..PipelineLimits::default() };
     Pipelines::new(processes.clone(), approvals.clone(), limits)
 }
 

@@ -67,6 +67,12 @@ impl Serialize for Passphrase {
     }
 }
 
+/// From now on the memory of this program is in no core file, and other programs of the user cannot read it.
+pub(crate) fn keep_memory_private() {
+    // Where that is not possible it is as before.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap_or_default();
+}
+
 /// From the descriptor if there is one, else from the terminal.
 pub(crate) fn obtain(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
     let given = match descriptor {
@@ -97,6 +103,7 @@ pub(crate) fn obtain_new(descriptor: Option<u32>) -> Result<Passphrase, CommandE
 
 /// What a descriptor holds, up to the end of its first line.
 fn from_descriptor(descriptor: u32) -> Result<Passphrase, CommandError> {
+    keep_memory_private();
     let problem = |error: &dyn std::fmt::Display| {
         CommandError::failure(format!("cannot read the passphrase from descriptor {descriptor}: {error}"))
     };
@@ -125,6 +132,7 @@ struct Terminal {
 
 impl Terminal {
     fn open() -> Result<Self, CommandError> {
+        keep_memory_private();
         let none = |error: &dyn std::fmt::Display| {
             CommandError::failure(format!("cannot ask for the passphrase: {error}"))
                 .hint("give it with `--passphrase-fd N`")
@@ -180,6 +188,19 @@ impl Drop for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_who_reads_one_is_private() {
+        use std::io::Seek as _;
+        use std::os::fd::AsRawFd as _;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"several words\n").unwrap();
+        file.rewind().unwrap();
+        let given = obtain(Some(file.as_raw_fd() as u32), "").unwrap();
+        assert!(given.same(&Passphrase::new("several words".to_owned())));
+        let behaviour = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(behaviour, rustix::process::DumpableBehavior::NotDumpable);
+    }
 
     #[test]
     fn short_and_empty_ones_are_refused_and_none_is_printed() {

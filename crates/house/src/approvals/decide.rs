@@ -241,7 +241,7 @@ impl Approvals {
     }
 
     async fn settle(&self, approval: &Approval, settlement: Settlement) -> Result<Settling, StoreError> {
-        let no = approval.no;
+        let (no, seen) = (approval.no, approval.digest);
         let runs = match settlement.state {
             State::Approved => choose_runs(&approval.subject)?,
             _ => Vec::new(),
@@ -252,6 +252,15 @@ impl Approvals {
                 return Ok(Settling::Before);
             };
             let Settlement { state, decision, decider, why, grant } = settlement;
+            if state == State::Approved && approval.digest != seen {
+                // Somebody has changed the file itself: nobody has agreed to what stands there now.
+                let why = "what was asked is not what stands on disk".to_owned();
+                (approval.state, approval.decided_ns) = (State::Denied, now_ns());
+                approval.decision = Some(Decision::Reject(why));
+                rows::settle(transaction, &approval)?;
+                audit::append(transaction, &[decided(&approval)])?;
+                return Ok(Settling::Late(Box::new(approval)));
+            }
             let late = approval.expires_ns <= now_ns();
             if late && state != State::Withdrawn {
                 approval.state = State::Expired;

@@ -14,6 +14,7 @@ mod decide;
 mod glob;
 mod grants;
 mod lockout;
+mod neighbours;
 mod peer;
 mod questions;
 mod rows;
@@ -26,7 +27,7 @@ mod types;
 mod who;
 mod why;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -58,6 +59,7 @@ pub use why::{Looked, Why};
 pub(crate) use questions::{Question, withdraw_all};
 
 use grants::Grant as OpenGrant;
+use neighbours::Neighbours;
 use table::Table;
 
 /// What the inbox of a house is like.
@@ -88,10 +90,12 @@ pub struct ApprovalOptions {
 }
 
 impl ApprovalOptions {
-    /// The usual ones.
+    /// The usual ones. The houses beside the approver's file have the same approver: what runs inside one of them decides
+    /// in none.
     #[must_use]
     pub fn new(approver_file: PathBuf, processes: Processes) -> Self {
-        ApprovalOptions::with_household(approver_file, Arc::new(processes))
+        let home = approver_file.parent().map(Path::to_owned).unwrap_or_default();
+        ApprovalOptions::with_household(approver_file, Arc::new(Neighbours::new(processes, home)))
     }
 
     /// Likewise, where something else knows which processes belong to the house.

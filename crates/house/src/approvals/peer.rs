@@ -74,6 +74,11 @@ pub fn start_of(pid: u32) -> Option<u64> {
     Stat::of(pid).map(|stat| stat.started)
 }
 
+/// The process that a process descends from; none if that cannot be found out.
+pub(super) fn parent_of(pid: u32) -> Option<u32> {
+    Stat::of(pid).map(|stat| stat.parent)
+}
+
 /// The top of the tree a process belongs to. Its parents belong to it as far as they are the same user's, up to, and
 /// without, the leader of a terminal's session (the shell a person types into), the user's service manager, the keeper,
 /// and the first process: beyond those begin other people's and other purposes' trees.

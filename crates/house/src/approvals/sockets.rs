@@ -7,7 +7,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use super::peer;
@@ -40,14 +40,23 @@ pub(super) fn other_end(address: SocketAddr) -> OtherEnd {
         rows.extend(text.lines().skip(1).filter_map(row).filter(|row| row.address == wanted));
     }
     match rows.as_slice() {
-        [] if address.ip().to_canonical().is_loopback() => OtherEnd::Nobodys,
+        // Whoever hangs up before it is looked for has no row any more.
+        [] if is_of_this_machine(wanted.ip()) => OtherEnd::Nobodys,
         [] => OtherEnd::Elsewhere,
+        // Nor has it a process any more while the connection is being wound up: the table says root's then.
+        found if found.iter().any(|row| row.inode == 0) => OtherEnd::Nobodys,
         found if found.iter().all(|row| row.uid != own) => OtherEnd::Elsewhere,
         found => match holders(&found.iter().map(|row| row.inode).collect::<Vec<_>>(), own) {
             Ok(holders) if !holders.is_empty() => OtherEnd::Here(holders),
             _ => OtherEnd::Nobodys,
         },
     }
+}
+
+/// Whether an address is one of this machine's own: only those can be bound. In doubt it is.
+fn is_of_this_machine(ip: IpAddr) -> bool {
+    let bound = UdpSocket::bind(SocketAddr::new(ip, 0));
+    ip.is_loopback() || !matches!(bound, Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable)
 }
 
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -148,6 +157,35 @@ mod tests {
             assert_eq!(other_end(address), OtherEnd::Here(vec![(own, started)]));
             drop(client);
         }
+    }
+
+    /// An address of this machine that others can reach, if it has one.
+    fn reachable() -> Option<IpAddr> {
+        let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+        // Nothing is sent: it only says from where it would be.
+        socket.connect("192.0.2.1:9").ok()?;
+        socket.local_addr().ok().map(|address| address.ip()).filter(|ip| !ip.is_loopback())
+    }
+
+    #[test]
+    fn who_hangs_up_is_not_taken_for_somebody_elsewhere() {
+        for ip in [Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), reachable()].into_iter().flatten() {
+            let listener = TcpListener::bind(SocketAddr::new(ip, 0)).unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, address) = listener.accept().unwrap();
+            // Our end is open still: theirs has a row without a process.
+            drop(client);
+            assert_eq!(other_end(address), OtherEnd::Nobodys, "{ip}");
+            drop(server);
+            // And with a reset there is no row at all.
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, address) = listener.accept().unwrap();
+            rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO)).unwrap();
+            drop(client);
+            assert_eq!(other_end(address), OtherEnd::Nobodys, "{ip}");
+            drop(server);
+        }
+        assert!(!is_of_this_machine("192.0.2.1".parse().unwrap()));
     }
 
     #[test]

@@ -27,8 +27,6 @@ use crate::store::StoreError;
 const DRAIN: Duration = Duration::from_millis(250);
 /// How long killed stages may take to end; after that the answer does not wait for them.
 const LAST_BREATH: Duration = Duration::from_secs(5);
-/// How long the output of an ended pipeline is kept for somebody who does not come. Who reads it takes the time it takes.
-const LINGER: Duration = Duration::from_secs(60);
 /// Longer than anything runs.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// Pauses, in seconds, before an outcome that the disk did not take is written again.
@@ -68,7 +66,7 @@ pub(super) async fn look_after(inner: Arc<Inner>, live: Arc<Live>) {
     let is_of_use = live.ended.borrow().as_ref().is_some_and(|outcome| outcome.end == End::Finished);
     if is_of_use {
         let mut discarded = live.discarded.subscribe();
-        while tokio::time::timeout(LINGER, discarded.wait_for(|discarded| *discarded)).await.is_err()
+        while tokio::time::timeout(inner.limits.unclaimed, discarded.wait_for(|discarded| *discarded)).await.is_err()
             && is_held(&live)
         {}
     }

@@ -30,11 +30,14 @@ pub struct PipelineLimits {
     pub time: Duration,
     /// Bytes that are kept of the last stage's output and of each stage's errors.
     pub output: u64,
+    /// How long the output of one that has ended is kept for somebody who does not come. Who reads it takes the time it
+    /// takes.
+    pub unclaimed: Duration,
 }
 
 impl Default for PipelineLimits {
     fn default() -> Self {
-        Self { time: Duration::from_secs(300), output: 16 * 1024 * 1024 }
+        Self { time: Duration::from_secs(300), output: 16 * 1024 * 1024, unclaimed: Duration::from_secs(60) }
     }
 }
 

@@ -1,10 +1,10 @@
 //! The audit: appended to and nothing else, and whatever is done to it is found where it was done.
 
-use hostel_house::approvals::{Action, Broken, Verified};
+use hostel_house::approvals::{Action, Broken, DecideError, State, Verified};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
-use super::house::{House, command, connected, finished, rule};
+use super::house::{House, command, connected, finished, rule, terminal};
 
 /// A house with records of several kinds, and how many.
 async fn lived_in() -> (House, u64) {
@@ -225,4 +225,24 @@ async fn it_can_be_looked_through_while_it_grows() {
     assert!(looks > 0);
     // More than one batch.
     assert_eq!(house.verified().await, 3000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_changed_on_disk_since_it_was_shown_is_not_approved() {
+    use sha2::Digest as _;
+    let house = House::new().await;
+    let asked = house.ask(command(&["harmless"])).await;
+    let intruder = intruder(&house);
+    let text: String =
+        intruder.query_row("SELECT subject FROM approvals WHERE id = ?", [&asked.id], |row| row.get(0)).unwrap();
+    let text = text.replace("harmless", "harmfull");
+    let digest = sha2::Sha256::digest(text.as_bytes()).to_vec();
+    let changed = intruder
+        .execute("UPDATE approvals SET subject = ?, digest = ? WHERE id = ?", rusqlite::params![text, digest, asked.id])
+        .unwrap();
+    assert_eq!(changed, 1);
+    let refused = house.approvals.decide(&asked.id, hostel_agents::Decision::AllowOnce, &terminal()).await;
+    assert!(matches!(refused, Err(DecideError::Settled(State::Denied))), "{refused:?}");
+    let settled = house.approvals.get(&asked.id).await.unwrap().unwrap();
+    assert!(settled.state == State::Denied && settled.runs.is_empty() && house.approvals.pending().is_empty());
 }

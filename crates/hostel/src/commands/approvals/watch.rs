@@ -31,6 +31,7 @@ use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
 use crate::inbox::request::Request;
+use crate::inbox::visible;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Ui;
@@ -119,6 +120,8 @@ fn print(ui: &Ui, news: &News, several: bool) -> Result<(), CommandError> {
         (false, whole) => whole,
     };
     for line in asked.lines() {
+        // A command is made visible as a whole.
+        let line = if row.pipeline().is_some() { line.to_owned() } else { visible::text(&visible::prose(line)) };
         ui.line(&format!("    {line}"))?;
     }
     Ok(())

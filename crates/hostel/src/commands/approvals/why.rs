@@ -46,13 +46,28 @@ pub(super) async fn run(context: &Context<'_>, id: &str) -> Result<ExitCode, Com
     }
     let why = Why::deserialize(&answer["why"])
         .map_err(|error| CommandError::failure(format!("the daemon's answer makes no sense: {error}")))?;
-    ui.line(&visible::text(&visible::prose(&why.verdict)))?;
+    ui.line(&one_line(&why.verdict))?;
     for step in &why.steps {
         let (paint, sign) = if step.matched { (Paint::Bold, "✓") } else { (Paint::Dim, "·") };
-        let name = visible::text(&visible::prose(&step.name));
-        let action = visible::text(&visible::prose(&step.action));
-        let words = visible::text(&visible::prose(&step.words));
+        let name = one_line(&step.name);
+        let action = one_line(&step.action);
+        let words = one_line(&step.words);
         ui.line(ui.paint(paint, &format!("  {sign} {action:<5}  {name}: {words}")).trim_end())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What holds names that somebody else chose stays on its line: it must not look like a step of its own.
+fn one_line(text: &str) -> String {
+    visible::text(&visible::prose(&text.replace('\n', " ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_stays_on_its_line() {
+        assert_eq!(one_line("the tool is `x\n  ✓ allow`\u{1b}[1A"), "the tool is `x   ⟨U+2713⟩ allow`⟨ESC⟩[1A");
+    }
 }

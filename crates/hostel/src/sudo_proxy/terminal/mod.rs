@@ -1,6 +1,7 @@
 //! The face of `sudo-proxy`: one question at a time on its own terminal, answered by one key.
 //!
-//! Invariant: only a key that was pressed after the whole question stood there answers it, and only that one. Nothing
+//! Invariant: only a key that was pressed after the whole question stood there answers it, and only that one; where a
+//! question was taken away, the next one waits until a key that was meant for the first has come and gone. Nothing
 //! else is written to the terminal while a question is open: it waits, and what waits is bounded. A request that is
 //! settled elsewhere takes its question away, with a line that says so.
 //!
@@ -29,6 +30,7 @@ use hostel_house::pipelines::Privilege;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::sync::watch;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::digest::Style;
@@ -42,6 +44,10 @@ pub(super) const WAITING: usize = 256;
 
 /// How long a secret may take to be typed.
 const TYPING: Duration = Duration::from_secs(60);
+
+/// How long after a question was taken away a key may still be meant for it: somebody who is about to press it needs a
+/// moment to see that it is gone.
+const STARTLED: Duration = Duration::from_secs(1);
 
 /// The line under every question.
 const BAR: &str = "━━━━━━━━━━━━━━━━━━━━━━━━━";
@@ -66,6 +72,17 @@ pub(super) struct Terminal {
     /// A key alone decides nothing.
     pub(super) strict: bool,
     pub(super) log: Log,
+}
+
+/// What came of asking.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Asked {
+    /// It needs no more asking, or has to be asked again.
+    Done,
+    /// It was settled elsewhere while it stood there.
+    TakenAway,
+    /// It cannot be decided here.
+    NotHere,
 }
 
 /// What became of a question.
@@ -97,6 +114,8 @@ impl Terminal {
         let mut changed = self.approvals.changed();
         // Requests that cannot be decided here.
         let mut passed = HashSet::new();
+        // Before that no key is an answer.
+        let mut calm = Instant::now();
         loop {
             changed.mark_unchanged();
             while let Ok(line) = self.lines.try_recv() {
@@ -110,8 +129,10 @@ impl Terminal {
             passed.retain(|id| waiting.iter().any(|approval| approval.id == *id));
             if let Some(approval) = waiting.into_iter().find(|approval| !passed.contains(&approval.id)) {
                 let id = approval.id.clone();
-                if !self.ask(approval, &mut changed).await? {
-                    passed.insert(id);
+                match self.ask(approval, &mut changed, calm).await? {
+                    Asked::Done => {}
+                    Asked::TakenAway => calm = Instant::now() + STARTLED,
+                    Asked::NotHere => drop(passed.insert(id)),
                 }
                 continue;
             }
@@ -136,20 +157,25 @@ impl Terminal {
         waiting
     }
 
-    /// Asks one question. False if it cannot be decided here.
-    async fn ask(&mut self, approval: Approval, changed: &mut watch::Receiver<u64>) -> io::Result<bool> {
+    /// Asks one question; it stands there at the moment `calm` at the earliest.
+    async fn ask(
+        &mut self,
+        approval: Approval,
+        changed: &mut watch::Receiver<u64>,
+        calm: Instant,
+    ) -> io::Result<Asked> {
         tokio::select! {
             () = self.tty.ours() => {}
             // It may have been settled; look again.
-            _ = changed.changed() => return Ok(true),
+            _ = changed.changed() => return Ok(Asked::Done),
         }
         if let Err(error) = self.approvals.shown(&approval.id).await {
             self.log.error(format_args!("[sudo-proxy] {}: {error}", approval.id));
-            return Ok(false);
+            return Ok(Asked::NotHere);
         }
         // With the clock that has begun now.
         let Some(approval) = self.approvals.pending().into_iter().find(|waiting| waiting.id == approval.id) else {
-            return Ok(true);
+            return Ok(Asked::Done);
         };
         let always = approval.kind == Kind::Pipeline && self.approvals.session_grant().eligible();
         let style = Style::wanted();
@@ -164,6 +190,7 @@ impl Terminal {
         let keys = self.tty.keys()?;
         let (about, question) = prompt::render(&approval, &asking);
         self.tty.write(&about).await?;
+        tokio::time::sleep_until(calm).await;
         // What was typed before the question stands there answers nothing; what is typed after counts at once.
         keys.forget();
         self.tty.write(&question).await?;
@@ -177,8 +204,8 @@ impl Terminal {
                 }
             }
         };
-        let (label, decided) = match answer {
-            Answer::Over => (self.became(&approval.id).await, true),
+        let (label, asked) = match answer {
+            Answer::Over => (self.became(&approval.id).await, Asked::TakenAway),
             Answer::Key(key) => {
                 let decision = meaning(key, approval.kind);
                 let claim = match (self.strict, &decision) {
@@ -190,12 +217,13 @@ impl Terminal {
                     }
                     _ => claim(Face::Terminal),
                 };
-                self.decide(&approval.id, decision, &claim, always).await
+                let (label, decided) = self.decide(&approval.id, decision, &claim, always).await;
+                (label, if decided { Asked::Done } else { Asked::NotHere })
             }
         };
         drop(keys);
         self.tty.write(&format!("\n→ {label}\n{}{BAR}{}\n", style.bold, style.reset)).await?;
-        Ok(decided)
+        Ok(asked)
     }
 
     /// Applies an answer and says what it did; false if it cannot be applied here.
