@@ -184,7 +184,7 @@ impl Play {
             Deed::KeeperDies if !self.keeper_died => {
                 self.keeper_died = true;
                 self.place.kill_keeper();
-                Event::Step(Action::KeeperDies)
+                Event::KeeperDies
             }
             Deed::Decide { request, verdicts: said } => {
                 verdicts.clone_from(said);
@@ -350,6 +350,10 @@ impl Play {
             }
         }
         let daemon = self.daemon();
+        // Started, by this daemon or the one before it: its trace may be yet to come.
+        if daemon.processes.running() > 0 {
+            return None;
+        }
         let mut seen = [None; 2];
         for (request, seen) in seen.iter_mut().enumerate() {
             let found = daemon.run(daemon.found(&format!("request-{request}")));

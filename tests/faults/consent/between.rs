@@ -42,7 +42,9 @@ fn what_was_decided_runs_once_or_is_said_not_to_have_run() {
             let decision = serde_json::json!({"id": approval, "decision": "allow_once"});
             person.begin("approval/decide", decision).expect("a request");
         }
-        thread::sleep(Duration::from_micros(random.below(40_000)));
+        // Most of it is over in a few milliseconds; on a busy machine it takes longer.
+        let longest = if random.below(3) == 0 { 40_000 } else { 6_000 };
+        thread::sleep(Duration::from_micros(random.below(longest)));
         house.kill();
         let before = traces(&file);
         house.serve();

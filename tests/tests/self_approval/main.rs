@@ -11,8 +11,12 @@ mod attempts;
 mod home;
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
 
 use hostel_tests::{binary, wait};
+use rustix::process::{Pid, Signal};
 use serde_json::json;
 
 use attempts::{Attempt, EVASIONS, Evasion};
@@ -189,4 +193,40 @@ fn the_requesters_own_tree_decides_nothing() {
     person.ask("approval/decide", decision);
     wait::until_true(wait::LIMIT, "the command to run", || home.trace().exists());
     assert_eq!(fs::read_to_string(home.trace()).expect("a trace"), "ran\n");
+}
+
+/// All houses of a directory have one approver: what one of them hosts decides in none.
+#[test]
+fn what_another_house_hosts_decides_nothing() {
+    let home = Home::start("");
+    let config = home.path().join("zeroclaw");
+    fs::create_dir(&config).expect("a fresh directory");
+    let mut other = home.hostel(&["as", "zeroclaw", "daemon", "--config-dir", &config.display().to_string()]);
+    let mut other = other.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("another house");
+    let socket = wait::until(wait::LIMIT, "the other house", || {
+        let mut houses = fs::read_dir(home.hostel_home().join("as")).ok()?.flatten();
+        let socket = houses.next()?.path().join("run/hostel.sock");
+        UnixStream::connect(&socket).is_ok().then_some(socket)
+    });
+    let unlock = json!({"jsonrpc": "2.0", "id": 2, "method": "approval/unlock", "params": {"passphrase": PASSPHRASE}});
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocol_version": 1}});
+    let speak = |heard: &Path| {
+        let (speaker, socket, heard) = (binary::speaker(), socket.display(), heard.display());
+        format!("'{}' '{socket}' '{heard}' '{hello}' '{unlock}'", speaker.display())
+    };
+    for hidden in ["", "env -i ", "env -i setsid --fork "] {
+        let heard = home.heard();
+        let mut run = home.hostel(&["run", "-d", "--", "sh", "-c"]);
+        run.arg(format!("{hidden}{}", speak(&heard)));
+        assert!(hostel_tests::house::run(run).status.success());
+        let heard = home.wait_for(&heard);
+        assert!(heard.contains("inside this house"), "{hidden}: {heard}");
+    }
+    let heard = home.heard();
+    home.detached(&speak(&heard));
+    let heard = home.wait_for(&heard);
+    assert!(heard.contains(r#""unlocked":true"#), "{heard}");
+    let ended = Pid::from_raw(other.id().try_into().expect("an id")).expect("an id");
+    rustix::process::kill_process(ended, Signal::TERM).expect("it runs");
+    other.wait().expect("its end");
 }

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 
 use super::elicit;
 use super::time;
+use super::unique::Unique;
 use super::updates::word;
 use super::visitor::Visitor;
 
@@ -81,10 +82,11 @@ pub(crate) fn describe(approval: &Approval) -> Value {
     entry
 }
 
-/// What a tool would get. What is nested too deeply, or holds a number that is none here, is shown as it was written:
-/// nothing must look as if it were not there.
+/// What a tool would get. What is nested too deeply, holds a number that is none here, or a name twice, is shown as it
+/// was written: nothing must look as if it were not there.
 fn readable(input: &Raw) -> Value {
-    serde_json::from_str(input.get()).unwrap_or_else(|_| Value::String(input.get().to_owned()))
+    let read = serde_json::from_str::<Unique>(input.get()).and_then(|Unique| serde_json::from_str(input.get()));
+    read.unwrap_or_else(|_| Value::String(input.get().to_owned()))
 }
 
 /// The same without what may be large. It says so: whoever decides has to ask for all of it.
@@ -193,9 +195,12 @@ mod tests {
     fn no_input_is_hidden() {
         let raw = |text: &str| Raw(serde_json::value::RawValue::from_string(text.to_owned()).unwrap());
         assert_eq!(readable(&raw(r#"{"command":"ls"}"#)), json!({"command": "ls"}));
+        let plain = r#"[{"a":1,"b":-1.5},{"a":[null,true,"x"]}]"#;
+        assert_eq!(readable(&raw(plain)), serde_json::from_str::<Value>(plain).unwrap());
         let deep = format!(r#"{{"command":"rm","x":{}{}}}"#, "[".repeat(200), "]".repeat(200));
         let huge = r#"{"command":"rm","x":1e999}"#.to_owned();
-        for hidden in [deep, huge] {
+        let twice = r#"{"a":[{"command":"rm","command":"ls"}]}"#.to_owned();
+        for hidden in [deep, huge, twice] {
             assert_eq!(readable(&raw(&hidden)), Value::String(hidden));
         }
     }

@@ -35,6 +35,7 @@ mod sessions;
 mod settings;
 pub(crate) mod time;
 mod turns;
+mod unique;
 mod updates;
 mod visitor;
 mod wss;

@@ -5,8 +5,8 @@
 //!
 //! Invariant: only the sudo of a privileged request that was approved gets anything: the asking process must be the
 //! direct child of a process the keeper started for such a request, and of our own user, which the command itself,
-//! being root, is not. A request is asked about a few times and no more. The password is on no disk, in no argument and
-//! no log, and memory that held it is wiped.
+//! being root, is not. A request is asked about a few times and no more. What became another file while the password was
+//! typed gets none. The password is on no disk, in no argument and no log, and memory that held it is wiped.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,6 +24,7 @@ use hostel_house::approvals::Approval;
 use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Kind;
 use hostel_house::approvals::State;
+use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use tokio::io::AsyncReadExt as _;
 use tokio::io::AsyncWriteExt as _;
@@ -88,6 +89,13 @@ fn ask(socket: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     })
 }
 
+/// What of a house tells whether somebody who asks may have a password.
+pub(super) struct Household {
+    pub(super) processes: Processes,
+    pub(super) approvals: Approvals,
+    pub(super) pipelines: Pipelines,
+}
+
 /// The helper and its socket, in the house of the daemon that made them.
 pub(super) struct Helper {
     bound: Bound,
@@ -118,9 +126,9 @@ impl Helper {
     /// Answers helpers for as long as it is polled.
     pub(super) async fn serve(
         self,
-        processes: Processes,
-        approvals: Approvals,
+        house: Household,
         secrets: mpsc::Sender<SecretWanted>,
+        lines: mpsc::Sender<String>,
         log: Log,
     ) {
         let listener = match self.bound.listener() {
@@ -138,7 +146,7 @@ impl Helper {
                     continue;
                 }
             };
-            let approval = match asker(&stream, &processes, &approvals).await {
+            let approval = match asker(&stream, &house.processes, &house.approvals).await {
                 Ok(approval) => approval,
                 Err(why) => {
                     log.warn(format_args!("[sudo-proxy] somebody wanted a password and got none: {why}"));
@@ -153,7 +161,12 @@ impl Helper {
             if *tried > TRIES {
                 continue;
             }
-            answer(stream, &approval, &secrets).await;
+            if let Err(what) = answer(stream, &approval, &secrets, &house.pipelines).await {
+                log.warn(format_args!("[sudo-proxy] {}: no password for it: {what}", approval.id));
+                let what = visible::text(&visible::prose(&what)).replace('\n', " ");
+                // A terminal that does not keep up misses it.
+                lines.try_send(format!("→ The password was not passed on: {what}\n")).ok();
+            }
         }
     }
 }
@@ -164,11 +177,16 @@ impl Drop for Helper {
     }
 }
 
-/// Has the password typed and hands it over.
-async fn answer(mut stream: tokio::net::UnixStream, approval: &Approval, secrets: &mpsc::Sender<SecretWanted>) {
+/// Has the password typed and hands it over; says why not, if what was approved is another file by then.
+async fn answer(
+    mut stream: tokio::net::UnixStream,
+    approval: &Approval,
+    secrets: &mpsc::Sender<SecretWanted>,
+    pipelines: &Pipelines,
+) -> Result<(), String> {
     let (answer, mut answered) = oneshot::channel();
     if secrets.send(SecretWanted { text: question(approval), answer }).await.is_err() {
-        return;
+        return Ok(());
     }
     let mut nothing = [0];
     let secret = tokio::select! {
@@ -177,12 +195,14 @@ async fn answer(mut stream: tokio::net::UnixStream, approval: &Approval, secrets
         _ = stream.read(&mut nothing) => None,
     };
     if let Some(secret) = secret {
+        pipelines.look_again(approval).await?;
         let mut line = Zeroizing::new(Vec::with_capacity(secret.len() + 1));
         line.push(GIVEN);
         line.extend_from_slice(&secret);
         // Who is gone does not need it.
         stream.write_all(&line).await.unwrap_or_default();
     }
+    Ok(())
 }
 
 fn question(approval: &Approval) -> String {

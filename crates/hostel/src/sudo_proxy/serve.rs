@@ -25,6 +25,7 @@ use tokio::sync::oneshot;
 use super::NAME;
 use super::Options;
 use super::askpass::Helper;
+use super::askpass::Household;
 use super::complain;
 use super::hosts;
 use super::registry::RegistryFile;
@@ -150,12 +151,16 @@ async fn open_and_serve(
     let (leave, left) = oneshot::channel::<()>();
     let face = match tty {
         Ok(tty) => {
-            tokio::spawn(voice::tell(told, lines));
             let (secrets, wanted) = mpsc::channel(1);
             if let Some(helper) = helper {
-                let (processes, approvals) = (house.processes.clone(), house.approvals.clone());
-                tokio::spawn(helper.serve(processes, approvals, secrets, house.log.clone()));
+                let household = Household {
+                    processes: house.processes.clone(),
+                    approvals: house.approvals.clone(),
+                    pipelines: house.pipelines.clone(),
+                };
+                tokio::spawn(helper.serve(household, secrets, lines.clone(), house.log.clone()));
             }
+            tokio::spawn(voice::tell(told, lines));
             let terminal = Terminal {
                 tty,
                 approvals: house.approvals.clone(),

@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::audit::{self, Event, Line};
-use super::types::{Approval, State};
+use super::types::{Approval, RunState, State};
 use super::{Approvals, Inner, rows};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
@@ -138,8 +138,7 @@ impl Approvals {
         for approval in waiting {
             let approvals = self.clone();
             due.spawn(async move {
-                let why = "its connection did not come back after a restart";
-                let taken = approvals.end(&approval, State::Withdrawn, why).await.is_ok();
+                let taken = approvals.let_go(&approval).await.is_ok();
                 if !taken {
                     approvals.inner.table.lock().keep_orphan(approval);
                 }
@@ -147,6 +146,19 @@ impl Approvals {
             });
         }
         due.join_all().await.into_iter().all(|taken| taken)
+    }
+
+    /// Withdraws a request that nobody came back for. One that was approved at the last moment is abandoned.
+    async fn let_go(&self, approval: &Approval) -> Result<(), StoreError> {
+        let why = "its connection did not come back after a restart";
+        if self.end(approval, State::Withdrawn, why).await? {
+            return Ok(());
+        }
+        if let Some(settled) = self.get(&approval.id).await?.filter(|settled| settled.run == RunState::Due) {
+            self.inner.table.lock().abandoned.push(settled);
+            self.inner.abandoned.notify_one();
+        }
+        Ok(())
     }
 
     /// How long nothing is due.

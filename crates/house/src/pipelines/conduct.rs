@@ -40,11 +40,26 @@ const OTHER_KEEPER: &str = "the keeper that would have started it is gone, and w
 /// The whole life of one: from the order to the day its journals go.
 pub(super) async fn conduct(inner: Arc<Inner>, live: Arc<Live>) {
     inner.processes.spare(live.order.runs.iter().copied());
-    let outcome = Arc::new(Conductor { inner: &inner, live: &live }.carry_out().await);
+    let outcome = {
+        let _broken = IsTold(&live);
+        Arc::new(Conductor { inner: &inner, live: &live }.carry_out().await)
+    };
     live.ended.send_replace(Some(Arc::clone(&outcome)));
     // Only once it is on record may the keeper forget it: otherwise nobody would know that it ran.
     if record(&inner, &live.order.approval, &outcome).await {
         look_after(inner, live).await;
+    }
+}
+
+/// Whoever waits for a pipeline hears of it, even if the one who carries it out breaks. What runs then is found by the
+/// next daemon: nothing is on record.
+struct IsTold<'a>(&'a Live);
+
+impl Drop for IsTold<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.ended.send_replace(Some(Arc::new(Outcome::lost("whoever carried it out broke"))));
+        }
     }
 }
 

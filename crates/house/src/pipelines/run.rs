@@ -16,6 +16,7 @@ use super::conduct;
 use super::outcome::{End, Outcome};
 use super::output::Output;
 use super::plan::{MOST_STAGES, Pipeline};
+use super::resolve::{self, Difference};
 use super::wrap::{Askpass, Ways};
 use crate::approvals::{Approval, Approvals, RunState, State};
 use crate::processes::{Process, ProcessId, Processes, Stream};
@@ -197,6 +198,19 @@ impl Pipelines {
         };
         tokio::spawn(conduct::conduct(Arc::clone(&self.inner), Arc::clone(&live)));
         Ok(Run { live, limits: self.inner.limits })
+    }
+
+    /// Looks once more whether the files of an approval are those that were shown; says what is different. Between the
+    /// start of `sudo` and that of the command itself there is time to type a password.
+    pub async fn look_again(&self, approval: &Approval) -> Result<(), String> {
+        let Some(pipeline) = approval.subject.pipeline().cloned() else { return Ok(()) };
+        let look = move || pipeline.stages.iter().try_for_each(|stage| resolve::verify(&stage.file).map(drop));
+        match tokio::task::spawn_blocking(look).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(Difference::Changed(what))) => Err(what),
+            Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// Ends what an approval started, if it did and nobody is there for it any more, and puts on record what became of

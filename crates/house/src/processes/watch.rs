@@ -230,9 +230,9 @@ impl Watch {
         loop {
             let fill = match reader.read(cursor, progress.committed, &mut batch.journal, Blocking::Never)? {
                 // Not in memory: read it where waiting for the disk does no harm.
-                Fill::WouldBlock => wait_in_place(|| {
-                    reader.read(cursor, progress.committed, &mut batch.journal, Blocking::Allowed)
-                })?,
+                Fill::WouldBlock => {
+                    wait_in_place(|| reader.read(cursor, progress.committed, &mut batch.journal, Blocking::Allowed))?
+                }
                 fill => fill,
             };
             match fill {

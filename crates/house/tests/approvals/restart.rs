@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use hostel_agents::Decision;
 use hostel_house::approvals::{ApprovalOptions, DecideError, RunState, State};
 use hostel_house::pipelines::{End, Outcome};
 
-use super::house::{House, LIMIT, command, connected, finished, line};
+use super::house::{House, LIMIT, command, connected, finished, line, terminal};
 
 /// Long enough that nothing of the test is cut off by it.
 fn patient(options: &mut ApprovalOptions) {
@@ -100,6 +101,33 @@ async fn coming_back_and_the_end_of_patience_race_and_one_wins() {
             }
             None => assert_eq!(house.get(&asked.id).await.state, State::Withdrawn),
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_decision_and_the_end_of_patience_race_and_what_was_approved_is_told_of() {
+    for round in 0..8 {
+        let house = House::new().await;
+        let mut asked = Vec::new();
+        for number in 0..40 {
+            asked.push(house.ask(connected(&format!("r {number}"), &["true"])).await.id);
+        }
+        let house = house.restart_with(|options| options.rejoin = Duration::from_millis(5 + round)).await;
+        let mut deciding = tokio::task::JoinSet::new();
+        for id in asked {
+            let approvals = house.approvals.clone();
+            deciding.spawn(async move { approvals.decide(&id, Decision::AllowOnce, &terminal()).await });
+        }
+        let decided = deciding.join_all().await;
+        let mut approved: Vec<String> = decided.into_iter().flatten().map(|approval| approval.id).collect();
+        let told = tokio::time::timeout(LIMIT, async {
+            while !approved.is_empty() {
+                for one in house.approvals.abandoned().await {
+                    approved.retain(|id| *id != one.id);
+                }
+            }
+        });
+        told.await.expect("what was approved, and nobody is there for, is told of");
     }
 }
 

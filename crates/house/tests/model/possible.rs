@@ -26,7 +26,7 @@ impl Step {
             actions.push(Action::DaemonStarts);
         }
         if world.keeper_may_die && !world.keeper_died {
-            actions.push(Action::KeeperDies);
+            actions.extend([true, false].map(|heard| Action::KeeperDies { heard }));
         }
         actions
     }

@@ -24,7 +24,7 @@ impl Request {
         self.row = Row { ending, by: Source::Nobody, by_second_keeper: false, ..self.row };
         self.processes = self.processes.map(|process| match process {
             Process::Running => Process::Running,
-            Process::Ended | Process::Lost | Process::Unknown => Process::Unknown,
+            Process::Ended | Process::Lost | Process::Heard | Process::Unknown => Process::Unknown,
         });
     }
 
@@ -43,7 +43,7 @@ impl Request {
             *process = Process::Ended;
         }
         match self.processes {
-            processes if processes.contains(&Process::Ended) => Ending::Ran,
+            [Process::Ended | Process::Heard, _] | [_, Process::Ended | Process::Heard] => Ending::Ran,
             [Process::Unknown, Process::Unknown] if same => Ending::NotRun,
             _ => Ending::Lost,
         }

@@ -53,7 +53,10 @@ pub(crate) enum Action {
     Close(usize),
     DaemonDies,
     DaemonStarts,
-    KeeperDies,
+    /// The daemon has heard of the ends there were, or not.
+    KeeperDies {
+        heard: bool,
+    },
     /// The daemon sees that there is another keeper.
     NoticeKeeper,
 }
@@ -120,7 +123,7 @@ impl Step {
             }
             Action::Hear(request, line) => {
                 let request = &mut world.requests[request];
-                let known = request.processes.contains(&Process::Ended);
+                let known = request.processes.iter().any(|process| matches!(process, Process::Ended | Process::Heard));
                 let gone = if self.has(Flaw::DeniesTheLost) { Ending::NotRun } else { Ending::Lost };
                 request.lines[line].handler = Handler::Over(if known { Ending::Ran } else { gone });
                 if self.has(Flaw::ForgetsTooEarly) {
@@ -143,7 +146,7 @@ impl Step {
             Action::Close(request) => self.close(world, request),
             Action::DaemonDies => self.daemon_dies(world),
             Action::DaemonStarts => self.daemon_starts(world),
-            Action::KeeperDies => keeper_dies(world),
+            Action::KeeperDies { heard } => keeper_dies(world, heard),
             Action::NoticeKeeper => world.keeper_noticed = true,
         }
     }
@@ -260,7 +263,7 @@ impl Step {
         let anew = self.has(Flaw::FreshIdAfterRestart) && world.restarted;
         let request = &mut world.requests[number];
         request.lines[place].handler = match request.processes[0] {
-            Process::Running | Process::Ended | Process::Lost if !anew => Handler::Running,
+            Process::Running | Process::Ended | Process::Lost | Process::Heard if !anew => Handler::Running,
             _ if same => Handler::Starting,
             _ => Handler::Over(Ending::Lost),
         };
@@ -338,7 +341,7 @@ impl Step {
         world.seen_given = false;
         for request in &mut world.requests {
             request.processes = request.processes.map(|process| match process {
-                Process::Lost => Process::Unknown,
+                Process::Lost | Process::Heard => Process::Unknown,
                 process => process,
             });
             request.remembered = false;
@@ -387,13 +390,14 @@ impl Step {
 }
 
 /// With the keeper goes what it knew; a daemon that is there remembers what it was told.
-fn keeper_dies(world: &mut World) {
+fn keeper_dies(world: &mut World, heard: bool) {
     world.keeper_died = true;
-    let left = if world.daemon_up { Process::Lost } else { Process::Unknown };
+    let is_remembered = world.daemon_up;
     for request in &mut world.requests {
         request.processes = request.processes.map(|process| match process {
-            Process::Unknown => Process::Unknown,
-            _ => left,
+            Process::Ended if is_remembered && heard => Process::Heard,
+            Process::Running | Process::Ended if is_remembered => Process::Lost,
+            _ => Process::Unknown,
         });
         // The agent was its child.
         if request.kind == Kind::Tool && request.lines[0].client == Client::Connected {

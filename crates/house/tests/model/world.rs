@@ -64,6 +64,8 @@ pub(crate) enum Process {
     Ended,
     /// Its keeper died; the daemon that was there then knows that it was started.
     Lost,
+    /// The same, and that daemon had heard of its end.
+    Heard,
 }
 
 /// The other end of a connection.

@@ -36,8 +36,10 @@ pub(crate) struct Seen {
 /// What happens from outside.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
-    /// A step of a client's or the keeper's.
+    /// A step of a client's.
     Step(Action),
+    /// The daemon may have heard of the ends there were.
+    KeeperDies,
     /// People decide, at once.
     Decide(usize, &'a [Verdict]),
     Nothing,
@@ -97,13 +99,21 @@ impl Allowed {
         };
         let mut open: Vec<(World, Vec<Verdict>)> = Vec::new();
         for world in &self.worlds {
-            let mut begun = *world;
-            if let Event::Step(action) = event
-                && self.step.possible(world).contains(&action)
-            {
-                self.step.take(&mut begun, action);
+            let steps = match event {
+                Event::Step(action) => vec![action],
+                Event::KeeperDies => [true, false].map(|heard| Action::KeeperDies { heard }).to_vec(),
+                Event::Decide(..) | Event::Nothing => Vec::new(),
+            };
+            let possible = self.step.possible(world);
+            let taken: Vec<Action> = steps.into_iter().filter(|step| possible.contains(step)).collect();
+            if taken.is_empty() {
+                open.push((*world, verdicts.to_vec()));
             }
-            open.push((begun, verdicts.to_vec()));
+            for step in taken {
+                let mut begun = *world;
+                self.step.take(&mut begun, step);
+                open.push((begun, verdicts.to_vec()));
+            }
         }
         let mut known: HashSet<(World, Vec<Verdict>)> = open.iter().cloned().collect();
         while let Some((world, left)) = open.pop() {
@@ -176,7 +186,7 @@ fn is_urgent(action: Action, terms: Terms) -> bool {
         | Action::StopWaiting(_)
         | Action::DaemonDies
         | Action::DaemonStarts
-        | Action::KeeperDies
+        | Action::KeeperDies { .. }
         | Action::NoticeKeeper => false,
     }
 }
