@@ -23,7 +23,7 @@ use hostel_house::pipelines::{PlanRequest, plan};
 use model::steps::Action;
 use model::world::{Client, Kind, Rules, Verdict, World};
 use property::allowed::{Allowed, Event, Seen, Terms};
-use property::daemon::{Daemon, standing};
+use property::daemon::{Daemon, kill_keeper, standing};
 use property::visit::{Told, Visit, Wish};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -183,7 +183,7 @@ impl Play {
             Deed::Leave { request, line } => self.leave(*request, *line),
             Deed::KeeperDies if !self.keeper_died => {
                 self.keeper_died = true;
-                self.place.kill_keeper();
+                kill_keeper(&self.place);
                 Event::KeeperDies
             }
             Deed::Decide { request, verdicts: said } => {

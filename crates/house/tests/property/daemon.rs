@@ -13,6 +13,7 @@ use hostel_house::approvals::{
 use hostel_house::pipelines::{End, PipelineLimits, Pipelines};
 use hostel_house::processes::Processes;
 use hostel_house::store::Store;
+use hostel_keeper::SOCKET_NAME;
 use parking_lot::Mutex;
 
 use crate::model::world::{Ending, Rules, Standing};
@@ -62,6 +63,17 @@ pub(crate) fn played_sudo(place: &Place) -> PathBuf {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
     path
+}
+
+/// Kills the keeper under a daemon that lives and will start another at once.
+pub(crate) fn kill_keeper(place: &Place) {
+    let stream = std::os::unix::net::UnixStream::connect(place.path().join("run").join(SOCKET_NAME)).unwrap();
+    let pid = rustix::net::sockopt::socket_peercred(&stream).unwrap().pid;
+    let keeper = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
+    rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
+    let mut gone = [rustix::event::PollFd::new(&keeper, rustix::event::PollFlags::IN)];
+    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    assert_eq!(rustix::event::poll(&mut gone, Some(&limit)), Ok(1), "the keeper does not end");
 }
 
 impl Daemon {
