@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use hostel_house::approvals::Approval;
 use hostel_house::pipelines::{End, PipelineLimits, PlanRequest, Run, RunError};
+use hostel_house::processes::Retention;
 use support::pipelines::{Opened, Place, ask};
 use support::{LIMIT, until};
 
@@ -95,6 +96,35 @@ fn a_pipeline_outlives_its_daemon_and_the_next_one_joins_it() {
     });
     assert_eq!(witnessed(&witness), "ran\n");
     third.vanish();
+}
+
+#[test]
+fn what_ended_while_nobody_looked_is_neither_collected_nor_run_again() {
+    let place = Place::new();
+    let (witness, gate) = (place.path().join("witness"), place.path().join("gate"));
+    let script =
+        format!("echo ran >> {}; echo; until [ -e {} ]; do sleep 0.02; done", witness.display(), gate.display());
+    let first = Daemon::start(&place, PipelineLimits::default());
+    let approval = first.do_now(async {
+        let approval = first.house.approve(ask(&[&["sh", "-c", &script]])).await;
+        let run = first.house.pipelines.run(&approval).await.unwrap();
+        run.stdout().next(&mut Vec::new()).await.unwrap();
+        approval
+    });
+    first.vanish();
+    std::fs::write(&gate, "").unwrap();
+    let second = Daemon::start(&place, PipelineLimits::default());
+    second.do_now(async {
+        let process = second.house.processes.list().into_iter().next().expect("it is known");
+        process.wait_exit(LIMIT).await.expect("it ends");
+        let all = Retention { max_count: 0, ..Retention::default() };
+        assert_eq!(second.house.processes.collect_garbage(all, false).await.unwrap().removed, []);
+        let run = second.house.pipelines.run(&again(&second.house, &approval).await).await.unwrap();
+        finish(&run).await.unwrap();
+        second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
+    });
+    assert_eq!(witnessed(&witness), "ran\n");
+    second.vanish();
 }
 
 #[test]

@@ -75,10 +75,16 @@ fn rule(settings: &RuleSettings) -> Result<Rule, CommandError> {
 }
 
 /// The commands that an inbox allows.
-pub(super) fn pipelines(settings: &Settings, processes: &Processes, approvals: &Approvals) -> Pipelines {
+pub(super) async fn pipelines(
+    settings: &Settings,
+    processes: &Processes,
+    approvals: &Approvals,
+) -> Result<Pipelines, CommandError> {
     let ours = &settings.sudo_proxy;
     let limits = PipelineLimits { time: ours.exec_timeout, output: ours.output, ..PipelineLimits::default() };
-    Pipelines::new(processes.clone(), approvals.clone(), limits)
+    Pipelines::open(processes.clone(), approvals.clone(), limits)
+        .await
+        .map_err(|error| CommandError::failure(error.to_string()))
 }
 
 /// Ends what was approved before a restart and nobody came back for, for as long as it is polled.

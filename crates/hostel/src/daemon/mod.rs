@@ -198,7 +198,7 @@ impl House {
         let native = bind(&dir.socket())?;
         let started = Instant::now();
         let Logs { log, ring } = logs;
-        let pipelines = consent::pipelines(&settings, &processes, &approvals);
+        let pipelines = consent::pipelines(&settings, &processes, &approvals).await?;
         let ended_by = Arc::default();
         Ok(House {
             dir,

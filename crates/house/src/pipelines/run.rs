@@ -143,9 +143,16 @@ pub(super) struct Live {
 }
 
 impl Pipelines {
-    /// The pipelines that these approvals allow.
-    #[must_use]
-    pub fn new(processes: Processes, approvals: Approvals, limits: PipelineLimits) -> Self {
+    /// The pipelines that these approvals allow. What was approved and is not known to be over is kept from the rule of
+    /// retention first: a run that the keeper has forgotten looks like one that never was, and would be started again.
+    pub async fn open(
+        processes: Processes,
+        approvals: Approvals,
+        limits: PipelineLimits,
+    ) -> Result<Self, crate::store::StoreError> {
+        for approval in approvals.unfinished().await? {
+            processes.spare(approval.runs);
+        }
         let inner = Inner {
             processes,
             approvals,
@@ -154,7 +161,7 @@ impl Pipelines {
             live: Mutex::default(),
             ended: Mutex::default(),
         };
-        Self { inner: Arc::new(inner) }
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// How sudo asks for a password from now on; without a program it does not ask, and fails where it would have to.

@@ -90,7 +90,8 @@ impl Daemon {
                 Rules::Deny => vec![rule(Action::Deny)],
             };
             let approvals = Approvals::open(store.clone(), options).await.unwrap();
-            let pipelines = Pipelines::new(processes.clone(), approvals.clone(), PipelineLimits::default());
+            let pipelines =
+                Pipelines::open(processes.clone(), approvals.clone(), PipelineLimits::default()).await.unwrap();
             pipelines.set_programs(Some(played_sudo(place)), None);
             let used = approvals.recent_requests(SUDO_PROXY, 0).await.unwrap().into_iter().map(|(id, _)| id).collect();
             let requester = approvals.peer(requester, rustix::process::getuid().as_raw());

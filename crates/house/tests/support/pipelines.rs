@@ -108,7 +108,7 @@ impl Place {
         let mut options = ApprovalOptions::new(self.path().join("approver"), processes.clone());
         options.rules = vec![allow("anything", false), allow("anything as root", true)];
         let approvals = Approvals::open(store.clone(), options).await.unwrap();
-        let pipelines = Pipelines::new(processes.clone(), approvals.clone(), limits);
+        let pipelines = Pipelines::open(processes.clone(), approvals.clone(), limits).await.unwrap();
         Opened { processes, approvals, pipelines, store }
     }
 }
