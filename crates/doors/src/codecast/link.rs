@@ -111,15 +111,7 @@ impl Link {
     }
 
     fn keep(&self, state: &State, following: Option<u64>) {
-        let text = match state.leaving.is_empty() {
-            true => state.ledger.to_text(following),
-            false => {
-                let mut ledger = state.ledger.clone();
-                state.leaving.iter().flat_map(|(_, ranges)| ranges).for_each(|range| ledger.owe(*range));
-                ledger.to_text(following)
-            }
-        };
-        self.session.set_door_state(NAME, text);
+        self.session.set_door_state(NAME, state.text(following));
     }
 
     /// A prompt is about to be sent.
@@ -297,6 +289,16 @@ impl Link {
 }
 
 impl State {
+    /// The text to keep: what may not have left this process is owed should the daemon die now.
+    fn text(&self, following: Option<u64>) -> String {
+        if self.leaving.is_empty() {
+            return self.ledger.to_text(following);
+        }
+        let mut ledger = self.ledger.clone();
+        self.leaving.iter().flat_map(|(_, ranges)| ranges).for_each(|range| ledger.owe(*range));
+        ledger.to_text(following)
+    }
+
     fn leaves(&mut self, answer: u64, ranges: Vec<Range>) {
         self.leaving.push((answer, ranges));
     }
@@ -367,5 +369,25 @@ impl Links {
     /// A session is gone.
     pub(super) fn forget(&self, id: &str) {
         self.0.lock().remove(id);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // test code
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_leaving_is_owed_by_the_next_daemon_and_not_by_this_one() {
+        let ledger = Ledger::default();
+        let mut state = State { ledger, live: None, sending: 0, provisional: false, answers: 0, leaving: Vec::new() };
+        state.ledger.owe((3, 9));
+        state.ledger.paid((3, 9));
+        state.leaves(1, vec![(3, 9)]);
+        assert_eq!(state.ledger.owed(20), [], "it was handed over here");
+        assert_eq!(Ledger::from_text(&state.text(None)).unwrap().owed(20), [(3, 9)]);
+        assert_eq!(Ledger::from_text(&state.text(Some(15))).unwrap().owed(20), [(3, 9), (15, 20)]);
+        state.leaving.clear();
+        assert_eq!(Ledger::from_text(&state.text(None)).unwrap().owed(20), []);
     }
 }
