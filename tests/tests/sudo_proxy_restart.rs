@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use hostel_tests::sudo_proxy::{Client, Daemon, Options, moment};
@@ -104,6 +105,27 @@ fn a_command_that_ended_meanwhile_still_has_its_answer() {
     let answer = answer(&mut ask(&daemon, &line));
     assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
     assert_eq!(runs(&ran), 2);
+}
+
+#[test]
+fn our_own_client_comes_back_by_itself() {
+    let mut daemon = Daemon::start(Options::default());
+    let ran = daemon.work().join("ran");
+    let command = format!("echo x >> '{}'; echo out", ran.display());
+    let socket = daemon.socket();
+    let words = ["as", "sudo-request", "--socket", socket.to_str().unwrap(), "--no-privilege", "sh", "-c", &command];
+    let mut client = daemon.hostel(&words);
+    client.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let client = client.spawn().expect("the client starts");
+    daemon.question();
+    daemon.kill();
+    daemon.serve();
+    daemon.question();
+    daemon.answer("y");
+    let output = client.wait_with_output().expect("the client ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "out\n", "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(runs(&ran), 1);
 }
 
 #[test]

@@ -136,6 +136,31 @@ async fn what_stands_in_line_is_written_before_the_end_and_nothing_after() {
     assert!(matches!(after, Err(StoreError::Closed)), "{after:?}");
 }
 
+/// What may wait for company is written in its place in line, with whoever comes next, and alone a moment later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_patient_write_keeps_its_place_and_waits_for_nobody_for_long() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let count = |transaction: &rusqlite::Transaction<'_>| -> rusqlite::Result<i64> {
+        transaction.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))
+    };
+    let patient = store.submit_patiently(|transaction| insert(transaction, "patient")).await.unwrap();
+    let seen = store.write(count).await.unwrap();
+    assert_eq!(seen, 1, "what is written after it finds it");
+    patient.done().await.unwrap();
+    for number in 0..20 {
+        let alone = store.submit_patiently(move |transaction| insert(transaction, &format!("alone {number}")));
+        let alone = alone.await.unwrap().done();
+        tokio::time::timeout(std::time::Duration::from_secs(5), alone).await.expect("it waits for ever").unwrap();
+    }
+    // The writer has given its memory back by then, and goes on all the same.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(store.write(count).await.unwrap(), 21);
+    let last = store.submit_patiently(|transaction| insert(transaction, "last")).await.unwrap();
+    drop(store.close());
+    last.done().await.expect("the end waits for what stands in line");
+}
+
 /// As SQLite does by itself when the disk is full: everything of the transaction is taken back at once.
 fn lose_everything(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<usize> {
     transaction.execute_batch("ROLLBACK")?;

@@ -21,7 +21,7 @@ mod writer;
 pub use batch::{Batch, Item, Items};
 pub use format::{BLOCK_BYTES, Exit, FRAME_BYTES, LOST_KEEPER_ENDED, MAX_LABEL, MAX_PAYLOAD, Meta, Note, Stream};
 pub use id::{ParseIdError, ProcessId};
-pub use reader::{Blocking, Cursor, Fill, ReadError, Reader};
+pub use reader::{Blocking, Cursor, Fill, ReadError, Reader, Totals};
 pub use recovery::{End, EndKind, Recovered, inspect, inspect_fd, recover};
 pub use retention::{FileInfo, Retention, remove, scan};
 pub use writer::{HEADROOM, Position, TAILROOM, Writer};

@@ -18,7 +18,7 @@ use crate::batch::{Batch, is_visible};
 use crate::blocks::{Block, partition_point, read_meta};
 use crate::file::{self, Warm};
 use crate::format::{
-    BLOCK_BYTES, BLOCK_HEADER_BYTES, FormatError, MIN_RECORD_BYTES, Meta, RECORD_HEADER_BYTES, RecordHeader,
+    BLOCK_BYTES, BLOCK_HEADER_BYTES, FormatError, MIN_RECORD_BYTES, Meta, RECORD_HEADER_BYTES, RecordHeader, Stream,
 };
 use crate::id::ProcessId;
 use crate::writer::invalid_data;
@@ -66,6 +66,28 @@ pub enum Fill {
     Empty,
     /// There is more, but on disk; read again with [`Blocking::Allowed`].
     WouldBlock,
+}
+
+/// Read at a time to count: what is counted is looked at once.
+const TOTALS_WINDOW: usize = 64 * 1024;
+
+/// Bytes of each stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Of standard output.
+    pub out: u64,
+    /// Of standard error.
+    pub err: u64,
+}
+
+impl Totals {
+    /// Those of one stream.
+    pub fn of(self, stream: Stream) -> u64 {
+        match stream {
+            Stream::Out => self.out,
+            Stream::Err => self.err,
+        }
+    }
 }
 
 /// A place in a journal. It belongs to one reader's journal and is good for as long as that exists.
@@ -149,6 +171,27 @@ impl Reader {
             }
         }
         Ok(0)
+    }
+
+    /// Bytes that were written of each stream up to `committed`, dropped ones included. Every block begins with what came
+    /// before it, so that only the last one is read. May wait for the disk.
+    pub fn totals(&self, committed: u64) -> Result<Totals, ReadError> {
+        let Some(last) = committed.div_ceil(BLOCK_BYTES).checked_sub(1) else { return Ok(Totals::default()) };
+        let Some(Block::Live(header)) = self.judge(last, Blocking::Allowed)? else {
+            return Err(damaged(last.saturating_mul(BLOCK_BYTES), "no block header"));
+        };
+        let mut totals = Totals { out: header.out_bytes, err: header.err_bytes };
+        let (mut cursor, mut batch) = (Cursor::at_block(last, 0), Batch::with_capacity(TOTALS_WINDOW));
+        while self.read(&mut cursor, committed, &mut batch, Blocking::Allowed)? == Fill::Items {
+            for item in batch.items() {
+                match item {
+                    crate::Item::Output { stream: Stream::Out, data, .. } => totals.out += data.len() as u64,
+                    crate::Item::Output { stream: Stream::Err, data, .. } => totals.err += data.len() as u64,
+                    _ => {}
+                }
+            }
+        }
+        Ok(totals)
     }
 
     /// A cursor whose next item has a number above `after_seq`, or is the oldest kept one if that is higher. Reads a

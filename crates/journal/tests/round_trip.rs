@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Folder, Recorder, read_from, read_on};
+use common::{Folder, Recorder, Seen, read_from, read_on};
 use hostel_journal::{BLOCK_BYTES, Batch, Cursor, FRAME_BYTES, MAX_PAYLOAD, Note, Reader, Stream, Writer};
 use proptest::prelude::*;
 
@@ -56,6 +56,15 @@ fn perform(recorder: &mut Recorder, step: &Step) {
     }
 }
 
+/// Bytes of one stream.
+fn printed(seen: &[Seen], stream: Stream) -> u64 {
+    let of_stream = |seen: &Seen| match seen {
+        Seen::Output(of, _, _, data) if *of == stream => data.len() as u64,
+        _ => 0,
+    };
+    seen.iter().map(of_stream).sum()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
@@ -78,6 +87,10 @@ proptest! {
         prop_assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), committed);
         let everything = read_from(&reader, committed, 0, 0);
         prop_assert_eq!(&everything, &recorder.seen);
+        let totals = reader.totals(committed).unwrap();
+        for stream in [Stream::Out, Stream::Err] {
+            prop_assert_eq!(totals.of(stream), printed(&everything, stream));
+        }
 
         let last = recorder.writer.position().next_seq;
         for (prefix, after, window) in picks {

@@ -87,6 +87,7 @@ fn say(text: &str) {
 }
 
 fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -> ExitCode {
+    crate::memory::stay_small();
     sys::close_from(3);
     let (mut reader, writer) = match io::pipe() {
         Ok(pipe) => pipe,

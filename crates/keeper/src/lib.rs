@@ -24,6 +24,7 @@ mod sys;
 mod upgrade;
 
 pub mod cgroup;
+pub mod memory;
 pub mod proto;
 pub mod socket_path;
 pub mod stdin_rule;

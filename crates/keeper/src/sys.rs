@@ -116,19 +116,20 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 /// The child may call only async-signal-safe functions: other threads' locks stay as they were.
 unsafe fn fork_into(cgroup: Option<BorrowedFd<'_>>) -> libc::pid_t {
     // SAFETY: `clone_args` is plain data; without CLONE_VM the child has its own copy of our memory,
-    // as after fork.
+    // as after fork. What the C library's fork does besides, it does for children that use the library: it takes every
+    // lock of the allocator and puts it in order again on both sides.
     unsafe {
+        let mut args: libc::clone_args = std::mem::zeroed();
+        args.exit_signal = libc::SIGCHLD as u64;
         if let Some(cgroup) = cgroup {
-            let mut args: libc::clone_args = std::mem::zeroed();
             args.flags = CLONE_INTO_CGROUP;
-            args.exit_signal = libc::SIGCHLD as u64;
             args.cgroup = cgroup.as_raw_fd() as u64;
-            let pid = libc::syscall(libc::SYS_clone3, &raw mut args, std::mem::size_of::<libc::clone_args>());
-            if pid >= 0 {
-                return pid as libc::pid_t;
-            }
-            // An old kernel or a container's filter: the tag still finds the tree.
         }
+        let pid = libc::syscall(libc::SYS_clone3, &raw mut args, std::mem::size_of::<libc::clone_args>());
+        if pid >= 0 {
+            return pid as libc::pid_t;
+        }
+        // An old kernel or a container's filter: the tag still finds the tree.
         libc::fork()
     }
 }
@@ -220,6 +221,30 @@ unsafe fn fail(pipe: RawFd, stage: Stage) -> ! {
         message[4..].copy_from_slice(&errno.to_le_bytes());
         libc::write(pipe, message.as_ptr().cast(), message.len());
         libc::_exit(127)
+    }
+}
+
+/// Sets how the C library keeps freed memory: one heap for all threads, and what is large is mapped on its own and goes
+/// back when it is freed. By itself the library makes a heap for each thread, and after the first large piece was freed it
+/// takes the next one from a heap, where it stays.
+pub(crate) fn keep_memory_small() {
+    #[cfg(target_env = "gnu")]
+    for (option, value) in [(libc::M_ARENA_MAX, 1), (libc::M_MMAP_THRESHOLD, LARGE), (libc::M_TRIM_THRESHOLD, LARGE)] {
+        // SAFETY: sets numbers of the allocator, under its own lock.
+        unsafe { libc::mallopt(option, value) };
+    }
+}
+
+/// What counts as large: the library's own first choice.
+#[cfg(target_env = "gnu")]
+const LARGE: libc::c_int = 128 * 1024;
+
+/// Gives every whole page that is free in the heap back to the system.
+pub(crate) fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: concerns only what nobody uses, under the allocator's own locks.
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 

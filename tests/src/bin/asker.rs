@@ -29,6 +29,7 @@ fn main() {
         [socket, folder, "once"] => (PathBuf::from(socket), PathBuf::from(folder), true),
         _ => panic!("asker SOCKET FOLDER [once]"),
     };
+    leave_the_nest();
     put(&folder.join("pid"), &process::id().to_string());
     let entries = fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.path());
     let requests: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "request")).collect();
@@ -41,6 +42,18 @@ fn main() {
         .collect();
     for one in asking {
         one.join().expect("no client breaks");
+    }
+}
+
+/// Waits until the `setsid --fork` that started this is gone: until then it belongs to the tree of whoever ran that, which
+/// on a busy machine may be the case for longer than it takes to ask.
+fn leave_the_nest() {
+    let is_there = || {
+        let parent = rustix::process::getppid().map_or(1, |parent| parent.as_raw_nonzero().get());
+        fs::read_to_string(format!("/proc/{parent}/comm")).is_ok_and(|name| name.trim_end() == "setsid")
+    };
+    while is_there() {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

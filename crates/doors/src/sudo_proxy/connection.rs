@@ -225,6 +225,11 @@ impl Client<'_> {
         Ok(())
     }
 
+    /// Lets the system hold more of what is sent, as far as it allows.
+    pub(crate) fn widen(&self, bytes: usize) {
+        rustix::net::sockopt::set_socket_send_buffer_size(self.write.as_ref(), bytes).ok();
+    }
+
     /// The id that is answered.
     pub(crate) fn id(&self) -> &str {
         &self.progress.id

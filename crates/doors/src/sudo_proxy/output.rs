@@ -18,10 +18,13 @@ use super::notice::Head;
 /// How much is put together before it is sent.
 const PIECE: usize = 64 << 10;
 
+/// How far the sending of a long answer may be ahead of its client: with less, the two wait for each other in turns.
+const AHEAD: usize = 512 << 10;
+
 /// Sends the answer of a pipeline whose stages all ended.
 pub(crate) async fn stream(client: &mut Client<'_>, run: &Run, outcome: &Outcome) -> io::Result<()> {
     let version = client.door.0.settings.reported_version.clone();
-    let mut answer = Answer { client, out: Vec::new(), piece: Vec::new(), sent: false };
+    let mut answer = Answer { client, out: Vec::new(), sent: false };
     answer::open(&mut answer.out, answer.client.id());
     for (stage, end) in outcome.stages.iter().enumerate() {
         answer::open_stage(&mut answer.out, stage == 0, end.exit_code);
@@ -38,7 +41,6 @@ pub(crate) async fn stream(client: &mut Client<'_>, run: &Run, outcome: &Outcome
 struct Answer<'a, 'b> {
     client: &'a mut Client<'b>,
     out: Vec<u8>,
-    piece: Vec<u8>,
     sent: bool,
 }
 
@@ -46,10 +48,9 @@ impl Answer<'_, '_> {
     async fn copy(&mut self, mut output: Output) -> io::Result<()> {
         let mut encoder = Base64::default();
         loop {
-            self.piece.clear();
-            match output.next(&mut self.piece).await {
+            match output.hand(|part| encoder.push(part, &mut self.out)).await {
                 Ok(0) => break,
-                Ok(_) => encoder.push(&self.piece, &mut self.out),
+                Ok(_) => {}
                 Err(error) => {
                     if !self.sent {
                         self.client.say(&Plain::Error(format!("wait failed: {error}"))).await?;
@@ -58,6 +59,9 @@ impl Answer<'_, '_> {
                 }
             }
             if self.out.len() >= PIECE {
+                if !self.sent {
+                    self.client.widen(AHEAD);
+                }
                 self.client.send(&self.out).await?;
                 self.out.clear();
                 self.sent = true;

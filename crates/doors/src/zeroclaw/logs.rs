@@ -20,6 +20,9 @@ use crate::rpc::Failure;
 /// The longest message that is kept.
 const LONGEST: usize = 4096;
 
+/// Bytes by which the room for texts grows.
+const STEP: usize = 16 << 10;
+
 /// Lines of one answer, unless asked for fewer, and at most.
 const PAGE: (usize, usize) = (200, 1000);
 
@@ -30,27 +33,82 @@ pub struct LogRing(Arc<Ring>);
 #[derive(Debug)]
 struct Ring {
     capacity: usize,
-    lines: Mutex<VecDeque<Arc<Line>>>,
+    kept: Mutex<Kept>,
     /// Number of the newest line.
     newest: watch::Sender<u64>,
 }
 
-/// One line, numbered from 1.
-#[derive(Debug)]
-struct Line {
-    number: u64,
-    time: String,
-    severity: (u64, &'static str),
-    message: String,
+/// The lines, their texts in one piece: each by itself it would lie among what a busy daemon needs for an instant, and
+/// keep the page it lies on.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Number of the oldest line; they are numbered from 1, without gaps.
+    oldest: u64,
+    marks: VecDeque<Mark>,
+    /// The messages, one after the other.
+    texts: VecDeque<u8>,
 }
 
-impl Line {
+/// A line without its text.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    time_ns: u64,
+    length: u16,
+    severity: Severity,
+}
+
+impl Kept {
+    fn push(&mut self, number: u64, severity: Severity, message: &str) {
+        // No message is longer than `LONGEST`.
+        let length = u16::try_from(message.len()).unwrap_or(0);
+        if self.texts.capacity() - self.texts.len() < message.len() {
+            // In steps: twice as much as before would be half empty for good.
+            self.texts.reserve_exact(message.len().max(STEP));
+        }
+        self.texts.extend(message.bytes().take(usize::from(length)));
+        if self.marks.is_empty() {
+            self.oldest = number;
+        }
+        self.marks.push_back(Mark { time_ns: time::now_ns(), length, severity });
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(mark) = self.marks.pop_front() {
+            self.texts.drain(..usize::from(mark.length));
+            self.oldest += 1;
+        }
+    }
+
+    /// Every line, the newest first.
+    fn newest_first(&mut self) -> impl Iterator<Item = Line<'_>> {
+        let mut rest: &[u8] = self.texts.make_contiguous();
+        let oldest = self.oldest;
+        self.marks.iter().enumerate().rev().map_while(move |(at, mark)| {
+            let (older, message) = rest.split_at_checked(rest.len().checked_sub(usize::from(mark.length))?)?;
+            rest = older;
+            let message = str::from_utf8(message).ok()?;
+            let number = oldest + at as u64;
+            Some(Line { number, severity: mark.severity, time: time::rfc3339(mark.time_ns), message })
+        })
+    }
+}
+
+/// One line.
+#[derive(Debug)]
+struct Line<'a> {
+    number: u64,
+    time: String,
+    severity: Severity,
+    message: &'a str,
+}
+
+impl Line<'_> {
     fn event(&self) -> Value {
         json!({
             "id": self.number.to_string(),
             "@timestamp": self.time,
-            "severity_number": self.severity.0,
-            "severity_text": self.severity.1,
+            "severity_number": self.severity as u64,
+            "severity_text": self.severity.word(),
             "event": {"category": "system", "action": "note"},
             "service": {"name": "hostel", "version": env!("CARGO_PKG_VERSION")},
             "message": self.message,
@@ -58,13 +116,34 @@ impl Line {
     }
 }
 
-/// A level's number and name as the contract has them.
-fn severity(level: &str) -> (u64, &'static str) {
-    match level.trim().to_ascii_uppercase().as_str() {
-        "DEBUG" => (5, "DEBUG"),
-        "WARN" => (13, "WARN"),
-        "ERROR" => (17, "ERROR"),
-        _ => (9, "INFO"),
+/// A level, by its number in the contract.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+enum Severity {
+    Debug = 5,
+    Info = 9,
+    Warn = 13,
+    Error = 17,
+}
+
+impl Severity {
+    fn of(level: &str) -> Self {
+        match level.trim().to_ascii_uppercase().as_str() {
+            "DEBUG" => Severity::Debug,
+            "WARN" => Severity::Warn,
+            "ERROR" => Severity::Error,
+            _ => Severity::Info,
+        }
+    }
+
+    /// Its name in the contract.
+    fn word(self) -> &'static str {
+        match self {
+            Severity::Debug => "DEBUG",
+            Severity::Info => "INFO",
+            Severity::Warn => "WARN",
+            Severity::Error => "ERROR",
+        }
     }
 }
 
@@ -73,18 +152,18 @@ impl LogRing {
     #[must_use]
     pub fn new(capacity: usize) -> Self {
         let newest = watch::Sender::new(0);
-        LogRing(Arc::new(Ring { capacity: capacity.max(1), lines: Mutex::default(), newest }))
+        LogRing(Arc::new(Ring { capacity: capacity.max(1), kept: Mutex::default(), newest }))
     }
 
     /// Takes a line: its level (`DEBUG`, `INFO`, `WARN`, `ERROR`) and its text.
     pub fn push(&self, level: &str, message: &str) {
-        let message = message.get(..message.floor_char_boundary(LONGEST)).unwrap_or_default().to_owned();
-        let mut lines = self.0.lines.lock();
+        let message = message.get(..message.floor_char_boundary(LONGEST)).unwrap_or_default();
+        let mut kept = self.0.kept.lock();
         let number = *self.0.newest.borrow() + 1;
-        if lines.len() >= self.0.capacity {
-            lines.pop_front();
+        if kept.marks.len() >= self.0.capacity {
+            kept.forget_oldest();
         }
-        lines.push_back(Arc::new(Line { number, time: time::now(), severity: severity(level), message }));
+        kept.push(number, Severity::of(level), message);
         self.0.newest.send_replace(number);
     }
 
@@ -93,19 +172,18 @@ impl LogRing {
         Tee { ring: self.clone(), sink }
     }
 
-    /// Lines after a number, oldest first.
-    fn after(&self, number: u64) -> Vec<Arc<Line>> {
-        self.0.lines.lock().iter().filter(|line| line.number > number).cloned().collect()
-    }
-
     /// Waits for lines after a number.
     pub(crate) async fn next(&self, seen: &mut u64) -> Vec<Value> {
         let mut newest = self.0.newest.subscribe();
         // The sender lives as long as the ring, which we hold.
         drop(newest.wait_for(|newest| newest > seen).await);
-        let lines = self.after(*seen);
-        *seen = lines.last().map_or(*seen, |line| line.number);
-        lines.iter().map(|line| line.event()).collect()
+        let mut kept = self.0.kept.lock();
+        let after = *seen;
+        let mut events: Vec<Value> =
+            kept.newest_first().take_while(|line| line.number > after).map(|line| line.event()).collect();
+        events.reverse();
+        *seen = self.newest();
+        events
     }
 
     /// The number of the newest line.
@@ -121,19 +199,19 @@ impl LogRing {
         let lowest = params.number("severity_min")?.unwrap_or(0);
         let wanted = params.text("q")?.unwrap_or_default().to_lowercase();
         let limit = params.count("limit")?.unwrap_or(PAGE.0).clamp(1, PAGE.1);
-        let fits = |line: &&Arc<Line>| {
+        let fits = |line: &Line<'_>| {
             line.number < before
-                && line.severity.0 >= lowest
+                && line.severity as u64 >= lowest
                 && line.time.as_str() >= since
                 && until.is_none_or(|until| line.time.as_str() <= until)
                 && line.message.to_lowercase().contains(&wanted)
         };
-        let lines = self.0.lines.lock();
-        let mut found = lines.iter().rev().filter(fits);
-        let page: Vec<&Arc<Line>> = found.by_ref().take(limit).collect();
+        let mut kept = self.0.kept.lock();
+        let mut found = kept.newest_first().filter(fits);
+        let page: Vec<Line<'_>> = found.by_ref().take(limit).collect();
         let more = found.next().is_some();
         let next = page.last().filter(|_| more).map(|line| line.number);
-        let events: Vec<Value> = page.iter().map(|line| line.event()).collect();
+        let events: Vec<Value> = page.iter().map(Line::event).collect();
         Ok(json!({"events": events, "next_cursor": null, "next_cursor_line_offset": next, "at_end": !more}))
     }
 }

@@ -71,6 +71,7 @@ pub(super) fn run(options: &Options) -> Result<ExitCode, String> {
     let socket = options.socket.clone().unwrap_or_else(hosts::default_socket);
     make_room(&socket)?;
     daemon::hide_memory();
+    hostel_keeper::memory::stay_small();
     let home = paths::home(None).map_err(plain)?;
     let settings = Settings::load(&HouseDir::at(&home).config_file(), &[]).map_err(plain)?;
     let settings = adjusted(settings, options, std::env::var(TIME_VARIABLE).ok().as_deref());

@@ -5,8 +5,10 @@
 //!
 //! It only reads `/proc`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 /// Parents that are climbed at most: more than any tree of processes has, and an end if `/proc` changes underway.
@@ -14,6 +16,9 @@ const HIGHEST: usize = 512;
 
 /// The most of a path or name that is kept.
 const LONGEST: usize = 1024;
+
+/// More than `stat` and `comm` ever have; of `status`, what is looked for stands in its first lines.
+const SMALL: usize = 4096;
 
 /// The process at the other end of a connection, as it was when it asked.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -48,7 +53,7 @@ impl PeerInfo {
         let (root_pid, root) = top_of(pid, own, uid, keeper);
         let program = match fs::read_link(format!("/proc/{pid}/exe")) {
             Ok(path) => path.to_string_lossy().into_owned(),
-            Err(_) => fs::read_to_string(format!("/proc/{pid}/comm")).map(|name| name.trim_end().to_owned()).ok()?,
+            Err(_) => look(pid, "comm", |name| Some(name.trim_end().to_owned()))?,
         };
         let cwd = fs::read_link(format!("/proc/{pid}/cwd")).map(|path| path.to_string_lossy().into_owned());
         Some(PeerInfo {
@@ -83,6 +88,49 @@ pub(super) fn parent_of(pid: u32) -> Option<u32> {
 /// without, the leader of a terminal's session (the shell a person types into), the user's service manager, the keeper,
 /// and the first process: beyond those begin other people's and other purposes' trees.
 fn top_of(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
+    let first = own.parent;
+    let parent = if first > 1 { Stat::of(first) } else { None };
+    let Some(stat) = parent else { return (pid, own) };
+    let place = Place { pid: first, stat, uid, keeper };
+    let now = Instant::now();
+    let known = CLIMBS.lock().iter().find(|climb| climb.place == place && now < climb.until).map(|climb| climb.top);
+    let top = known.unwrap_or_else(|| {
+        let top = climb(pid, own, uid, keeper);
+        let top = (top.0 != pid).then_some(top);
+        let mut climbs = CLIMBS.lock();
+        climbs.retain(|climb| now < climb.until && climb.place != place);
+        if climbs.len() < MOST_CLIMBS {
+            climbs.push(Climb { place, until: now + CLIMB_COUNTS, top });
+        }
+        top
+    });
+    top.unwrap_or((pid, own))
+}
+
+/// Where a climb goes on from: a parent as it is this moment, and what ends a tree.
+#[derive(Clone, Copy, Eq, PartialEq)]
+struct Place {
+    pid: u32,
+    stat: Stat,
+    uid: u32,
+    keeper: Option<u32>,
+}
+
+/// Where a climb from a place led; nowhere if the tree ends below it.
+struct Climb {
+    place: Place,
+    until: Instant,
+    top: Option<(u32, Stat)>,
+}
+
+/// Climbs of this moment. Looking at the whole line of parents costs as much as the rest of a request, and who asks often
+/// has the same parents each time. The nearest of them is looked at always, so that a number that was given away again is
+/// found out; those above may change after any look, and one of this second is as good as one of this instant.
+static CLIMBS: Mutex<Vec<Climb>> = Mutex::new(Vec::new());
+const CLIMB_COUNTS: Duration = Duration::from_secs(1);
+const MOST_CLIMBS: usize = 64;
+
+fn climb(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
     let (mut top, mut at) = (pid, own);
     for _ in 0..HIGHEST {
         let parent = at.parent;
@@ -101,7 +149,7 @@ fn top_of(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
 
 /// What starts everything of a user that no terminal started: all of it would be one tree.
 fn is_service_manager(pid: u32, stat: Stat) -> bool {
-    stat.parent == 1 && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "systemd")
+    stat.parent == 1 && look(pid, "comm", |name| Some(name.trim_end() == "systemd")).unwrap_or_default()
 }
 
 /// Whether a process is another one or descends from it. `None` if that cannot be found out.
@@ -122,9 +170,19 @@ pub(super) fn belongs_to(pid: u32, root: u32, root_started: u64) -> Option<bool>
 
 /// The user a process runs as, even if its memory is hidden and its folder therefore root's.
 pub(super) fn user_of(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    line.split_ascii_whitespace().nth(1)?.parse().ok()
+    look(pid, "status", |status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        line.split_ascii_whitespace().nth(1)?.parse().ok()
+    })
+}
+
+/// What a file about a process says. One read of it: whoever asks is looked at with its whole line of parents before
+/// every request, and reading until the end, in pieces, was most of what a request cost.
+fn look<T>(pid: u32, file: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let mut buffer = [0; SMALL];
+    let file = File::open(format!("/proc/{pid}/{file}")).ok()?;
+    let read = rustix::io::retry_on_intr(|| rustix::io::read(&file, &mut buffer)).ok()?;
+    parse(str::from_utf8(buffer.get(..read)?).ok()?)
 }
 
 /// What `/proc/PID/stat` says, as far as it matters here.
@@ -138,7 +196,7 @@ struct Stat {
 
 impl Stat {
     fn of(pid: u32) -> Option<Stat> {
-        parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        look(pid, "stat", parse)
     }
 }
 

@@ -18,44 +18,23 @@ const MOST_RECENT: usize = 250_000;
 impl Approvals {
     /// It is about to be started, or was: on disk when this returns.
     pub async fn record_started(&self, id: &str) -> Result<(), StoreError> {
-        self.note_started(id).await?.done().await
+        self.inner.store.write(started(id)).await
     }
 
-    /// Likewise, in line to be written before whatever is written after it.
+    /// Likewise, in line to be written before whatever is written after it. What is killed before that is found by what the
+    /// keeper knows: the decision, with the ids of the processes, is on disk.
     pub async fn note_started(&self, id: &str) -> Result<Ticket<()>, StoreError> {
-        let id = id.to_owned();
-        let work = move |transaction: &Transaction<'_>| {
-            let changed = transaction
-                .prepare_cached("UPDATE approvals SET run = 'started' WHERE id = ? AND run = 'due'")?
-                .execute([&id])?;
-            match changed {
-                0 => Ok(()),
-                _ => audit::append(transaction, &[Line { event: Event::Started, approval: &id, body: json!({}) }]),
-            }
-        };
-        self.inner.store.submit(work).await
+        self.inner.store.submit_patiently(started(id)).await
     }
 
     /// How it ended: on disk when this returns. Only the first outcome counts.
     pub async fn record_outcome(&self, id: &str, outcome: &Outcome) -> Result<(), StoreError> {
-        let (id, outcome) = (id.to_owned(), outcome.clone());
-        let work = move |transaction: &Transaction<'_>| {
-            let text = serde_json::to_string(&outcome).unwrap_or_default();
-            let changed = transaction
-                .prepare_cached(
-                    "UPDATE approvals SET run = 'over', outcome = ? WHERE id = ? AND run IN ('due', 'started')",
-                )?
-                .execute(params![text, id])?;
-            let event = match outcome.end {
-                End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
-                _ => Event::Finished,
-            };
-            match changed {
-                0 => Ok(()),
-                _ => audit::append(transaction, &[Line { event, approval: &id, body: ended(&outcome) }]),
-            }
-        };
-        self.inner.store.write(work).await
+        self.inner.store.write(over(id, outcome)).await
+    }
+
+    /// Likewise, for whoever has nobody waiting for it.
+    pub async fn note_outcome(&self, id: &str, outcome: &Outcome) -> Result<Ticket<()>, StoreError> {
+        self.inner.store.submit_patiently(over(id, outcome)).await
     }
 
     /// What was approved and is not known to be over, oldest first: after a restart, what may run still or never did.
@@ -98,6 +77,41 @@ impl Approvals {
         let door = door.to_owned();
         let work = move |database: &rusqlite::Connection| rows::recent_requests(database, &door, since_ns, MOST_RECENT);
         self.inner.store.read(work).await
+    }
+}
+
+/// The write that says that it is being carried out.
+fn started(id: &str) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
+    let id = id.to_owned();
+    move |transaction| {
+        let changed = transaction
+            .prepare_cached("UPDATE approvals SET run = 'started' WHERE id = ? AND run = 'due'")?
+            .execute([&id])?;
+        match changed {
+            0 => Ok(()),
+            _ => audit::append(transaction, &[Line { event: Event::Started, approval: &id, body: json!({}) }]),
+        }
+    }
+}
+
+/// The write that says how it ended, unless that is known.
+fn over(id: &str, outcome: &Outcome) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
+    let (id, outcome) = (id.to_owned(), outcome.clone());
+    move |transaction| {
+        let text = serde_json::to_string(&outcome).unwrap_or_default();
+        let changed = transaction
+            .prepare_cached(
+                "UPDATE approvals SET run = 'over', outcome = ? WHERE id = ? AND run IN ('due', 'started')",
+            )?
+            .execute(params![text, id])?;
+        let event = match outcome.end {
+            End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
+            _ => Event::Finished,
+        };
+        match changed {
+            0 => Ok(()),
+            _ => audit::append(transaction, &[Line { event, approval: &id, body: ended(&outcome) }]),
+        }
     }
 }
 

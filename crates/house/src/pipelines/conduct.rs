@@ -66,7 +66,12 @@ impl Drop for IsTold<'_> {
 /// Puts an outcome on record, and says whether it is. A disk that does not take it is asked again, for a while.
 async fn record(inner: &Inner, approval: &str, outcome: &Outcome) -> bool {
     for pause in RECORD_PAUSES {
-        match inner.approvals.record_outcome(approval, outcome).await {
+        // Whoever waited for it has been told: it is written together with what somebody waits for.
+        let recorded = match inner.approvals.note_outcome(approval, outcome).await {
+            Ok(ticket) => ticket.done().await,
+            Err(error) => Err(error),
+        };
+        match recorded {
             Ok(()) => return true,
             // The daemon is ending: the next one will find what there is.
             Err(StoreError::Closed) => return false,
@@ -366,13 +371,13 @@ async fn summary(processes: &[Arc<Process>], end: End, unkillable: Vec<u32>, lim
     let mut stages = Vec::with_capacity(processes.len());
     let mut stdout_truncated = false;
     for process in processes {
-        let kept = output::kept(process, limit).await;
+        let kept = output::kept(process, limit);
         let exit = process.progress.borrow().exit;
-        stdout_truncated = kept.stdout > limit;
+        stdout_truncated = kept.out > limit;
         stages.push(StageEnd {
             exit_code: exit.map_or(-1, |exit| exit.code),
             signal: exit.map(|exit| exit.signal).filter(|signal| *signal != 0),
-            stderr_truncated: kept.stderr > limit,
+            stderr_truncated: kept.err > limit,
         });
     }
     let started_ns = processes.first().map_or(0, |process| process.started_ns());

@@ -4,8 +4,13 @@
 
 use std::sync::Arc;
 
+use hostel_journal::Totals;
+
 use super::run::{Live, RunError};
 use crate::processes::{Batch, Item, Next, Process, Stream, Watch};
+
+/// A journal of more than this is not read through for a stream that it may hold nothing of.
+const WORTH_A_LOOK: u64 = 256 * 1024;
 
 /// A cursor into one stream of one stage.
 pub struct Output {
@@ -38,12 +43,21 @@ impl Output {
         if progress.exit.is_some() && !progress.has_file {
             return Source::AtEnd;
         }
+        let is_large = progress.exit.is_some() && progress.committed > WORTH_A_LOOK;
+        if is_large && process.printed().is_ok_and(|printed| printed.of(self.stream) == 0) {
+            return Source::AtEnd;
+        }
         process.watch(0).map_or(Source::AtEnd, |watch| Source::Open(Box::new((watch, Batch::default()))))
     }
 
     /// Appends the next piece, some tens of kilobytes, to `into` and returns its length; 0 at the end. Waits while the
     /// stage runs.
     pub async fn next(&mut self, into: &mut Vec<u8>) -> Result<usize, RunError> {
+        self.hand(|part| into.extend_from_slice(part)).await
+    }
+
+    /// Likewise, but hands the piece out where it lies, in parts.
+    pub async fn hand(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, RunError> {
         if matches!(self.source, Source::Unopened) {
             self.source = self.open().await;
         }
@@ -64,7 +78,7 @@ impl Output {
                     && stream == self.stream
                 {
                     let length = data.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                    into.extend_from_slice(&data[..length]);
+                    take(&data[..length]);
                     self.left -= length as u64;
                     appended += length;
                 }
@@ -84,31 +98,11 @@ impl Output {
     }
 }
 
-/// Bytes kept of each stream; of less than `limit` it is enough to know that.
-#[derive(Debug, Default)]
-pub(super) struct Kept {
-    pub(super) stdout: u64,
-    pub(super) stderr: u64,
-}
-
-/// Counts what a journal holds, if it can be more than `limit` at all.
-pub(super) async fn kept(process: &Arc<Process>, limit: u64) -> Kept {
-    let mut kept = Kept::default();
-    if process.progress.borrow().committed <= limit {
-        return kept;
+/// What a journal holds of each stream; of less than `limit` it is enough to know that. A process that could not be killed
+/// has not ended: what is there now counts.
+pub(super) fn kept(process: &Process, limit: u64) -> Totals {
+    match process.progress.borrow().committed > limit {
+        true => process.printed().unwrap_or_default(),
+        false => Totals::default(),
     }
-    let Ok(mut watch) = process.watch(0) else { return kept };
-    let mut batch = Batch::default();
-    // A process that could not be killed has not ended: what is there now counts.
-    while let Ok(Some(Next::Items)) = watch.poll(&mut batch) {
-        for item in batch.items() {
-            match item {
-                Item::Output { stream: Stream::Out, data, .. } => kept.stdout += data.len() as u64,
-                Item::Output { stream: Stream::Err, data, .. } => kept.stderr += data.len() as u64,
-                Item::Exit { .. } => {}
-            }
-        }
-        tokio::task::consume_budget().await;
-    }
-    kept
 }

@@ -5,7 +5,7 @@
 //!
 //! How a pipeline is carried out is [`super::conduct`]'s business; this is the counter.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,11 +111,11 @@ pub(super) struct Inner {
     ended: Mutex<Ended>,
 }
 
-/// Approvals that were carried out, the newest.
+/// Approvals that were carried out: at least the newest [`REMEMBERED`], and less than twice as many.
 #[derive(Default)]
 struct Ended {
-    set: HashSet<ProcessId>,
-    order: VecDeque<ProcessId>,
+    newer: HashSet<ProcessId>,
+    older: HashSet<ProcessId>,
 }
 
 /// What is to be carried out: the part of an approval that matters here.
@@ -290,14 +290,11 @@ impl Inner {
     fn begin(&self, runs: &[ProcessId]) -> bool {
         let Some(first) = runs.first() else { return false };
         let mut ended = self.ended.lock();
-        if !ended.set.insert(*first) {
+        if ended.older.contains(first) || !ended.newer.insert(*first) {
             return false;
         }
-        ended.order.push_back(*first);
-        if ended.order.len() > REMEMBERED
-            && let Some(oldest) = ended.order.pop_front()
-        {
-            ended.set.remove(&oldest);
+        if ended.newer.len() >= REMEMBERED {
+            ended.older = std::mem::take(&mut ended.newer);
         }
         true
     }

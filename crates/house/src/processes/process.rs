@@ -261,6 +261,15 @@ impl Process {
         Ok(reader)
     }
 
+    /// Bytes of each stream in its journal, from a look at the end of it. May wait for the disk.
+    pub(crate) fn printed(&self) -> Result<hostel_journal::Totals, WatchError> {
+        let progress = *self.progress.borrow();
+        match progress.has_file {
+            true => Ok(self.reader()?.totals(progress.committed)?),
+            false => Ok(hostel_journal::Totals::default()),
+        }
+    }
+
     /// Somebody holds a cursor into its journal.
     pub(crate) fn is_read(&self) -> bool {
         self.reader.lock().strong_count() > 0 || self.progress.receiver_count() > 0

@@ -6,6 +6,7 @@
 //!
 //! It knows no tables; the rooms that own them bring their statements.
 
+mod line;
 mod migrations;
 
 use std::path::Path;
@@ -16,15 +17,17 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, Transaction};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
+use line::{GROUP, Line, Taken};
+
 /// Writes that may wait for the writer; more make their askers wait.
 const QUEUE: usize = 4096;
-
-/// Writes that are committed together at most.
-const GROUP: usize = 512;
 
 /// Connections for reading that are kept open, and that there may be at once: each has a cache and descriptors.
 const READERS: usize = 2;
 const MOST_READERS: usize = 8;
+
+/// After so long without a write, what the last ones needed of memory goes back to the system.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// How long a reader waits for a lock: only a checkpoint can hold one, and briefly.
 const BUSY: Duration = Duration::from_secs(5);
@@ -60,7 +63,22 @@ impl From<rusqlite::Error> for StoreError {
 /// What stands in line; nothing comes after the end.
 enum Message {
     Job(Job),
+    /// One that nobody waits for: it goes with the next that somebody does wait for, or alone a moment later.
+    Patient(Job),
     End,
+}
+
+impl Message {
+    fn may_wait(&self) -> bool {
+        matches!(self, Message::Patient(_))
+    }
+
+    fn job(self) -> Option<Job> {
+        match self {
+            Message::Job(job) | Message::Patient(job) => Some(job),
+            Message::End => None,
+        }
+    }
 }
 
 /// A write, with the way to tell its asker. Without a transaction it is not done, and the asker hears why.
@@ -129,6 +147,16 @@ impl Store {
     ) -> Result<Ticket<T>, StoreError> {
         let (job, answer) = job(work);
         self.jobs.send(Message::Job(job)).await.map_err(|_| StoreError::Closed)?;
+        Ok(Ticket(answer))
+    }
+
+    /// As `submit`, for what nobody waits for: it may be on disk a moment later than it could be, and a commit is saved.
+    pub async fn submit_patiently<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Ticket<T>, StoreError> {
+        let (job, answer) = job(work);
+        self.jobs.send(Message::Patient(job)).await.map_err(|_| StoreError::Closed)?;
         Ok(Ticket(answer))
     }
 
@@ -232,10 +260,21 @@ fn in_savepoint<T>(
 }
 
 /// The writer's whole life: take what waits, write it, commit, tell.
-fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Message>) {
+fn write_all(mut connection: Connection, queue: mpsc::Receiver<Message>) {
+    let mut line = Line::new(queue);
     let mut group = Vec::with_capacity(GROUP);
-    let mut open = true;
-    while open && queue.blocking_recv_many(&mut group, GROUP) > 0 {
+    let (mut open, mut is_warm) = (true, true);
+    while open {
+        match line.take(&mut group, is_warm.then_some(QUIET)) {
+            Taken::Group => is_warm = true,
+            Taken::Nothing => {
+                is_warm = false;
+                connection.execute_batch("PRAGMA shrink_memory").ok();
+                hostel_keeper::memory::give_back();
+                continue;
+            }
+            Taken::Closed => return,
+        }
         let end = group.iter().position(|message| matches!(message, Message::End));
         open = end.is_none();
         group.truncate(end.unwrap_or(group.len()));
@@ -243,7 +282,7 @@ fn write_all(mut connection: Connection, mut queue: mpsc::Receiver<Message>) {
         let committed = write_group(&mut connection, &mut group, &mut told);
         // Those that could not even be begun.
         for message in group.drain(..) {
-            if let (Message::Job(job), Err(error)) = (message, &committed) {
+            if let (Some(job), Err(error)) = (message.job(), &committed) {
                 told.push(job(Err(error.clone())));
             }
         }
@@ -259,7 +298,7 @@ fn write_group(connection: &mut Connection, group: &mut Vec<Message>, told: &mut
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let broken = || StoreError::Sqlite("the disk refused what was written together with this".to_owned());
     for message in group.drain(..) {
-        if let Message::Job(job) = message {
+        if let Some(job) = message.job() {
             let ended = transaction.is_autocommit();
             told.push(job(if ended { Err(broken()) } else { Ok(&transaction) }));
         }

@@ -34,6 +34,8 @@ const SHARE: usize = 64 * 1024;
 const LATE_FILE: Duration = Duration::from_secs(2);
 /// An open journal without news is closed after this long, to save descriptors.
 const QUIET: Duration = Duration::from_secs(60);
+/// So many timers have room always.
+const FEW_TIMERS: usize = 256;
 /// How often a held process looks for space.
 const RETRY: Duration = Duration::from_millis(250);
 /// A write that took longer than this makes a busy child rest, so that its neighbours are served.
@@ -43,7 +45,7 @@ const HOT_STREAMS: usize = 16;
 /// Size of an enlarged pipe.
 const HOT_PIPE: usize = 1024 * 1024;
 /// A stream that moves this much within [`HOT_WINDOW`] is hot.
-const HOT_BYTES: usize = 2 * 1024 * 1024;
+const HOT_BYTES: usize = 512 * 1024;
 const HOT_WINDOW: Duration = Duration::from_millis(20);
 /// A round that moved less than this is no flow, one that moved [`ENOUGH`] needs no wait.
 const SMALLEST_FLOW: usize = 4 * 1024;
@@ -140,7 +142,7 @@ impl Pump {
             timers: BinaryHeap::new(),
             notes: Notes::default(),
             pressure,
-            buffer: vec![0; HEADROOM + MAX_PAYLOAD + TAILROOM],
+            buffer: buffer_for_all(),
             hot_streams: 0,
             epoch: Instant::now(),
             crowded: None,
@@ -261,7 +263,6 @@ impl Pump {
             self.attach(key);
         }
         self.around(LATE_FILE, Timer::LateFile, key);
-        self.around(QUIET, Timer::Quiet, key);
     }
 
     /// Listens to the open streams of a child again.
@@ -309,7 +310,12 @@ impl Pump {
             Err(_) => 0,
         };
         if read == 0 {
-            self.hot_streams -= usize::from(child.close(stream, self.epoll.as_fd()));
+            let was_hot = child.close(stream, self.epoll.as_fd());
+            self.hot_streams -= usize::from(was_hot);
+            if was_hot && self.hot_streams == 0 {
+                // Small reads touch the first pages of it only: the others go back to the system.
+                self.buffer = buffer_for_all();
+            }
             self.try_finish(key);
             return Moved::Nothing;
         }
@@ -403,25 +409,28 @@ impl Pump {
         }
     }
 
-    fn make_file(&mut self, key: SlotKey) {
-        let Some(child) = find(&mut self.children, key) else {
-            return;
-        };
+    /// Makes the file of a child that has none; `false` if that has to be tried again.
+    fn make_file(&mut self, key: SlotKey) -> bool {
+        let Some(child) = find(&mut self.children, key) else { return true };
         match child.make_file(&self.setting) {
             Ok(true) => self.notes.mark_dirty(child),
             Ok(false) => {}
             // A running child is held when it prints; one that has ended keeps its end in memory.
-            Err(_) => self.around(LATE_FILE, Timer::LateFile, key),
+            Err(_) => {
+                self.around(LATE_FILE, Timer::LateFile, key);
+                return false;
+            }
         }
+        true
     }
 
     fn fire_timers(&mut self) {
         let now = Instant::now();
         while let Some(Reverse((at, ..))) = self.timers.peek() {
             if *at > now {
-                return;
+                break;
             }
-            let Some(Reverse((_, timer, slot, generation))) = self.timers.pop() else { return };
+            let Some(Reverse((_, timer, slot, generation))) = self.timers.pop() else { break };
             let key = SlotKey { slot, generation };
             let Some(child) = self.child(key) else { continue };
             match timer {
@@ -429,7 +438,10 @@ impl Pump {
                 Timer::LateFile if child.finished() => {}
                 Timer::LateFile => {
                     crate::sys::prefer_as_victim(child.pid);
-                    self.make_file(key);
+                    // Most children have ended by now, and need no look in a minute.
+                    if self.make_file(key) {
+                        self.around(QUIET, Timer::Quiet, key);
+                    }
                 }
                 Timer::Quiet => {
                     if child.last_active.elapsed() >= QUIET {
@@ -452,7 +464,16 @@ impl Pump {
                 }
             }
         }
+        // The memory of a burst goes back once it is over.
+        if self.timers.capacity() > FEW_TIMERS && self.timers.len() * 4 < self.timers.capacity() {
+            self.timers.shrink_to(FEW_TIMERS.max(self.timers.len() * 2));
+        }
     }
+}
+
+/// Room for the largest record. Fresh from the system, it takes no memory until it is written to.
+fn buffer_for_all() -> Vec<u8> {
+    vec![0; HEADROOM + MAX_PAYLOAD + TAILROOM]
 }
 
 fn watch(epoll: BorrowedFd<'_>, fd: BorrowedFd<'_>, key: u64) -> rustix::io::Result<()> {

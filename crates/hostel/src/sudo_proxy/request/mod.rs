@@ -1,18 +1,15 @@
 //! `sudo-request`: asks a sudo-proxy to run a command and shows what came of it.
 //!
-//! Invariant: one request, one answer, one connection; leaving early takes the request back. The words are those of the
-//! contract's own client.
+//! Invariant: one request, one answer; leaving early takes the request back. The words are those of the contract's own
+//! client.
 
 mod answer;
+mod exchange;
 pub(crate) mod options;
 
 use std::ffi::OsString;
 use std::io;
-use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Read as _;
 use std::io::Write as _;
-use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -32,12 +29,6 @@ pub(crate) const NAME: &str = "sudo-request";
 /// How long an answer may take, and the variable that says otherwise in whole seconds.
 const ANSWER: Duration = Duration::from_secs(600);
 const ANSWER_VARIABLE: &str = "SUDO_REQUEST_TIMEOUT_SECS";
-
-/// How long sending may take.
-const SENDING: Duration = Duration::from_secs(5);
-
-/// The longest answer that is read: more than the largest one there is with the default limits.
-const LONGEST: u64 = 1 << 30;
 
 /// The whole program.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
@@ -65,25 +56,8 @@ fn ask(options: &Options) -> Result<u8, String> {
     let socket = options.socket.clone().unwrap_or_else(hosts::default_socket);
     let mut line = request(options).to_string();
     line.push('\n');
-    let mut stream =
-        UnixStream::connect(&socket).map_err(|error| format!("could not connect to {}: {error}", socket.display()))?;
     let limit = answer_limit(std::env::var(ANSWER_VARIABLE).ok().as_deref());
-    let prepared = stream.set_read_timeout(limit).and_then(|()| stream.set_write_timeout(Some(SENDING)));
-    prepared.map_err(|error| format!("write failed: {error}"))?;
-    // A door that refuses while we still send has its answer ready all the same.
-    let sent = stream.write_all(line.as_bytes());
-    let mut line = String::new();
-    let read = BufReader::new(&stream).take(LONGEST).read_line(&mut line);
-    match (sent, read) {
-        (_, Ok(length)) if length > 0 => {}
-        (Err(error), _) => return Err(format!("write failed: {error}")),
-        (Ok(()), Ok(_)) => return Err("server closed connection without response".to_owned()),
-        (Ok(()), Err(error)) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
-            let seconds = limit.unwrap_or_default().as_secs();
-            return Err(format!("no response from daemon after {seconds}s — it may be wedged or waiting on a prompt"));
-        }
-        (Ok(()), Err(error)) => return Err(format!("read failed: {error}")),
-    }
+    let line = exchange::ask(&socket, line.as_bytes(), limit)?;
     let answer = answer::read(line.trim())?;
     if options.print {
         let digest = answer.digest(Style::wanted())?;
