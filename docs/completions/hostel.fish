@@ -42,6 +42,8 @@ complete -c hostel -n "__fish_hostel_needs_command" -f -a "approvals" -d 'Read w
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "approver" -d 'Set, check or remove the passphrase that answers to requests take'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "audit" -d 'Show or verify the record of requests, decisions and what came of them'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "mcp" -d 'Serve the house\'s tools to an agent that speaks MCP, on standard input and output'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "mesh" -d 'Talk with other hosts: meshes, messages, topics, files'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "broker" -d 'Look after the embedded broker, which carries the messages of meshes'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "ps" -d 'List processes'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "logs" -d 'Print what a process has printed'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect this terminal to a process: what it printed, what it prints, and its stdin'
@@ -346,6 +348,334 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l dry-run -d 'Say what would be written, write nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "create" -d 'Make a mesh, join it, and print an invite for the first peer'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "join" -d 'Join a mesh by its invite, and start its daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "list" -d 'List the meshes that are joined here'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "leave" -d 'Leave a mesh: tell the broker, stop the daemon, forget the keys'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "invite" -d 'Make, list and take back invites'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "member" -d 'List members, and revoke, kick, ban or rename them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "post" -d 'Post to a topic'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "topics" -d 'List topics'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "topic" -d 'Topics under their longer names'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "inbox" -d 'Show what was received, newest first'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "search" -d 'Search what was received'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "file" -d 'Share files, fetch them, list them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "events" -d 'Print events as they come'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "profile" -d 'Say what this host is doing, for its peers'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "rename" -d 'Take another name in the mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "verify" -d 'Print the safety number of a peer, to compare over another channel'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "daemon" -d 'Look after the mesh daemon: one process per mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l name -d 'What this host is called in it [default: the host\'s name]' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l listen -d 'Where the broker listens for other machines, with TLS' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l url -d 'How other machines reach the broker: wss://HOST[:PORT]/ws' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l broker -d 'Use a broker that runs elsewhere instead of the embedded one' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l admin-token-file -d 'The file that holds that broker\'s admin token' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l cert -d 'The SHA-256 digest of that broker\'s certificate, if it has one of its own' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l no-start -d 'Start neither broker nor daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l name -d 'What this host is called in the mesh [default: the host\'s name]' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l no-start -d 'Do not start the mesh daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from join" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l local -d 'Forget the mesh here without telling the broker'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from leave" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l uses -d 'How many may join by it' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l expires -d 'How long it lasts' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l role -d 'What those who join may do' -r -f -a "member\t''
+admin\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -f -a "create" -d 'Make an invite and print its link'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -f -a "list" -d 'List invites'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from invite" -f -a "revoke" -d 'Take an invite back'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "list" -d 'List every member'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "revoke" -d 'Take a member\'s key out of the mesh for good'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "kick" -d 'Close a member\'s session connections'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "ban" -d 'The same as revoke'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "unban" -d 'Take a revocation back'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "disconnect" -d 'Close a member\'s connections; it comes back by itself'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l after -d 'Only records after this number' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l limit -d 'At most this many' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from audit" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -s a -l all -d 'Also members that are not connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peers" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "list" -d 'List who is in the mesh and who is connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l priority -d 'How urgent it is' -r -f -a "now\t''
+next\t''
+low\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l reply-to -d 'The message this one answers' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l meta -d 'Data for programs, as a JSON object' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l idempotency-key -d 'An id of your own: the same one sent twice is sent once' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l mention -d 'Somebody who should look; may be repeated' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l priority -d 'How urgent it is' -r -f -a "now\t''
+next\t''
+low\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l reply-to -d 'The message this one answers' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l meta -d 'Data for programs, as a JSON object' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l idempotency-key -d 'An id of your own: the same one sent twice is sent once' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from post" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from subscribe" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from unsubscribe" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topics" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -f -a "list" -d 'List topics'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -f -a "post" -d 'Post to a topic'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -f -a "subscribe" -d 'Receive a topic\'s posts from now on'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from topic" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l limit -d 'At most this many' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l since -d 'Only what was received at this time or later (RFC 3339)' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l topic -d 'Only this topic' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l from -d 'Only from this peer' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l unread -d 'Only what was not seen yet'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l keep-unread -d 'Leave what is shown unread'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from inbox" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l limit -d 'At most this many' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from search" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -f -a "share" -d 'Share a file as it is now'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -f -a "get" -d 'Fetch a file'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from file" -f -a "list" -d 'List the files one may fetch'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l only -d 'Only these events, separated by commas' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l topic -d 'Only messages of this topic' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l after -d 'Go on after this event' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l summary -d 'What this host is doing' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l status -d 'Whether it may be disturbed' -r -f -a "idle\t''
+working\t''
+dnd\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l visible -d 'Whether it is listed' -r -f -a "true\t''
+false\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l title -d 'A title' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l bio -d 'A few words about it' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from rename" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "up" -d 'Start the daemon of a mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "start" -d 'Start the daemon of a mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "down" -d 'Stop the daemon of a mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "stop" -d 'Stop the daemon of a mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "status" -d 'Show every daemon: connected, queue, lag'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "ps" -d 'Show every daemon: connected, queue, lag'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "version" -d 'Show the daemon\'s version'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "restart" -d 'Stop the daemon and start it again'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "logs" -d 'Print the daemon\'s log'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "search" -d 'Search what was received'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "rotate-token" -d 'Replace the token for loopback HTTP; the old one is good for another minute'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "accept-host" -d 'Say that this machine is the daemon\'s home from now on'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "outbox" -d 'Look at what waits to be sent, or did not go out'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -f -a "up" -d 'Start the broker that meshes of this host use'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -f -a "down" -d 'Stop it; mesh daemons keep what they have to send and come back to it'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -f -a "status" -d 'Show whether it runs and where it listens'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l listen -d 'Where to listen: on loopback instead of a port of the system\'s choice, elsewhere in addition and with TLS' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l url -d 'How other machines reach it: wss://HOST[:PORT]/ws' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l foreground -d 'Stay in this terminal'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l launched -d 'How the background process knows that it is one'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from up" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from down" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from down" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from down" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from down" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from down" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

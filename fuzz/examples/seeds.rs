@@ -16,6 +16,12 @@ use hostel_keeper::proto::{
     Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
     Welcome, kind, tag,
 };
+use hostel_wire::body::Body;
+use hostel_wire::frames::client::{Call, ClientAck, ClientFrame, Hello, Request, SessionHello};
+use hostel_wire::frames::server::{Ack, HelloAck, HelloChallenge, Push, ServerFrame};
+use hostel_wire::invite::{InviteLink, Terms};
+use hostel_wire::keys::SecretKey;
+use hostel_wire::sealed::{FileHead, FileKey, FileSealer};
 use serde_json::Value;
 
 type Failure = Box<dyn std::error::Error>;
@@ -24,12 +30,14 @@ fn main() -> Result<(), Failure> {
     claustrum()?;
     sessions("zeroclaw", "zeroclaw_envelope")?;
     sessions("codecast", "codecast_request")?;
+    claudemesh()?;
     sudo_proxy()?;
     agents()?;
     native()?;
     archives()?;
     keeper()?;
     journal()?;
+    wire()?;
     program()
 }
 
@@ -396,4 +404,71 @@ fn program() -> Result<(), Failure> {
     put("hostel_yaml", "tokens.yaml", tokens)?;
     put("hostel_yaml", "anchors.yaml", "a: &a [x, &b y]\ntokens: [{token: *b}]\nbind: |\n  ::1\n")?;
     put("hostel_settings", "inline.toml", "journal = { quota = 2097152, keep_count = 1 }\nlimits.start = \"1m\"\n")
+}
+
+/// Bodies and queries of the `/v1` surface.
+fn claudemesh() -> Result<(), Failure> {
+    let (mut bodies, mut queries) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(project().join("tests/claudemesh/data"))? {
+        for line in fs::read_to_string(entry?.path())?.lines() {
+            let Some((_, request)) = line.split_once("> ").filter(|_| line.starts_with('>')) else { continue };
+            let mut words = request.splitn(3, ' ');
+            let (path, body) = (words.nth(1).unwrap_or_default(), words.next().unwrap_or_default());
+            bodies.extend(Some(body.to_owned()).filter(|body| !body.is_empty()));
+            queries.extend(path.split_once('?').map(|(_, query)| query.to_owned()));
+        }
+    }
+    some("claudemesh_body", &bodies)?;
+    put("claudemesh_body", "key", "c\0{\"to\":\"bob\",\"message\":\"m\",\"client_message_id\":\"c\"}")?;
+    some("claudemesh_query", &queries)
+}
+
+/// Frames, bodies, an invite and a small file, all from fixed keys where the formats allow it.
+fn wire() -> Result<(), Failure> {
+    let owner = SecretKey::from_seed(&[1; 32]);
+    let hello = Hello { protocol_version: 2, mesh_id: "m".into(), nonce: Some("n".into()), ..Hello::default() };
+    let frames = [
+        ClientFrame::Hello(Box::new(hello.clone())),
+        ClientFrame::SessionHello(Box::new(SessionHello { hello, ..SessionHello::default() })),
+        ClientFrame::ClientAck(ClientAck { seq: Some(7), above: vec![9], ..ClientAck::default() }),
+        ClientFrame::Request(Request { req_id: Some("1".into()), call: Call::ListPeers { all: true } }),
+        ClientFrame::Request(Request { req_id: None, call: Call::TopicList {} }),
+    ];
+    for (number, frame) in frames.iter().enumerate() {
+        put("wire_client", &format!("{number:02}"), frame.encode())?;
+    }
+    let send = r##"{"type":"send","id":"1","client_message_id":"c","request_fingerprint":"00","kind":"dm","to":{"member":"m"},"nonce":"","ciphertext":"","lane":"dm|m|next","laneSeq":1}"##;
+    put("wire_client", "send", send)?;
+    let frames = [
+        ServerFrame::HelloChallenge(HelloChallenge::default()),
+        ServerFrame::HelloAck(Box::default()),
+        ServerFrame::Ack(Box::new(Ack { id: "1".into(), seq: Some(1), ..Ack::default() })),
+        ServerFrame::Push(Box::new(Push { seq: 1, ..Push::default() })),
+        ServerFrame::HelloAck(Box::new(HelloAck { restored: true, ..HelloAck::default() })),
+    ];
+    for (number, frame) in frames.iter().enumerate() {
+        put("wire_server", &format!("{number:02}"), frame.encode())?;
+    }
+    put("wire_server", "answer", r#"{"type":"peers_list","_reqId":"1","peers":[{"pubkey":"00"}]}"#)?;
+    put("wire_server", "key", r#"{"type":"topic_key","topicId":"t","epoch":0,"memberId":"m","blob":"","nonce":""}"#)?;
+    let body = Body { body: "hi".into(), fingerprint: Some([0; 32]), ..Body::default() };
+    put("wire_body", "three", [&[3], &body.to_bytes()[..]].concat())?;
+    put("wire_body", "one", b"\x01hello")?;
+    put(
+        "wire_canonical",
+        "mixed",
+        r#"{"b":[1.0,-1e-7,1E21,null,true,9007199254740993],"a":"\u00e9<\/>","\ud83d\ude00":{}}"#,
+    )?;
+    let terms = Terms {
+        mesh_id: "m".into(),
+        mesh_slug: "lab".into(),
+        broker_url: "wss://host/ws".into(),
+        expires_at: 1_790_000_000,
+        role: "member".into(),
+    };
+    put("wire_invite", "link", &*InviteLink::make(&terms, &owner, Some([5; 32]))?.text())?;
+    let head = FileHead { name: "a".into(), size: 0, sha256: String::new() };
+    let (mut sealer, mut sealed) = FileSealer::new(&FileKey::from_bytes([3; 32]), &head)?;
+    sealed.extend(sealer.chunk(b"hello", true));
+    put("wire_file", "small", sealed)
 }

@@ -8,5 +8,6 @@ mod descriptors;
 mod disk;
 mod keeper;
 mod kills;
+mod mesh;
 mod sessions;
 mod storm;

@@ -405,6 +405,8 @@ pub fn set_base_environment(command: &mut Command, home: &Path) {
     command.env("HOME", home);
     command.env("SHELL", "/bin/sh");
     command.env("LC_ALL", "C");
+    // A test that wants a broker starts one, and so knows it and can end it.
+    command.env("HOSTEL_MESH_BROKER", "false");
     // git: no configuration of the machine, a fixed author, fixed dates, so that ids repeat.
     command.env("GIT_CONFIG_NOSYSTEM", "1");
     command.env("GIT_CONFIG_COUNT", "2");

@@ -19,6 +19,7 @@
 pub mod agents;
 pub mod binary;
 pub mod chatter;
+pub mod claudemesh;
 pub mod client;
 pub mod codecast;
 pub mod differences;

@@ -61,7 +61,7 @@ fn the_same_tools_for_the_process_behind_the_connection() {
     let greeting = client.initialize();
     assert_eq!(greeting["result"]["serverInfo"]["name"], "hostel");
     let listed = client.post(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})).message();
-    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 9);
+    assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 12);
     assert!(text(&client.tool(2, "status", &json!({}))).starts_with("localhost: running (sudo-proxy 1.2.0)"));
     let told = text(&client.tool(3, "execute", &json!({"argv": ["id"], "privileged": false})));
     assert!(told.starts_with("Refusing to run an unprivileged command"), "{told}");

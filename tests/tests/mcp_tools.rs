@@ -43,7 +43,10 @@ fn what_it_says_of_itself() {
             "ask_approval",
             "session_list",
             "session_send",
-            "session_read"
+            "session_read",
+            "mesh_send",
+            "mesh_inbox",
+            "mesh_peers"
         ]
     );
     assert!(tools.iter().skip(5).all(|tool| tool["outputSchema"]["type"] == "object"));

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod claudemesh;
 pub mod claustrum;
 pub mod codecast;
 pub mod mcp;

@@ -30,16 +30,18 @@ pub(crate) enum Personality {
     SudoProxy,
     SudoRequest,
     SudoProxyMcp,
+    Claudemesh,
 }
 
 impl Personality {
-    pub(crate) const ALL: [Personality; 6] = [
+    pub(crate) const ALL: [Personality; 7] = [
         Personality::Claustrum,
         Personality::Codecast,
         Personality::Zeroclaw,
         Personality::SudoProxy,
         Personality::SudoRequest,
         Personality::SudoProxyMcp,
+        Personality::Claudemesh,
     ];
 
     /// The name it is called by.
@@ -51,6 +53,7 @@ impl Personality {
             Personality::SudoProxy => crate::sudo_proxy::NAME,
             Personality::SudoRequest => crate::sudo_proxy::request::NAME,
             Personality::SudoProxyMcp => "sudo-proxy-mcp",
+            Personality::Claudemesh => crate::claudemesh::NAME,
         }
     }
 
@@ -66,6 +69,7 @@ impl Personality {
             Personality::SudoProxy => crate::sudo_proxy::main(words),
             Personality::SudoRequest => crate::sudo_proxy::request::main(words),
             Personality::SudoProxyMcp => crate::mcp::sudo_proxy_mcp_main(words),
+            Personality::Claudemesh => crate::claudemesh::main(words),
         }
     }
 }

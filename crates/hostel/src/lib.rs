@@ -6,6 +6,8 @@
 
 #![forbid(unsafe_code)]
 
+mod broker;
+mod claudemesh;
 mod claustrum;
 mod cli;
 mod codecast;
@@ -18,6 +20,7 @@ mod error;
 mod houses;
 mod inbox;
 mod mcp;
+mod mesh;
 mod notify;
 mod paths;
 mod session;

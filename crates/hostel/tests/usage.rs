@@ -12,7 +12,7 @@ fn mistakes_in_the_command_line() {
     let cases: [(&[&str], &str); 17] = [
         (
             &[],
-            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, approver, audit, mcp, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
+            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, approver, audit, mcp, mesh, broker, ps, logs, attach, kill, doctor, df, gc, link, keeper, config, completions, man, as]; see `hostel --help`",
         ),
         (&["frob"], "unrecognized subcommand 'frob'; see `hostel --help`"),
         (&["log", "x"], "unrecognized subcommand 'log'; a similar subcommand exists: 'logs'; see `hostel --help`"),
@@ -43,7 +43,7 @@ fn mistakes_in_the_command_line() {
         (&["kill", "--wait", "soon", "x"], "`soon` is not a duration, write for example \"7d\" or \"1h 30m\""),
         (
             &["as", "nobody"],
-            "`nobody` is not a program this one can act as; there is: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp",
+            "`nobody` is not a program this one can act as; there is: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp, claudemesh",
         ),
         (
             &["up", "--set", "journal.quotta=1"],
@@ -162,7 +162,7 @@ fn links_are_made_once_and_only_replaced_by_force() {
     for _ in 0..2 {
         let outcome = house.hostel(["link".as_ref(), house.path().as_os_str()]);
         assert_eq!(outcome.code, 0, "{outcome:?}");
-        for name in ["claustrum", "codecast-daemon", "zeroclaw"] {
+        for name in ["claustrum", "codecast-daemon", "zeroclaw", "claudemesh"] {
             assert_eq!(std::fs::read_link(house.path().join(name)).unwrap(), target);
         }
     }

@@ -111,6 +111,53 @@ pub(super) struct SessionRead {
     pub(super) limit: Option<u64>,
 }
 
+/// `mesh_send`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct MeshSend {
+    pub(super) to: String,
+    pub(super) message: String,
+    #[serde(default)]
+    pub(super) priority: Option<String>,
+    #[serde(default)]
+    pub(super) reply_to: Option<String>,
+    #[serde(default)]
+    pub(super) request_id: Option<String>,
+    #[serde(default)]
+    pub(super) mesh: Option<String>,
+}
+
+/// `mesh_inbox`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct MeshInbox {
+    #[serde(default)]
+    pub(super) unread: bool,
+    #[serde(default)]
+    pub(super) keep_unread: bool,
+    #[serde(default)]
+    pub(super) from: Option<String>,
+    #[serde(default)]
+    pub(super) topic: Option<String>,
+    #[serde(default)]
+    pub(super) since: Option<String>,
+    #[serde(default)]
+    pub(super) query: Option<String>,
+    #[serde(default)]
+    pub(super) limit: Option<u64>,
+    #[serde(default)]
+    pub(super) cursor: Option<String>,
+    #[serde(default)]
+    pub(super) mesh: Option<String>,
+}
+
+/// `mesh_peers`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct MeshPeers {
+    #[serde(default)]
+    pub(super) all: bool,
+    #[serde(default)]
+    pub(super) mesh: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

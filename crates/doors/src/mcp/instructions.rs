@@ -8,7 +8,7 @@ use super::hosts::suffix;
 const HOST_LIMIT: usize = 100;
 
 /// The `instructions` of a server.
-pub(super) fn instructions(profile: &Profile, desk: &dyn Desk) -> String {
+pub(super) fn instructions(profile: &Profile, desk: &dyn Desk, mesh: bool) -> String {
     let mut text = if profile.contract {
         "Runs commands as root, or on another machine, once a person has approved them. If the daemon is not running, \
          call start_server first and then execute."
@@ -21,6 +21,11 @@ pub(super) fn instructions(profile: &Profile, desk: &dyn Desk) -> String {
          a call that waits is not."
             .to_owned()
     };
+    if mesh {
+        text.push_str(
+            " mesh_peers, mesh_send and mesh_inbox talk to other machines and their agents, where a mesh was joined.",
+        );
+    }
     text.push_str(&format!("\n\nThis {} is version {}.", profile.client, profile.version));
     let known = desk.known();
     if !known.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: one implementation of the tools for every transport. It reaches the house through streams to the house's
 //! own doors ([`Backend`]), so whatever those refuse is refused here, and a caller that leaves closes its stream, which
-//! withdraws what it asked for. Every line, body, wait, session and call count has a bound.
+//! withdraws what it asked for. The mesh is behind a daemon of its own ([`Mesh`]). Every line, body, wait, session and call count has a bound.
 //!
 //! It decides nothing: who may run or answer what is the business of the doors behind it and of the house.
 
@@ -13,6 +13,7 @@ mod execute;
 mod hosts;
 mod http;
 mod instructions;
+mod mesh;
 mod profile;
 mod progress;
 mod server;
@@ -41,6 +42,9 @@ pub use http::serve_http;
 pub use inside::Attend;
 pub use inside::Inside;
 pub use inside::Tunnel;
+pub use mesh::Mesh;
+pub use mesh::MeshAnswer;
+pub use mesh::MeshQuestion;
 pub use profile::Profile;
 pub use server::Server;
 pub use stdio::NotServed;

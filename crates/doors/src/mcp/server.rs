@@ -32,12 +32,14 @@ use tokio::sync::Semaphore;
 use super::Backend;
 use super::Caller;
 use super::Desk;
+use super::Mesh;
 use super::Profile;
 use super::arguments::read;
 use super::asking;
 use super::execute;
 use super::execute::failed;
 use super::instructions::instructions;
+use super::mesh;
 use super::servers;
 use super::sessions;
 use super::sessions::Memory;
@@ -59,6 +61,8 @@ pub struct Server {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) desk: Arc<dyn Desk>,
     pub(super) memory: Arc<Memory>,
+    /// None where the tools of the mesh are not offered.
+    pub(super) mesh: Option<Arc<dyn Mesh>>,
     calls: Arc<Semaphore>,
     tools: Arc<Vec<Tool>>,
 }
@@ -79,8 +83,17 @@ impl Server {
             backend,
             desk,
             memory: Arc::default(),
+            mesh: None,
             calls: Arc::new(Semaphore::new(CALLS)),
         }
+    }
+
+    /// The same server, with the tools of the mesh.
+    #[must_use]
+    pub fn with_mesh(mut self, mesh: Arc<dyn Mesh>) -> Self {
+        self.tools = Arc::new(self.tools.iter().cloned().chain(mesh::tools()).collect());
+        self.mesh = Some(mesh);
+        self
     }
 
     /// The host that is meant: none is this machine.
@@ -126,6 +139,9 @@ impl Server {
             "session_list" => Some(sessions::list(self, read(arguments)?, caller).await),
             "session_send" => sessions::send(self, read(arguments)?, caller, context).await,
             "session_read" => Some(sessions::read(self, read(arguments)?, caller).await),
+            "mesh_send" => Some(mesh::send(self, read(arguments)?).await),
+            "mesh_inbox" => Some(mesh::inbox(self, read(arguments)?).await),
+            "mesh_peers" => Some(mesh::peers(self, read(arguments)?).await),
             _ => return Err(ErrorData::invalid_params("tool not found", None)),
         };
         // Nobody hears this: an answer to a cancelled request is not sent.
@@ -158,9 +174,11 @@ impl ServerHandler for Server {
         if !self.profile.contract {
             own = own.with_title("hostel").with_description("A safe home for AI agents on this machine");
         }
-        let mut info = ServerConfig::new(capabilities)
-            .with_server_info(own)
-            .with_instructions(instructions(&self.profile, &*self.desk));
+        let mut info = ServerConfig::new(capabilities).with_server_info(own).with_instructions(instructions(
+            &self.profile,
+            &*self.desk,
+            self.mesh.is_some(),
+        ));
         if self.profile.contract {
             info = info.with_protocol_version(ProtocolVersion::V_2025_03_26);
         }

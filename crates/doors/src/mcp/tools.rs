@@ -22,7 +22,7 @@ pub(super) fn tools(contract: bool) -> Vec<Tool> {
     tools
 }
 
-fn tool(name: &'static str, description: &'static str, required: &[&str], properties: &Value) -> Tool {
+pub(super) fn tool(name: &'static str, description: &'static str, required: &[&str], properties: &Value) -> Tool {
     let mut schema = json!({"type": "object", "properties": properties});
     if !required.is_empty() {
         schema["required"] = json!(required);
@@ -30,7 +30,7 @@ fn tool(name: &'static str, description: &'static str, required: &[&str], proper
     Tool::new(name, description, object(schema))
 }
 
-fn object(value: Value) -> Arc<JsonObject> {
+pub(super) fn object(value: Value) -> Arc<JsonObject> {
     match value {
         Value::Object(members) => Arc::new(members),
         _ => Arc::default(),

@@ -45,7 +45,7 @@ pub(crate) use sessions::Watch;
     disable_help_subcommand = true,
     subcommand_required = true,
     arg_required_else_help = false,
-    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel run \"fix the tests\"     ask an agent and stream what it does\n  hostel sessions                the agents' sessions\n  hostel approvals               what waits for your permission\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
+    after_help = "Examples:\n  hostel up                      start the house\n  hostel run -- make test        host a command and stream it\n  hostel run \"fix the tests\"     ask an agent and stream what it does\n  hostel sessions                the agents' sessions\n  hostel approvals               what waits for your permission\n  hostel mesh peers              the other hosts of a mesh\n  hostel ps                      what runs\n  hostel logs -f build           follow what it prints\n  hostel down                    end everything\n\nEach verb has its own page: hostel VERB --help"
 )]
 pub(crate) struct Cli {
     /// Print data as JSON instead of text for people
@@ -140,6 +140,18 @@ pub(crate) enum Verb {
     )]
     Mcp(crate::mcp::cli::Mcp),
 
+    /// Talk with other hosts: meshes, messages, topics, files
+    #[command(
+        after_help = "Examples:\n  hostel mesh create lab            make a mesh, and an invite for the first peer\n  hostel mesh join 'ic://join/…'    join one\n  hostel mesh peers                 who is there\n  hostel mesh send ada \"hello\"\n  hostel mesh inbox\n  hostel mesh daemon status\n\nEverything is encrypted from host to host. What a host has accepted is delivered once, whatever is\nkilled in between. Called as `claudemesh` this program takes these verbs without `mesh`."
+    )]
+    Mesh(crate::mesh::cli::Mesh),
+
+    /// Look after the embedded broker, which carries the messages of meshes
+    #[command(
+        after_help = "Examples:\n  hostel broker status\n  hostel broker up\n  hostel broker down\n\n`hostel up` starts it; `hostel mesh create` does if it has to."
+    )]
+    Broker(crate::broker::cli::Broker),
+
     /// List processes
     #[command(after_help = "Examples:\n  hostel ps\n  hostel ps -a\n  hostel ps --tree\n  hostel ps --json")]
     Ps(Ps),
@@ -180,7 +192,7 @@ pub(crate) enum Verb {
 
     /// Make the symlinks by which this program takes other names
     #[command(
-        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon`, `zeroclaw`, `sudo-proxy`, `sudo-request` or\n`sudo-proxy-mcp` it takes that program's flags, paths and messages."
+        after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon`, `zeroclaw`, `sudo-proxy`, `sudo-request`,\n`sudo-proxy-mcp` or `claudemesh` it takes that program's flags, paths and messages."
     )]
     Link(Link),
 
@@ -207,7 +219,7 @@ pub(crate) enum Verb {
     /// Act as another program
     #[command(
         override_usage = "hostel as NAME [ARGUMENT]...",
-        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n  hostel as codecast-daemon\n  hostel as zeroclaw daemon --ephemeral\n  hostel as sudo-proxy\n\nNames: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp"
+        after_help = "Examples:\n  hostel as claustrum -version\n  hostel as claustrum -serve -socket /tmp/rpc.sock -token-file /tmp/token\n  hostel as codecast-daemon\n  hostel as zeroclaw daemon --ephemeral\n  hostel as sudo-proxy\n  hostel as claudemesh peers\n\nNames: claustrum, codecast-daemon, zeroclaw, sudo-proxy, sudo-request, sudo-proxy-mcp, claudemesh"
     )]
     As(As),
 }

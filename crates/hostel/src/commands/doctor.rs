@@ -5,6 +5,7 @@
 
 mod agents;
 mod consent;
+mod mesh;
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -111,6 +112,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
             consent::addresses(&settings, &mut findings);
         }
     }
+    mesh::check(context.ui, &context.home, &mut findings).await;
     report(context.ui, &findings.0)
 }
 

@@ -21,6 +21,7 @@ use crate::config::Settings;
 use crate::daemon;
 use crate::daemon::lock::DaemonLock;
 use crate::error::CommandError;
+use crate::mesh::fleet;
 use crate::paths::HouseDir;
 use crate::text;
 
@@ -58,16 +59,31 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitC
         }
         wait_free(&keeper_lock, limit).await?;
     }
+    // Only with the main house: a personality's has none.
+    let mesh_ended = match !arguments.keep && house.dir.root() == context.home {
+        true => fleet::down(ui, &context.home).await.map_err(CommandError::from)?,
+        false => fleet::Ended::default(),
+    };
     if ui.json() {
-        ui.data(&json!({"daemon_ended": was_up, "keeper_ended": keeper_ended}))?;
+        ui.data(&json!({
+            "daemon_ended": was_up, "keeper_ended": keeper_ended,
+            "broker_ended": mesh_ended.broker, "mesh_daemons_ended": mesh_ended.daemons,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     ui.line(match (was_up, keeper_ended, arguments.keep) {
         (true, _, true) => "the daemon ended; processes run on, `hostel up` finds them again",
         (true, _, false) => "daemon, keeper and processes ended",
         (false, true, _) => "there was no daemon; keeper and processes ended",
+        (false, false, _) if mesh_ended.broker => "there was no daemon; the broker ended",
+        (false, false, _) if mesh_ended.daemons > 0 => "there was no daemon",
         (false, false, _) => "nothing was up",
     })?;
+    match mesh_ended.daemons {
+        0 => {}
+        1 => ui.line("1 mesh daemon ended")?,
+        count => ui.line(&format!("{count} mesh daemons ended"))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -75,6 +75,8 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Approver(arguments) => wait(approver::run(&context, &arguments)),
         Verb::Audit(arguments) => wait(audit::run(&context, &arguments)),
         Verb::Mcp(arguments) => crate::mcp::run(&context, &arguments),
+        Verb::Mesh(arguments) => crate::mesh::run(&context, arguments),
+        Verb::Broker(arguments) => crate::broker::run(&context, &arguments),
         Verb::Ps(arguments) => wait(ps::run(&context, &arguments)),
         Verb::Logs(arguments) => wait(logs::run(&context, &arguments)),
         Verb::Attach(arguments) => wait(attach::run(&context, &arguments)),

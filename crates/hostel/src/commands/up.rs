@@ -18,6 +18,7 @@ use crate::daemon::launch::Launcher;
 use crate::daemon::launch::Outcome;
 use crate::daemon::log::append;
 use crate::error::CommandError;
+use crate::mesh::fleet;
 use crate::paths::HouseDir;
 use crate::text;
 use crate::ui::Paint;
@@ -39,19 +40,23 @@ pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, Com
     }
     let settings = Settings::load(&dir.config_file(), &arguments.settings)?;
     if let Some(status) = running(context)? {
-        return show(context.ui, &status, true);
+        return show(context, &settings, &status, true);
     }
     if arguments.foreground && super::init::is_first() {
         return super::init::run(context, arguments);
     }
     if arguments.foreground {
         let ui = *context.ui;
-        return daemon::run_up(dir, settings, None, move |doors| announce(&ui, doors));
+        let (home, mesh) = (context.home.clone(), settings.mesh.clone());
+        return daemon::run_up(dir, settings, None, move |doors| {
+            announce(&ui, doors);
+            fleet::up_beside(&home, &mesh);
+        });
     }
     let started = start(context, &dir, &settings, arguments);
     match running(context)? {
         // Ours or that of somebody who was faster: either way the house is up.
-        Some(status) => show(context.ui, &status, started.is_err()),
+        Some(status) => show(context, &settings, &status, started.is_err()),
         None => Err(started
             .err()
             .unwrap_or_else(|| CommandError::failure("the daemon started and went away again"))
@@ -101,9 +106,18 @@ fn start(context: &Context<'_>, dir: &HouseDir, settings: &Settings, arguments: 
     }
 }
 
-fn show(ui: &Ui, status: &HouseStatus, already: bool) -> Result<ExitCode, CommandError> {
+fn show(
+    context: &Context<'_>,
+    settings: &Settings,
+    status: &HouseStatus,
+    already: bool,
+) -> Result<ExitCode, CommandError> {
+    let ui = context.ui;
+    // Processes of their own: they may have survived, or have to be started again, whatever the daemon did.
+    let fleet = fleet::up(ui, &context.home, &settings.mesh);
     if ui.json() {
-        ui.data(&json!({"already_running": already, "status": status}))?;
+        let mesh: Vec<_> = fleet.iter().map(fleet::Member::to_json).collect();
+        ui.data(&json!({"already_running": already, "status": status, "mesh": mesh}))?;
         return Ok(ExitCode::SUCCESS);
     }
     let since = match already {
@@ -117,18 +131,23 @@ fn show(ui: &Ui, status: &HouseStatus, already: bool) -> Result<ExitCode, Comman
     ui.line("")?;
     ui.line(&table(ui, &status.doors))?;
     ui.line("")?;
+    if let Some(line) = fleet::summary(&fleet) {
+        ui.line(&line)?;
+        ui.line("")?;
+    }
     for line in NEXT {
         ui.line(line)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-const NEXT: [&str; 7] = [
+const NEXT: [&str; 8] = [
     "Next:",
     "  hostel run \"PROMPT\"       start an agent and watch it answer",
     "  hostel run -- COMMAND     host a command and stream it",
     "  hostel ps                 what runs",
     "  hostel approvals          what waits for your decision",
+    "  hostel mesh create NAME   talk with other hosts",
     "  hostel doctor             is everything in order",
     "  hostel down               end everything",
 ];

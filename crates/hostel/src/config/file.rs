@@ -11,6 +11,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::consent;
+use super::mesh;
 use super::values::Addresses;
 use super::values::Host;
 use super::values::OnFull;
@@ -35,6 +36,8 @@ pub(super) struct Layer {
     pub(super) sessions: Sessions,
     pub(super) agents: BTreeMap<String, Spanned<Agent>>,
     pub(super) approvals: consent::Approvals,
+    pub(super) mesh: mesh::Mesh,
+    pub(super) broker: mesh::Broker,
     pub(super) journal: Journal,
     pub(super) limits: Limits,
 }

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 66] = [
+pub(super) const KEYS: [(&str, Shape); 75] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -67,6 +67,15 @@ pub(super) const KEYS: [(&str, Shape); 66] = [
     ("approvals.notify.webhook", Shape::Text),
     ("approvals.notify.secret_file", Shape::Text),
     ("approvals.notify.on", Shape::List),
+    ("mesh.broker", Shape::Bare),
+    ("mesh.daemons", Shape::Bare),
+    ("broker.rate_per_s", Shape::Bare),
+    ("broker.burst", Shape::Bare),
+    ("broker.capacity", Shape::Bare),
+    ("broker.dedupe_days", Shape::Bare),
+    ("broker.retention_days", Shape::Bare),
+    ("broker.file_size", Shape::Text),
+    ("broker.allow_v1_hello", Shape::Bare),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -179,6 +188,21 @@ impl Settings {
             into.rules.push(entry.into_inner().settings(position + 1, origin));
         }
 
+        let from = layer.mesh;
+        let into = &mut self.mesh;
+        take!("mesh.broker", from.broker, into.broker);
+        take!("mesh.daemons", from.daemons, into.daemons);
+
+        let from = layer.broker;
+        let into = &mut self.broker;
+        take!("broker.rate_per_s", from.rate_per_s, into.rate_per_s);
+        take!("broker.burst", from.burst, into.burst);
+        take!("broker.capacity", from.capacity, into.capacity);
+        take!("broker.dedupe_days", from.dedupe_days, into.dedupe_days);
+        take!("broker.retention_days", from.retention_days, into.retention_days);
+        take!("broker.file_size", from.file_size.map(|size| size.0), into.file_size);
+        take!("broker.allow_v1_hello", from.allow_v1_hello, into.allow_v1_hello);
+
         let from = layer.journal;
         let into = &mut self.journal;
         take!("journal.dir", from.dir.map(path), into.dir);
@@ -270,6 +294,15 @@ impl Settings {
             "approvals.notify.webhook" => approvals.notify.webhook.clone().unwrap_or_default(),
             "approvals.notify.secret_file" => path(&approvals.notify.secret_file),
             "approvals.notify.on" => approvals.notify.on.iter().map(|on| on.name()).collect::<Vec<_>>().join(","),
+            "mesh.broker" => self.mesh.broker.to_string(),
+            "mesh.daemons" => self.mesh.daemons.to_string(),
+            "broker.rate_per_s" => self.broker.rate_per_s.to_string(),
+            "broker.burst" => self.broker.burst.to_string(),
+            "broker.capacity" => self.broker.capacity.to_string(),
+            "broker.dedupe_days" => self.broker.dedupe_days.to_string(),
+            "broker.retention_days" => self.broker.retention_days.to_string(),
+            "broker.file_size" => text::size(self.broker.file_size),
+            "broker.allow_v1_hello" => self.broker.allow_v1_hello.to_string(),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

@@ -9,6 +9,7 @@ pub(crate) mod agents;
 mod consent;
 mod file;
 mod keys;
+mod mesh;
 mod sections;
 mod values;
 
@@ -33,6 +34,8 @@ pub(crate) use consent::RuleAction;
 pub(crate) use consent::RuleSettings;
 pub(crate) use consent::SHORTEST_KEY;
 pub(crate) use consent::SudoProxySettings;
+pub(crate) use mesh::BrokerSettings;
+pub(crate) use mesh::MeshSettings;
 pub(crate) use sections::CODECAST_PORT;
 pub(crate) use sections::ClaustrumSettings;
 pub(crate) use sections::CodecastSettings;
@@ -74,6 +77,9 @@ pub(crate) struct Settings {
     pub(crate) agents: BTreeMap<String, AgentSettings>,
     /// The inbox: who may answer, what is answered by rule, who is told.
     pub(crate) approvals: ApprovalSettings,
+    pub(crate) mesh: MeshSettings,
+    /// The embedded broker.
+    pub(crate) broker: BrokerSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) limits: LimitSettings,
     /// Where each key that is not built in came from.
@@ -172,6 +178,11 @@ impl Settings {
             (lockout.wait.is_zero(), "approvals.lockout.wait", longer),
             (lockout.longest < lockout.wait, "approvals.lockout.longest", "must not be shorter than the first wait"),
             (relative(&approvals.notify.secret_file), "approvals.notify.secret_file", absolute),
+            (self.broker.capacity == 0, "broker.capacity", at_least_one),
+            (self.broker.burst == 0, "broker.burst", at_least_one),
+            (self.broker.dedupe_days < 7, "broker.dedupe_days", "must be at least 7: daemons retry for a week"),
+            (self.broker.retention_days == 0, "broker.retention_days", at_least_one),
+            (self.broker.file_size < 1 << 10, "broker.file_size", "must be at least 1 KiB"),
             (self.limits.connections == 0, "limits.connections", at_least_one),
             (self.journal.quota < 1 << 20, "journal.quota", "must be at least 1 MiB"),
             (self.journal.per_process_quota < 1 << 20, "journal.per_process_quota", "must be at least 1 MiB"),

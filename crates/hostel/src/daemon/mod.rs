@@ -67,6 +67,7 @@ pub(crate) use system::hide_memory;
 pub(crate) use system::journal_dir;
 pub(crate) use system::keeper_options;
 pub(crate) use system::own_program;
+pub(crate) use system::raise_open_files;
 pub(crate) use system::runtime;
 pub(crate) use up::run as run_up;
 

@@ -92,7 +92,7 @@ pub(super) fn connection_limit(asked: usize) -> usize {
 }
 
 /// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.
-pub(super) fn raise_open_files() {
+pub(crate) fn raise_open_files() {
     let mut limit = rustix::process::getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // Refused is as good as not tried: the soft limit stays.

@@ -10,6 +10,7 @@ pub(crate) mod cli;
 mod desk;
 mod house;
 mod install;
+mod mesh;
 mod personality;
 mod serve;
 mod sockets;

@@ -19,6 +19,8 @@ use tokio::signal::unix::signal;
 
 use super::desk::Desk;
 use super::desk::Local;
+use super::mesh::Mesh;
+use super::mesh::Speaker;
 use super::sockets::Sockets;
 use super::sockets::Starter;
 use crate::commands::Context;
@@ -38,7 +40,9 @@ pub(super) fn house(context: &Context<'_>, may_start: bool) -> Result<ExitCode, 
             "hostel: this speaks MCP on standard input and output; agents run it, see `hostel mcp install --help`",
         );
     }
-    let served = run(Server::new(profile, Arc::new(backend), Arc::new(Desk::new(local))), async move {
+    let mesh = Mesh { speaker: Speaker::Environment };
+    let server = Server::new(profile, Arc::new(backend), Arc::new(Desk::new(local))).with_mesh(Arc::new(mesh));
+    let served = run(server, async move {
         // Ahead of the first call, which then need not wait.
         if let Some(starter) = starter {
             starter.start().await.unwrap_or_default();

@@ -11,6 +11,7 @@ mod shape;
 pub(super) use memory::Memory;
 pub(super) use reading::read;
 pub(super) use sending::send;
+pub(super) use shape::cut;
 
 use std::io;
 use std::time::Duration;

@@ -37,7 +37,7 @@ fn shape(value: Value, depth: usize) -> Value {
 }
 
 /// The beginning of a text that is too long, and how much is missing.
-pub(super) fn cut(mut text: String, limit: usize) -> String {
+pub(in crate::mcp) fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let whole = text.len();
         text.truncate(text.floor_char_boundary(limit));

@@ -1,0 +1,225 @@
+//! Making a mesh, joining one, leaving one.
+//!
+//! Invariant: a mesh is made by somebody on this machine or by who has the broker's token. Nobody joins with a key they
+//! did not sign with, where they sign at all; nobody leaves for somebody else.
+
+use std::sync::Arc;
+
+use hostel_wire::hello::{check_time, join_request, leave_request, mesh_request};
+use hostel_wire::invite::Invite;
+use hostel_wire::keys::{PublicKey, Signature};
+use hyper::StatusCode;
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap};
+use hyper::http::request::Parts;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{Answer, Refusal, answer, read_json, text};
+use crate::engine::Engine;
+use crate::registry::{JoinRequest, NewMesh, RegistryError};
+use crate::server::log::Level;
+use crate::server::{Broker, PeerInfo};
+
+#[derive(Deserialize)]
+struct MeshBody {
+    name: String,
+    owner_pubkey: String,
+    member: FirstMember,
+    #[serde(default)]
+    timestamp: Option<u64>,
+    #[serde(default)]
+    signature: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct FirstMember {
+    pubkey: String,
+    display_name: String,
+}
+
+/// Registers a mesh.
+pub(super) async fn make_mesh<E: Engine>(
+    broker: &Arc<Broker<E>>,
+    head: &Parts,
+    body: Incoming,
+    peer: PeerInfo,
+) -> Result<Answer, Refusal> {
+    may_make(broker, &head.headers, peer)?;
+    let body: MeshBody = read_json(broker, body).await?;
+    if let Some(signature) = &body.signature {
+        let timestamp = body.timestamp.unwrap_or_default();
+        let text = mesh_request(&body.name, &body.owner_pubkey, &body.member.pubkey, timestamp);
+        let timely = check_time(timestamp, broker.clock.now_ms()).is_ok();
+        if !timely || !is_signed(&body.owner_pubkey, &text, signature) {
+            return Err(Refusal::new(StatusCode::UNAUTHORIZED, "bad_signature", "it is not signed by the owner's key"));
+        }
+    }
+    let new = NewMesh {
+        name: body.name,
+        owner_pubkey: body.owner_pubkey,
+        member_pubkey: body.member.pubkey,
+        display_name: body.member.display_name,
+    };
+    let made = broker.registry.create_mesh(new).await?;
+    broker.log.line(Level::Info, "mesh_created", json!({"mesh": made.mesh_id, "slug": made.slug}));
+    Ok(answer(
+        StatusCode::OK,
+        &json!({
+            "ok": true,
+            "meshId": made.mesh_id,
+            "slug": made.slug,
+            "memberId": made.member_id,
+            "displayName": made.display_name,
+            "brokers": broker.settings.urls,
+        }),
+    ))
+}
+
+/// Somebody with the token may; so may somebody on this machine who is not a web page.
+fn may_make<E: Engine>(broker: &Broker<E>, headers: &HeaderMap, peer: PeerInfo) -> Result<(), Refusal> {
+    let unauthorized = |detail| Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+    if let Some(shown) = headers.get(header::AUTHORIZATION) {
+        let token = match shown.as_bytes().split_at_checked(7) {
+            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+            _ => b"",
+        };
+        return match broker.settings.admin_token.as_ref().is_some_and(|ours| ours.is(token)) {
+            true => Ok(()),
+            false => unauthorized("the token is not valid"),
+        };
+    }
+    if !peer.is_local() {
+        return unauthorized("a token is needed from another machine");
+    }
+    let json = text(headers, "content-type").is_some_and(|kind| kind.trim_start().starts_with("application/json"));
+    if headers.contains_key(header::ORIGIN) || !json || !names_this_machine(headers) {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", "web pages may not make meshes"));
+    }
+    Ok(())
+}
+
+/// A name that leads here and could lead elsewhere is how a web page gets around.
+fn names_this_machine(headers: &HeaderMap) -> bool {
+    let Some(host) = text(headers, "host") else { return true };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let address = name.parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+#[derive(Deserialize)]
+struct JoinBody {
+    invite_token: String,
+    #[serde(default)]
+    invite_payload: Option<Value>,
+    peer_pubkey: String,
+    #[serde(default)]
+    display_name: String,
+    #[serde(default)]
+    timestamp: Option<u64>,
+    #[serde(default)]
+    signature: Option<String>,
+}
+
+/// Lets somebody in who has an invite. The contract has its own form for what is refused.
+pub(super) async fn join<E: Engine>(broker: &Arc<Broker<E>>, body: Incoming) -> Answer {
+    let refuse =
+        |status, error: &str, detail: &str| answer(status, &json!({"ok": false, "error": error, "detail": detail}));
+    let body: JoinBody = match read_json(broker, body).await {
+        Ok(body) => body,
+        Err(Refusal(status, error, detail)) => return refuse(status, error, &detail),
+    };
+    if !signed_by_joiner(broker, &body) {
+        return refuse(StatusCode::BAD_REQUEST, "bad_signature", "the request is not signed by the key");
+    }
+    let request = JoinRequest {
+        invite_token: body.invite_token,
+        invite_payload: body.invite_payload.and_then(|payload| serde_json::from_value::<Invite>(payload).ok()),
+        peer_pubkey: body.peer_pubkey,
+        display_name: body.display_name,
+    };
+    match broker.registry.join(request).await {
+        Ok(joined) => {
+            let fields = json!({"mesh": joined.mesh_id, "member": joined.member_id, "name": joined.display_name});
+            broker.log.line(Level::Info, "member_joined", fields);
+            let mut said = json!({
+                "ok": true,
+                "memberId": joined.member_id,
+                "meshId": joined.mesh_id,
+                "mesh_name": joined.mesh_name,
+                "slug": joined.slug,
+                "displayName": joined.display_name,
+                "sealed_root_key": joined.sealed_root_key,
+                "brokers": broker.settings.urls,
+            });
+            if joined.already_member {
+                said["alreadyMember"] = true.into();
+            }
+            answer(StatusCode::OK, &said)
+        }
+        Err(error) => refuse(StatusCode::BAD_REQUEST, error.code(), &error.to_string()),
+    }
+}
+
+/// Older joiners do not sign; whoever signs must sign well, and now.
+fn signed_by_joiner<E: Engine>(broker: &Broker<E>, body: &JoinBody) -> bool {
+    let Some(signature) = &body.signature else { return true };
+    let Some(timestamp) = body.timestamp else { return false };
+    let text = join_request(&body.invite_token, &body.peer_pubkey, timestamp);
+    is_signed(&body.peer_pubkey, &text, signature) && check_time(timestamp, broker.clock.now_ms()).is_ok()
+}
+
+pub(super) fn is_signed(pubkey: &str, text: &str, signature: &str) -> bool {
+    let (Some(key), Some(signature)) = (PublicKey::from_hex(pubkey), Signature::from_hex(signature)) else {
+        return false;
+    };
+    key.verify(text.as_bytes(), &signature)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeaveBody {
+    mesh_id: String,
+    timestamp: u64,
+    signature: String,
+}
+
+/// A member leaves for good.
+pub(super) async fn leave<E: Engine>(broker: &Arc<Broker<E>>, body: Incoming, pubkey: &str) -> Result<Answer, Refusal> {
+    let body: LeaveBody = read_json(broker, body).await?;
+    let unauthorized = |word, detail: &str| Refusal::new(StatusCode::UNAUTHORIZED, word, detail);
+    if !is_signed(pubkey, &leave_request(&body.mesh_id, pubkey, body.timestamp), &body.signature) {
+        return Err(unauthorized("bad_signature", "it is not signed by the member's key"));
+    }
+    check_time(body.timestamp, broker.clock.now_ms())
+        .map_err(|error| unauthorized(error.code(), &error.to_string()))?;
+    let mesh = broker.registry.mesh(&body.mesh_id).ok_or(RegistryError::MeshNotFound)?;
+    let member = mesh.member_by_key(pubkey).filter(|member| member.pubkey == pubkey);
+    let member = member.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such member"))?;
+    broker.registry.leave(mesh.id(), &member.id, None).await?;
+    Ok(answer(StatusCode::OK, &json!({"ok": true})))
+}
+
+/// What a registry refuses, as an answer.
+impl From<RegistryError> for Refusal {
+    fn from(error: RegistryError) -> Self {
+        let status = match &error {
+            RegistryError::MeshNotFound
+            | RegistryError::NotFound(_)
+            | RegistryError::TopicNotFound(_)
+            | RegistryError::FileNotFound => StatusCode::NOT_FOUND,
+            RegistryError::Forbidden(_) | RegistryError::NotShared => StatusCode::FORBIDDEN,
+            RegistryError::Taken(_)
+            | RegistryError::Ambiguous(_)
+            | RegistryError::EpochTaken
+            | RegistryError::StaleKeyEpoch => StatusCode::CONFLICT,
+            RegistryError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+            RegistryError::Engine(_) => StatusCode::SERVICE_UNAVAILABLE,
+            RegistryError::Invalid(_) | RegistryError::NotSealed => StatusCode::BAD_REQUEST,
+        };
+        Refusal::new(status, error.code(), error.to_string())
+    }
+}

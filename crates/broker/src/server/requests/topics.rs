@@ -1,0 +1,112 @@
+//! Topics, subscriptions, and sealed copies of their keys.
+
+use hostel_wire::frames::client::Call;
+use hostel_wire::iso;
+use serde_json::{Value, json};
+
+use super::{Asker, Outcome, Reply, fitting};
+use crate::engine::Engine;
+use crate::registry::{Mesh, RegistryError, TopicRecord};
+use crate::server::keys_needed;
+
+impl<E: Engine> Asker<'_, E> {
+    pub(super) async fn topics(&self, call: Call, req_id: Option<String>) -> Outcome {
+        let (mesh, member) = (self.mesh_id(), self.member());
+        let registry = &self.broker.registry;
+        match call {
+            Call::TopicCreate { name, description, visibility } => {
+                let made = registry.topic_create(mesh, member, &name, description, visibility).await?;
+                let topic = self.topic(&*self.mesh()?, &made.topic);
+                Ok(Reply::Of("topic_created", json!({"topic": topic, "created": made.created})))
+            }
+            Call::TopicList {} => {
+                let mesh = self.mesh()?;
+                let mut topics: Vec<_> = mesh.topics().filter(|topic| mesh.shows(topic, member)).collect();
+                topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+                let (topics, more) = fitting(topics.into_iter().map(|topic| self.topic(&mesh, topic)));
+                Ok(Reply::Of("topic_list_response", json!({"topics": topics, "more": more})))
+            }
+            Call::TopicJoin { topic } => {
+                registry.subscribe(mesh, member, &topic, false).await?;
+                Ok(Reply::Silent)
+            }
+            Call::TopicLeave { topic } => {
+                registry.unsubscribe(mesh, member, &topic).await?;
+                Ok(Reply::Silent)
+            }
+            Call::TopicSubscribe { topic, create } => {
+                let subscribed = registry.subscribe(mesh, member, &topic, create).await?;
+                let topic = self.topic(&*self.mesh()?, &subscribed.topic);
+                let created = subscribed.created;
+                Ok(Reply::Of("topic_subscribed", json!({"topic": topic, "created": created, "subscribed": true})))
+            }
+            Call::TopicUnsubscribe { topic } => {
+                let topic = registry.unsubscribe(mesh, member, &topic).await?;
+                let topic = self.topic(&*self.mesh()?, &topic);
+                Ok(Reply::Of("topic_unsubscribed", json!({"topic": topic, "subscribed": false})))
+            }
+            Call::TopicMembers { topic } => self.topic_members(&topic),
+            Call::TopicDelete { topic } => {
+                registry.topic_delete(mesh, member, &topic).await?;
+                Ok(Reply::Ok(json!({})))
+            }
+            Call::TopicKeyPut { topic_id, epoch, seals } => {
+                let stored = registry.seal_put(mesh, member, &topic_id, epoch, seals).await?;
+                Ok(Reply::Ok(json!({"stored": stored.members, "made": stored.made, "epoch": epoch})))
+            }
+            Call::TopicKeyGet { topic_id, epoch } => {
+                let found = registry.seal_get(mesh, member, &topic_id, epoch).await;
+                if let Err(RegistryError::NotSealed) = &found {
+                    // Whoever can help may have been away when it was first asked for; and who only posts to a topic
+                    // it may see needs its key too.
+                    let mesh = self.mesh()?;
+                    let topic = mesh.topic(&topic_id).filter(|topic| mesh.shows(topic, member));
+                    if let Some(topic) = topic
+                        && !mesh.holds(&topic.id, topic.epoch, member)
+                    {
+                        keys_needed::ask(self.broker, &mesh, topic, &[member.to_owned()]);
+                    }
+                }
+                let (epoch, seal) = found?;
+                let frame = keys_needed::key_frame(&topic_id, epoch, member, seal, req_id);
+                Ok(Reply::Frame(Box::new(frame)))
+            }
+            _ => Err(RegistryError::Invalid("this cannot be asked".to_owned())),
+        }
+    }
+
+    /// A topic as frames have it.
+    fn topic(&self, mesh: &Mesh, topic: &TopicRecord) -> Value {
+        // As it is after what was asked.
+        let topic = mesh.topic(&topic.id).map_or(topic, |held| &held.record);
+        json!({
+            "id": topic.id,
+            "name": topic.name,
+            "description": topic.description,
+            "visibility": topic.visibility,
+            "memberCount": mesh.subscribers(&topic.id).count(),
+            "createdAt": iso(topic.created_ms),
+            "epoch": topic.epoch,
+            "hasKey": mesh.has_key(topic, topic.epoch),
+            "subscribed": mesh.subscribed(&topic.id, self.member()),
+        })
+    }
+
+    fn topic_members(&self, topic: &str) -> Outcome {
+        let mesh = self.mesh()?;
+        let found = mesh.topic(topic).filter(|topic| mesh.shows(topic, self.member()));
+        let found = found.ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
+        let mut members: Vec<_> = mesh.subscribers(&found.id).filter_map(|id| mesh.member(id)).collect();
+        members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        let (members, more) = fitting(members.into_iter().map(|member| {
+            json!({
+                "memberId": member.id,
+                "pubkey": member.pubkey,
+                "displayName": member.name,
+                "hasKey": mesh.holds(&found.id, found.epoch, &member.id),
+            })
+        }));
+        let topic = self.topic(&mesh, found);
+        Ok(Reply::Of("topic_members_response", json!({"topic": topic, "members": members, "more": more})))
+    }
+}

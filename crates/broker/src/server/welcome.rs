@@ -1,0 +1,202 @@
+//! What a daemon is told when it was let in: where things stand.
+
+use std::sync::Arc;
+
+use hostel_wire::frames::client::Hello;
+use hostel_wire::frames::server::{Gap, HelloAck, Limits, LogBounds, Member, Roster, ServerFeatures, ServerFrame};
+use hostel_wire::iso;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Utf8Bytes;
+
+use super::Broker;
+use super::connection::Connection;
+use crate::engine::{Bounds, Engine};
+use crate::registry::records::SeenRecord;
+use crate::registry::{Held, MemberRecord, Mesh};
+
+/// What a broker can do.
+const FEATURES: &[&str] = &[
+    "client_message_id_dedupe",
+    "request_fingerprint",
+    "log_cursor",
+    "lanes",
+    "client_ack_cumulative",
+    "priority_ahead",
+    "caught_up",
+    "roster",
+    "topic_keys",
+    "history",
+    "files",
+    "grants",
+    "concurrent_connection_policy",
+    "member_profile",
+    "member_revoke",
+    "sessions",
+    "bye",
+];
+
+/// A roster's frame holds about so many bytes of members.
+const ROSTER: usize = 160 * 1024;
+
+/// The reason of a close frame has this many bytes at most.
+const REASON: usize = 123;
+
+/// Where a reader begins.
+pub(crate) struct Plan {
+    /// It has everything up to here.
+    pub(crate) from: u64,
+    resume: &'static str,
+    gap: Option<Gap>,
+    bounds: Bounds,
+}
+
+/// Whether everything a daemon requires is there; if not, what to say: for people, and as the reason of the close.
+pub(crate) fn check_features(hello: &Hello) -> Result<(), (String, String)> {
+    let Some(features) = &hello.features else { return Ok(()) };
+    let mut missing: Vec<_> =
+        features.require.iter().filter(|name| !FEATURES.contains(&name.as_str())).map(String::as_str).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let message = format!("features that are not there: {}", missing.join(", "));
+    let mut reason = json!({"missing_required": missing}).to_string();
+    while reason.len() > REASON && !missing.is_empty() {
+        missing.pop();
+        reason = json!({"missing_required": missing}).to_string();
+    }
+    Err((message, reason))
+}
+
+/// Where a reader begins, and what it has missed for good. `None` if the log cannot be found.
+pub(crate) async fn plan<E: Engine>(
+    broker: &Broker<E>,
+    mesh: &Mesh,
+    member: &Held<MemberRecord>,
+    hello: &Hello,
+    protocol: u32,
+) -> Option<Plan> {
+    let bounds = match broker.engine.bounds(mesh.id()) {
+        Some(bounds) => bounds,
+        None => broker.engine.ensure_log(mesh.id()).await.ok()?,
+    };
+    let (from, resume) = match &hello.resume {
+        Some(resume) if resume.epoch == bounds.epoch => (Some(resume.seq), "ok"),
+        Some(_) => (None, "reset"),
+        // Who does not keep its place relies on ours.
+        None if protocol < 2 => {
+            let key = cursor_key(&member.id, &member.pubkey, hello.session_pubkey.as_deref());
+            let kept = broker.registry.cursor(mesh.id(), &key).filter(|kept| kept.epoch == bounds.epoch);
+            (kept.map(|kept| kept.seq), "ok")
+        }
+        None => (None, "ok"),
+    };
+    // Nothing before it joined concerns it.
+    let joined = member.joined_seq.saturating_sub(1);
+    let first = bounds.first_seq.saturating_sub(1);
+    let wanted = from.unwrap_or(0).max(joined);
+    let gap = (from.is_some() && wanted < first).then(|| Gap { from: wanted + 1, to: first });
+    let resume = if gap.is_some() { "gap" } else { resume };
+    Some(Plan { from: wanted.max(first).min(bounds.last_seq), resume, gap, bounds })
+}
+
+/// Under which name a reader's place is kept.
+pub(crate) fn cursor_key(member: &str, member_key: &str, key: Option<&str>) -> String {
+    match key {
+        Some(key) if key != member_key => format!("{member}.{key}"),
+        _ => member.to_owned(),
+    }
+}
+
+/// The welcome itself.
+pub(crate) fn ack<E: Engine>(
+    broker: &Broker<E>,
+    connection: &Connection,
+    mesh: &Mesh,
+    member: &MemberRecord,
+    before: Option<&SeenRecord>,
+    plan: &Plan,
+) -> Utf8Bytes {
+    let limits = &broker.settings.limits;
+    let params = |name: &str| match name {
+        "client_message_id_dedupe" => json!({"mode": "retention_scoped", "retention_days": limits.dedupe_days}),
+        "client_ack_cumulative" => json!({"window": limits.window, "window_bytes": limits.window_bytes}),
+        "files" => json!({"max_bytes": limits.file_bytes}),
+        "log_cursor" => json!({"retention_days": limits.retention_days}),
+        "concurrent_connection_policy" => json!({"policy": mesh.record.policy.concurrency}),
+        _ => json!({}),
+    };
+    let supported = FEATURES.iter().map(|name| ((*name).to_owned(), params(name))).collect();
+    let ack = HelloAck {
+        presence_id: connection.presence_id.clone(),
+        member_display_name: member.name.clone(),
+        member_profile: profile(member),
+        mesh_policy: json!({"selfEditable": mesh.record.policy.self_editable}),
+        restored: before.is_some(),
+        last_summary: before.and_then(|before| before.summary.clone()),
+        last_seen_at: before.map(|before| iso(before.at_ms)),
+        restored_groups: member.groups.clone(),
+        restored_stats: json!({}),
+        services: Vec::new(),
+        protocol_version: connection.protocol,
+        broker_version: broker.settings.version.clone(),
+        features: ServerFeatures { supported, missing_required: Vec::new() },
+        log: LogBounds {
+            epoch: plan.bounds.epoch.clone(),
+            first_seq: plan.bounds.first_seq,
+            last_seq: plan.bounds.last_seq,
+        },
+        resume: plan.resume.to_owned(),
+        gap: plan.gap.clone(),
+        limits: Limits {
+            message_bytes: limits.message,
+            rate_per_s: limits.rate_per_s,
+            burst: limits.burst,
+            dedupe_days: limits.dedupe_days,
+        },
+        brokers: broker.settings.urls.clone(),
+        roster_rev: mesh.roster_rev,
+        role: member.role.as_str().to_owned(),
+    };
+    ServerFrame::HelloAck(Box::new(ack)).encode().into()
+}
+
+/// A member's profile as frames have it.
+pub(crate) fn profile(member: &MemberRecord) -> Value {
+    let mut profile = Value::Object(member.profile.clone());
+    profile["roleTag"] = json!(member.role_tag);
+    profile["groups"] = json!(member.groups);
+    profile["messageMode"] = json!(member.message_mode.as_deref().unwrap_or("push"));
+    profile
+}
+
+/// All members: one frame, and further ones for what does not fit.
+pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
+    let mut members: Vec<Arc<Held<MemberRecord>>> = mesh.members().cloned().collect();
+    members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+    let mut frames = Vec::new();
+    let mut part: Vec<Member> = Vec::new();
+    let mut bytes = 0;
+    let mut close = |part: &mut Vec<Member>| {
+        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part) };
+        let first = frames.is_empty();
+        let frame = if first { ServerFrame::Roster(roster) } else { ServerFrame::RosterDelta(roster) };
+        frames.push(frame.encode().into());
+    };
+    for member in members {
+        let groups: usize = member.groups.iter().map(|group| group.name.len() + 64).sum();
+        bytes += 256 + member.name.len() + groups + 128 * member.retired.len();
+        if bytes > ROSTER && !part.is_empty() {
+            close(&mut part);
+            bytes = 0;
+        }
+        part.push(member.to_frame());
+    }
+    close(&mut part);
+    frames
+}
+
+/// Members that have changed.
+pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord) -> Utf8Bytes {
+    let roster = Roster { rev: mesh.roster_rev, members: vec![member.to_frame()] };
+    ServerFrame::RosterDelta(roster).encode().into()
+}

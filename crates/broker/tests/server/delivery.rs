@@ -1,0 +1,312 @@
+//! How entries get out of the log: offline, in order, within the window, urgent ones first.
+
+use hostel_broker::{Limits, Settings};
+use hostel_wire::keys::SecretKey;
+use serde_json::{Value, json};
+
+use super::Lab;
+use super::peer::{dm, message};
+
+fn quick() -> Settings {
+    Settings { limits: Limits { rate_per_s: 0, ..Limits::default() }, ..Settings::default() }
+}
+
+#[tokio::test]
+async fn what_came_while_one_was_away_is_there_also_after_a_restart() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    for n in 1..=20 {
+        a.send(dm(&bob, &format!("m{n}"))).await;
+    }
+    let epoch = a.epoch();
+    drop(a);
+    let lab = lab.restart(quick()).await;
+    let mut b = bob.link(&lab.host).await;
+    assert_eq!(b.epoch(), epoch);
+    for n in 1..=20 {
+        assert_eq!(b.push().await["client_message_id"], format!("m{n}"));
+    }
+    let mark = b.news("caught_up").await;
+    assert_eq!((&mark["seq"], &mark["eventData"]["seq"]), (&json!(20), &json!(20)));
+    drop(b);
+    // Its own place decides, whatever was sent before.
+    let mut b = bob.link_from(&lab.host, &epoch, 17).await;
+    assert_eq!(b.push().await["client_message_id"], "m18");
+    // Ids outlive the restart.
+    let mut a = lab.alice().await;
+    let again = a.send(dm(&bob, "m3")).await;
+    assert_eq!((&again["duplicate"], &again["seq"]), (&json!(true), &json!(3)));
+}
+
+#[tokio::test]
+async fn no_more_is_sent_than_the_window_holds() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    a.say_many((1..=300).map(|n| dm(&bob, &format!("m{n}")))).await;
+    for _ in 1..=300 {
+        a.hear(|frame| frame["type"] == "ack").await;
+    }
+    let mut b = bob.link(&lab.host).await;
+    let mut last = Value::Null;
+    for n in 1..=256 {
+        last = b.push().await;
+        assert_eq!(last["seq"], n);
+    }
+    b.no_push().await;
+    let (_, metrics) = lab.host.http("GET", "/metrics", &[], b"").await;
+    assert!(metrics.as_str().unwrap().contains("broker_queue_depth 256"));
+    b.acknowledge(&last["seq"]).await;
+    for n in 257..=300 {
+        assert_eq!(b.push().await["seq"], n);
+    }
+    // Acks above the mark count as well.
+    b.say_text(&json!({"type": "client_ack", "seq": 256, "above": (257..=300).collect::<Vec<_>>()}).to_string()).await;
+    b.ask(json!({"type": "topic_list"})).await;
+    let (_, metrics) = lab.host.http("GET", "/metrics", &[], b"").await;
+    assert!(metrics.as_str().unwrap().contains("broker_queue_depth 0"));
+}
+
+#[tokio::test]
+async fn the_window_counts_bytes_too() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    for n in 1..=12 {
+        let mut sent = dm(&bob, &format!("m{n}"));
+        sent["ciphertext"] = "x".repeat(120_000).into();
+        a.send(sent).await;
+    }
+    let mut b = bob.link(&lab.host).await;
+    for n in 1..=9 {
+        assert_eq!(b.push().await["seq"], n);
+    }
+    b.no_push().await;
+    b.acknowledge(&json!(9)).await;
+    assert_eq!(b.push().await["seq"], 10);
+}
+
+#[tokio::test]
+async fn urgent_ones_come_first_in_a_backlog_and_only_once() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    let total = 400;
+    let urgent = |n: u64| n.is_multiple_of(100);
+    a.say_many((1..=total).map(|n| {
+        let mut sent = dm(&bob, &format!("m{n}"));
+        if urgent(n) {
+            sent["priority"] = "now".into();
+        }
+        sent
+    }))
+    .await;
+    for _ in 1..=total {
+        a.hear(|frame| frame["type"] == "ack").await;
+    }
+    let mut b = bob.link(&lab.host).await;
+    let mut ahead = Vec::new();
+    for n in (1..=total).filter(|n| urgent(*n)) {
+        let push = b.push().await;
+        assert_eq!((&push["seq"], &push["ahead"]), (&json!(n), &json!(true)));
+        ahead.push(n);
+    }
+    let mut next = 0;
+    for n in (1..=total).filter(|n| !urgent(*n)) {
+        let push = b.push().await;
+        assert_eq!((&push["seq"], &push["ahead"]), (&json!(n), &Value::Null));
+        next += 1;
+        if next % 50 == 0 {
+            b.say_text(&json!({"type": "client_ack", "seq": n, "above": ahead}).to_string()).await;
+        }
+    }
+    // The mark comes after all of it, and passes the urgent one at the end.
+    assert_eq!(b.news("caught_up").await["seq"], total);
+    b.no_push().await;
+}
+
+#[tokio::test]
+async fn a_quiet_reader_is_told_how_far_the_log_is() {
+    let lab = Lab::with(quick()).await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let mut c = carol.link(&lab.host).await;
+    assert_eq!(c.news("caught_up").await["seq"], 0);
+    let mut a = lab.alice().await;
+    for part in 0..11 {
+        a.say_many((0..100).map(|n| dm(&bob, &format!("m{part}-{n}")))).await;
+        for _ in 0..100 {
+            a.hear(|frame| frame["type"] == "ack").await;
+        }
+    }
+    let mark = c.news("caught_up").await;
+    let told = mark["seq"].as_u64().unwrap();
+    assert!((1000..=1100).contains(&told), "{told}");
+    c.no_push().await;
+}
+
+#[tokio::test]
+async fn everybody_is_everybody_but_the_sender_and_who_came_later() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    assert_eq!(a.send(message(&json!({"all": true}), "all", "m1")).await["queued"], true);
+    assert_eq!(b.push().await["kind"], "all");
+    let carol = lab.join("carol").await;
+    let mut c = carol.link(&lab.host).await;
+    a.send(message(&json!({"all": true}), "all", "m2")).await;
+    assert_eq!(c.push().await["client_message_id"], "m2");
+    c.no_push().await;
+    a.no_push().await;
+}
+
+#[tokio::test]
+async fn groups_are_as_they_were_when_it_was_sent() {
+    let lab = Lab::with(quick()).await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let (mut a, mut b, mut c) = (lab.alice().await, bob.link(&lab.host).await, carol.link(&lab.host).await);
+    b.ask(json!({"type": "join_group", "name": "ops"})).await;
+    a.send(message(&json!({"group": "ops"}), "group", "m1")).await;
+    c.ask(json!({"type": "join_group", "name": "ops"})).await;
+    b.ask(json!({"type": "leave_group", "name": "ops"})).await;
+    a.send(message(&json!({"group": "ops"}), "group", "m2")).await;
+    let push = b.push().await;
+    assert_eq!((&push["client_message_id"], &push["group"]), (&json!("m1"), &json!("ops")));
+    b.no_push().await;
+    assert_eq!(c.push().await["client_message_id"], "m2");
+    c.no_push().await;
+}
+
+#[tokio::test]
+async fn who_is_barred_is_not_heard() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    let set = b.ask(json!({"type": "grant_set", "target": "alice", "capabilities": ["dm"]})).await;
+    assert_eq!(set["type"], "ok");
+    a.send(message(&json!({"all": true}), "all", "m1")).await;
+    a.send(dm(&bob, "m2")).await;
+    assert_eq!(b.push().await["client_message_id"], "m2");
+    b.ask(json!({"type": "grant_set", "target": lab.alice.key.public().hex(), "capabilities": []})).await;
+    let refused = a.send(dm(&bob, "m3")).await;
+    assert_eq!((&refused["code"], &refused["permanent"]), (&json!("blocked"), &json!(true)));
+    b.ask(json!({"type": "grant_set", "target": "alice"})).await;
+    assert_eq!(a.send(dm(&bob, "m3")).await["queued"], true);
+    assert_eq!(b.push().await["client_message_id"], "m3");
+    let (_, metrics) = lab.host.http("GET", "/metrics", &[], b"").await;
+    assert!(metrics.as_str().unwrap().contains("broker_messages_dropped_by_grant_total{cap=\"broadcast\"} 1"));
+}
+
+#[tokio::test]
+async fn a_session_gets_what_is_its_own_and_is_not_disturbed() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let key = SecretKey::generate();
+    let mut a = lab.alice().await;
+    let mut session = bob.try_session(&lab.host, &key, |_| {}).await.ok().unwrap();
+    let mut b = bob.link(&lab.host).await;
+    // To the member: its daemon's alone. To the session: both, with its key.
+    a.send(dm(&bob, "m1")).await;
+    let to_session = |id: &str| {
+        let mut sent = dm(&bob, id);
+        sent["to"] = Value::Null;
+        sent["targetSpec"] = key.public().hex().into();
+        sent
+    };
+    a.send(to_session("m2")).await;
+    assert_eq!(b.push().await["client_message_id"], "m1");
+    assert_eq!(b.push().await["recipientPubkey"], key.public().hex());
+    assert_eq!(session.push().await["client_message_id"], "m2");
+    // While it works only what is urgent comes.
+    session.ask(json!({"type": "set_status", "status": "working"})).await;
+    a.send(to_session("m3")).await;
+    let mut urgent = to_session("m4");
+    urgent["priority"] = "now".into();
+    a.send(urgent).await;
+    let push = session.push().await;
+    assert_eq!((&push["client_message_id"], &push["ahead"]), (&json!("m4"), &json!(true)));
+    session.no_push().await;
+    session.ask(json!({"type": "set_status", "status": "idle"})).await;
+    assert_eq!(session.push().await["client_message_id"], "m3");
+    session.no_push().await;
+    // Its daemon is not held back by its own status.
+    b.ask(json!({"type": "presence_set", "status": "dnd"})).await;
+    a.send(dm(&bob, "m5")).await;
+    b.hear(|frame| frame["client_message_id"] == "m5").await;
+    // A session's key leads to its member when it has gone, too.
+    drop(session);
+    a.send(to_session("m6")).await;
+    b.hear(|frame| frame["client_message_id"] == "m6").await;
+}
+
+#[tokio::test]
+async fn history_is_what_one_may_see() {
+    let lab = Lab::with(quick()).await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    for n in 1..=5 {
+        a.send(dm(&bob, &format!("b{n}"))).await;
+        a.send(dm(&carol, &format!("c{n}"))).await;
+    }
+    let all = b.ask(json!({"type": "history", "filter": {"dm": true}, "limit": 3})).await;
+    let ids: Vec<_> = all["messages"].as_array().unwrap().iter().map(|one| one["client_message_id"].clone()).collect();
+    assert_eq!((ids, &all["more"]), (vec![json!("b5"), json!("b4"), json!("b3")], &json!(true)));
+    let rest = b.ask(json!({"type": "history", "beforeSeq": all["messages"][2]["seq"], "limit": 200})).await;
+    assert_eq!((rest["messages"].as_array().unwrap().len(), &rest["more"]), (2, &json!(false)));
+    let newer = b.ask(json!({"type": "history", "afterSeq": 6})).await;
+    assert_eq!(newer["messages"].as_array().unwrap().len(), 2);
+    let carols = a.ask(json!({"type": "history", "limit": 1})).await["messages"][0]["messageId"].clone();
+    assert_eq!(b.ask(json!({"type": "message_status", "messageId": carols})).await["code"], "not_found");
+    let status = a.ask(json!({"type": "message_status", "messageId": carols})).await;
+    assert_eq!((&status["seq"], &status["delivered"]), (&json!(10), &json!(false)));
+    let mut c = carol.link(&lab.host).await;
+    for _ in 0..5 {
+        c.push().await;
+    }
+    c.acknowledge(&json!(10)).await;
+    c.ask(json!({"type": "topic_list"})).await;
+    assert_eq!(a.ask(json!({"type": "message_status", "messageId": carols})).await["status"], "delivered");
+}
+
+#[tokio::test]
+async fn a_reader_that_wants_no_entries_gets_none() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut session = bob.session(&lab.host).await;
+    let mut a = lab.alice().await;
+    a.send(message(&json!({"all": true}), "all", "m1")).await;
+    session.no_push().await;
+    // It can send all the same, and its member hears nothing of that.
+    let mut b = bob.link(&lab.host).await;
+    assert_eq!(session.send(dm(&lab.alice, "m2")).await["queued"], true);
+    let push = a.push().await;
+    assert_eq!(push["senderMemberPubkey"], bob.key.public().hex());
+    assert_ne!(push["senderPubkey"], push["senderMemberPubkey"]);
+    assert_eq!(b.push().await["client_message_id"], "m1");
+    b.no_push().await;
+}
+
+#[tokio::test]
+async fn urgent_ones_come_first_in_a_short_backlog_too() {
+    let lab = Lab::with(quick()).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    for (n, priority) in ["now", "next", "now", "low", "now", "next"].into_iter().enumerate() {
+        let mut sent = dm(&bob, &format!("m{}", n + 1));
+        sent["priority"] = priority.into();
+        a.send(sent).await;
+    }
+    let mut b = bob.link(&lab.host).await;
+    let mut got = Vec::new();
+    for _ in 0..6 {
+        let push = b.push().await;
+        got.push((push["seq"].as_u64().unwrap(), push["ahead"] == true));
+    }
+    assert_eq!(got, [(1, true), (3, true), (5, true), (2, false), (4, false), (6, false)]);
+    assert_eq!(b.news("caught_up").await["seq"], 6);
+    // One behind the other needs no overtaking.
+    let mut live = dm(&bob, "m7");
+    live["priority"] = "now".into();
+    a.send(live).await;
+    assert!(b.push().await["ahead"].is_null());
+}

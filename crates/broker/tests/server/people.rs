@@ -1,0 +1,193 @@
+//! Revoking, kicking, inviting, the audit, renaming.
+
+use hostel_wire::keys::SecretKey;
+use serde_json::{Value, json};
+
+use super::Lab;
+use super::peer::{dm, message};
+
+#[tokio::test]
+async fn a_revoked_member_hears_of_it_and_nothing_else() {
+    let lab = Lab::new().await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let (mut a, mut b, mut c) = (lab.alice().await, bob.link(&lab.host).await, carol.link(&lab.host).await);
+    let mut session = bob.try_session(&lab.host, &SecretKey::generate(), |_| {}).await.ok().unwrap();
+    assert_eq!(c.ask(json!({"type": "revoke", "target": "bob"})).await["code"], "forbidden");
+    b.send(dm(&carol, "before")).await;
+    assert_eq!(a.ask(json!({"type": "revoke", "target": bob.key.public().hex()})).await["memberId"], bob.member);
+    let news = b.news("member_revoked").await;
+    assert_eq!(news["eventData"]["pubkey"], bob.key.public().hex());
+    assert_eq!(b.ended().await, (4002, "banned".to_owned()));
+    assert_eq!(session.ended().await.0, 4002);
+    let (frame, ended) = bob.try_link(&lab.host, |_| {}).await.err().unwrap();
+    assert_eq!((frame["code"].as_str(), ended.0), (Some("revoked"), 4002));
+    let (frame, ended) = bob.try_session(&lab.host, &SecretKey::generate(), |_| {}).await.err().unwrap();
+    assert_eq!((frame["code"].as_str(), ended.0), (Some("revoked"), 4002));
+    // The others see it in the roster; the owner is alarmed; what was accepted arrives.
+    let delta = c.hear(|frame| frame["type"] == "roster_delta" && frame["members"][0]["id"] == bob.member).await;
+    assert_eq!(delta["members"][0]["revoked"], true);
+    assert_eq!(a.news("member_revoked").await["eventData"]["memberId"], bob.member);
+    assert_eq!(c.push().await["client_message_id"], "before");
+    assert_eq!(c.news("peer_left").await["eventData"]["memberId"], bob.member);
+    assert_eq!(a.send(dm(&bob, "m1")).await["code"], "recipient_revoked");
+    // The key of what goes to many is another one now.
+    assert_eq!(a.send(message(&json!({"all": true}), "all", "m2")).await["code"], "stale_key_epoch");
+    let bans = a.ask(json!({"type": "list_bans"})).await;
+    assert_eq!(bans["bans"][0]["memberId"], bob.member);
+    assert_eq!(a.ask(json!({"type": "unban", "target": "bob"})).await["type"], "ok");
+    bob.link(&lab.host).await;
+    let audit = a.ask(json!({"type": "audit_query"})).await;
+    let kinds: Vec<_> = audit["events"].as_array().unwrap().iter().map(|event| event["kind"].clone()).collect();
+    for kind in ["mesh_created", "invite_created", "member_joined", "member_revoked", "member_unbanned"] {
+        assert!(kinds.contains(&json!(kind)), "{kind} {kinds:?}");
+    }
+    assert_eq!(c.ask(json!({"type": "audit_query"})).await["code"], "forbidden");
+}
+
+#[tokio::test]
+async fn kicked_ones_stay_away_and_disconnected_ones_come_back() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let admin = lab.join_as("carol", "admin").await;
+    let (mut b, mut c) = (bob.link(&lab.host).await, admin.link(&lab.host).await);
+    assert_eq!(b.ask(json!({"type": "kick", "target": "carol"})).await["code"], "forbidden");
+    let done = c.ask(json!({"type": "disconnect", "target": "bob"})).await;
+    assert_eq!(done["closed"], 1);
+    assert_eq!(b.ended().await, (1000, "disconnected".to_owned()));
+    let mut b = bob.link(&lab.host).await;
+    let mut control = bob
+        .try_session(&lab.host, &SecretKey::generate(), |session| session.hello.role = Some("control-plane".to_owned()))
+        .await
+        .ok()
+        .unwrap();
+    let done = c.ask(json!({"type": "kick", "target": "bob"})).await;
+    assert_eq!((&done["closed"], done["skipped_control_plane"].as_array().unwrap().len()), (&json!(1), 1));
+    assert_eq!(b.ended().await, (4001, "kicked".to_owned()));
+    assert_eq!(control.ask(json!({"type": "list_peers"})).await["type"], "peers_list");
+    assert_eq!(c.ask(json!({"type": "kick", "target": "nobody"})).await["code"], "not_found");
+}
+
+#[tokio::test]
+async fn invites_are_counted_listed_and_taken_back() {
+    let lab = Lab::new().await;
+    let mut a = lab.alice().await;
+    let join = async |token: &str, key: &SecretKey, name: &str| {
+        let body = json!({"invite_token": token, "peer_pubkey": key.public().hex(), "display_name": name});
+        lab.host.post("/join", &body).await
+    };
+    let link = lab.invite(1, "member").await;
+    let (bob, carol) = (SecretKey::generate(), SecretKey::generate());
+    assert_eq!(join(&link.token, &bob, "bob").await.0, 200);
+    // Joining again with a known key uses nothing up.
+    let (status, again) = join(&link.token, &bob, "bob").await;
+    assert_eq!((status, &again["alreadyMember"]), (200, &json!(true)));
+    let (status, refused) = join(&link.token, &carol, "carol").await;
+    assert_eq!((status, &refused["error"], &refused["ok"]), (400, &json!("invite_exhausted"), &json!(false)));
+    let link = lab.invite(5, "member").await;
+    let list = a.ask(json!({"type": "invite_list"})).await;
+    assert_eq!(list["invites"].as_array().unwrap().len(), 2);
+    assert_eq!(a.ask(json!({"type": "invite_revoke", "invite": link.token})).await["type"], "ok");
+    assert_eq!(join(&link.token, &carol, "carol").await.1["error"], "invite_revoked");
+    assert_eq!(join("nonsense", &carol, "carol").await.0, 400);
+    // Joining is heard of.
+    let delta = a.hear(|frame| frame["type"] == "roster_delta").await;
+    assert_eq!(delta["members"][0]["name"], "bob");
+}
+
+#[tokio::test]
+async fn a_join_may_be_signed_and_then_must_be_signed_well() {
+    let lab = Lab::new().await;
+    let link = lab.invite(2, "member").await;
+    let key = SecretKey::generate();
+    let pubkey = key.public().hex();
+    let now = hostel_wire::Clock::system().now_ms();
+    let text = hostel_wire::hello::join_request(&link.token, &pubkey, now);
+    let body = |signature: String, timestamp: Value| json!({"invite_token": link.token, "peer_pubkey": pubkey, "display_name": "bob", "timestamp": timestamp, "signature": signature});
+    let forged = SecretKey::generate().sign(text.as_bytes()).hex();
+    assert_eq!(lab.host.post("/join", &body(forged, json!(now))).await.1["error"], "bad_signature");
+    let good = key.sign(text.as_bytes()).hex();
+    assert_eq!(lab.host.post("/join", &body(good.clone(), Value::Null)).await.0, 400);
+    assert_eq!(lab.host.post("/join", &body(good, json!(now))).await.0, 200);
+}
+
+#[tokio::test]
+async fn names_and_profiles_are_told_to_the_others() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    assert_eq!(b.ask(json!({"type": "rename", "displayName": "robert"})).await["displayName"], "robert");
+    let news = a.news("member_renamed").await;
+    assert_eq!((&news["eventData"]["oldName"], &news["eventData"]["name"]), (&json!("bob"), &json!("robert")));
+    assert_eq!((&news["senderPubkey"], &news["seq"], &news["nonce"]), (&json!("system"), &json!(0), &json!("")));
+    assert_eq!(b.ask(json!({"type": "rename", "displayName": "two words"})).await["code"], "invalid_argument");
+    assert_eq!(b.ask(json!({"type": "set_profile", "title": "cook"})).await["type"], "ok");
+    assert_eq!(a.news("profile_updated").await["eventData"]["profile"]["title"], "cook");
+    b.send(dm(&lab.alice, "m1")).await;
+    assert_eq!(a.push().await["senderName"], "robert");
+}
+
+#[tokio::test]
+async fn who_leaves_is_gone() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    assert_eq!(b.ask(json!({"type": "leave"})).await["type"], "ok");
+    assert_eq!(b.ended().await, (1000, "left".to_owned()));
+    assert_eq!(a.news("peer_left").await["eventData"]["name"], "bob");
+    assert_eq!(bob.try_link(&lab.host, |_| {}).await.err().unwrap().0["code"], "unauthorized");
+    assert_eq!(a.send(dm(&bob, "m1")).await["code"], "recipient_unknown");
+    // By HTTP, signed by the member.
+    let carol = lab.join("carol").await;
+    let pubkey = carol.key.public().hex();
+    let now = hostel_wire::Clock::system().now_ms();
+    let text = hostel_wire::hello::leave_request(&lab.mesh, &pubkey, now);
+    let path = format!("/v1/me/members/{pubkey}/leave");
+    let body =
+        |key: &SecretKey| json!({"meshId": lab.mesh, "timestamp": now, "signature": key.sign(text.as_bytes()).hex()});
+    let (status, refused) = lab.host.post(&path, &body(&bob.key)).await;
+    assert_eq!((status, &refused["error"]), (401, &json!("bad_signature")));
+    assert_eq!(lab.host.post(&path, &body(&carol.key)).await, (200, json!({"ok": true})));
+    assert_eq!(carol.try_link(&lab.host, |_| {}).await.err().unwrap().0["code"], "unauthorized");
+}
+
+#[tokio::test]
+async fn another_key_takes_over_when_both_sign() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let (old, new) = (bob.key.public().hex(), SecretKey::generate());
+    let now = hostel_wire::Clock::system().now_ms();
+    let text = hostel_wire::hello::remint_request(&lab.mesh, &old, &new.public().hex(), false, now);
+    let path = format!("/v1/me/members/{old}/remint");
+    let body = |signer: &SecretKey, proof: &SecretKey| {
+        json!({
+            "meshId": lab.mesh, "newPubkey": new.public().hex(), "ephemeral": false, "timestamp": now,
+            "signature": signer.sign(text.as_bytes()).hex(), "proof": proof.sign(text.as_bytes()).hex(),
+        })
+    };
+    assert_eq!(lab.host.post(&path, &body(&new, &new)).await.0, 401);
+    assert_eq!(lab.host.post(&path, &body(&bob.key, &bob.key)).await.0, 401);
+    let (status, made) = lab.host.post(&path, &body(&bob.key, &new)).await;
+    assert_eq!((status, &made["displayName"]), (200, &json!("bob")), "{made}");
+    let again = lab.host.post(&path, &body(&bob.key, &new)).await;
+    assert_eq!(again.1["memberId"], made["memberId"]);
+    let heir = super::Peer { member: made["memberId"].as_str().unwrap().to_owned(), key: new, ..bob.clone() };
+    heir.link(&lab.host).await;
+    bob.link(&lab.host).await;
+    // One that lives beside its sponsor, and goes with it.
+    let (carol, beside) = (lab.join("carol").await, SecretKey::generate());
+    let (old, new) = (carol.key.public().hex(), beside.public().hex());
+    let text = hostel_wire::hello::remint_request(&lab.mesh, &old, &new, true, now);
+    let body = json!({
+        "meshId": lab.mesh, "newPubkey": new, "displayName": "shadow", "ephemeral": true, "timestamp": now,
+        "signature": carol.key.sign(text.as_bytes()).hex(), "proof": beside.sign(text.as_bytes()).hex(),
+    });
+    let (status, made) = lab.host.post(&format!("/v1/me/members/{old}/remint"), &body).await;
+    assert_eq!((status, &made["displayName"]), (200, &json!("shadow")), "{made}");
+    let shadow = super::Peer { member: made["memberId"].as_str().unwrap().to_owned(), key: beside, ..bob };
+    let mut link = shadow.link(&lab.host).await;
+    let mut a = lab.alice().await;
+    a.ask(json!({"type": "revoke", "target": "carol"})).await;
+    let ended = link.ended().await;
+    assert!(matches!(ended.0, 1000 | 4002), "{ended:?}");
+    shadow.try_link(&lab.host, |_| {}).await.err().unwrap();
+}

@@ -1,0 +1,32 @@
+//! `/v1/file/…`: files go by their path on this host, never through the request.
+
+use hostel_mesh::ShareRequest;
+use serde_json::json;
+
+use super::super::answer;
+use super::super::fields::Fields;
+use super::super::respond::Asked;
+use super::{Outcome, this_mesh};
+
+pub(super) async fn share(asked: &Asked) -> Outcome {
+    let fields = Fields::read(&asked.body)?;
+    let request = ShareRequest {
+        path: fields.required("path")?,
+        to: fields.text("to")?,
+        message: fields.text("message")?,
+        persistent: fields.flag("persistent")?.unwrap_or(false),
+        tags: fields.texts("tags")?.unwrap_or_default(),
+    };
+    this_mesh(asked, fields.text("mesh")?.as_deref())?;
+    Ok(answer::ok(&asked.door.mesh.file_share(request, &asked.caller).await?))
+}
+
+pub(super) async fn get(asked: &Asked) -> Outcome {
+    let query = asked.query();
+    let (id, out) = (query.required("id")?, query.required("out")?);
+    Ok(answer::ok(&asked.door.mesh.file_get(&id, &out).await?))
+}
+
+pub(super) async fn list(asked: &Asked) -> Outcome {
+    Ok(answer::ok(&json!({"files": asked.door.mesh.file_list().await?})))
+}

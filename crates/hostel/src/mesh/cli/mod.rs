@@ -1,0 +1,247 @@
+//! `hostel mesh` and `claudemesh` on the command line: one definition of every verb for both names.
+//!
+//! Invariant: examples are written for `hostel mesh`; the personality rewrites the name, and nothing else differs.
+//!
+//! It holds no behaviour. Rules about combinations are checked by the verb itself.
+
+mod daemon;
+mod people;
+mod talk;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::Subcommand;
+
+pub(crate) use daemon::Daemon;
+pub(crate) use daemon::DaemonAction;
+pub(crate) use daemon::Down;
+pub(crate) use daemon::Logs;
+pub(crate) use daemon::Outbox;
+pub(crate) use daemon::OutboxAction;
+pub(crate) use daemon::OutboxList;
+pub(crate) use daemon::Requeue;
+pub(crate) use daemon::Restart;
+pub(crate) use daemon::Up;
+pub(crate) use people::Audit;
+pub(crate) use people::Invite;
+pub(crate) use people::InviteAction;
+pub(crate) use people::InviteCreate;
+pub(crate) use people::Member;
+pub(crate) use people::MemberAction;
+pub(crate) use people::Peer;
+pub(crate) use people::PeerAction;
+pub(crate) use people::Peers;
+pub(crate) use people::Profile;
+pub(crate) use people::Rename;
+pub(crate) use people::Verify;
+pub(crate) use talk::Events;
+pub(crate) use talk::File;
+pub(crate) use talk::FileAction;
+pub(crate) use talk::FileGet;
+pub(crate) use talk::FileShare;
+pub(crate) use talk::Inbox;
+pub(crate) use talk::Post;
+pub(crate) use talk::Search;
+pub(crate) use talk::Send;
+pub(crate) use talk::Terms;
+pub(crate) use talk::Topic;
+pub(crate) use talk::TopicAction;
+pub(crate) use talk::TopicName;
+pub(crate) use talk::Urgency;
+
+#[derive(Args, Debug)]
+pub(crate) struct Mesh {
+    /// Which mesh; needed only where several are joined
+    #[arg(long, global = true, value_name = "MESH", display_order = 800)]
+    pub(crate) mesh: Option<String>,
+
+    #[command(subcommand)]
+    pub(crate) verb: MeshVerb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MeshVerb {
+    /// Make a mesh, join it, and print an invite for the first peer
+    #[command(
+        after_help = "Examples:\n  hostel mesh create lab\n  hostel mesh create lab --listen 0.0.0.0:7443 --url wss://lab.example.org:7443/ws\n  hostel mesh create lab --name build-box --json\n\nWithout options the mesh is for this machine only: the embedded broker listens on loopback. With\n--listen and --url it is for several machines; the broker then speaks TLS with a certificate of its\nown, whose fingerprint is in the invite. Broker and mesh daemon are started if they are not up."
+    )]
+    Create(Create),
+
+    /// Join a mesh by its invite, and start its daemon
+    #[command(
+        after_help = "Examples:\n  hostel mesh join 'ic://join/eyJ2IjoxLC…#k=…'\n  hostel mesh join --name worker-3 'ic://join/eyJ2IjoxLC…#k=…'\n\nThe part after # holds the invite's secret and never leaves this machine. Quote the link: # and &\nmean something to shells."
+    )]
+    Join(Join),
+
+    /// List the meshes that are joined here
+    #[command(after_help = "Examples:\n  hostel mesh list\n  hostel mesh list --json")]
+    List,
+
+    /// Leave a mesh: tell the broker, stop the daemon, forget the keys
+    #[command(
+        after_help = "Examples:\n  hostel mesh leave --mesh lab\n  hostel mesh leave --mesh lab --local    forget it here, even if the broker is away\n\nMessages that were received stay in the mesh's directory."
+    )]
+    Leave(Leave),
+
+    /// Make, list and take back invites
+    #[command(
+        after_help = "Examples:\n  hostel mesh invite create\n  hostel mesh invite create --uses 5 --expires 2d\n  hostel mesh invite list\n  hostel mesh invite revoke 01jh3q5w6e7r8t9y0a1s2d3f4g\n\nWithout a verb it is `create`; the link is all there is on standard output. Only the host that made the mesh can invite: it holds the owner's key."
+    )]
+    Invite(Invite),
+
+    /// List members, and revoke, kick, ban or rename them
+    #[command(
+        after_help = "Examples:\n  hostel mesh member list\n  hostel mesh member revoke worker-3\n  hostel mesh member unban worker-3\n\nOwner and administrators may do this. A member that is revoked reads nothing that comes after."
+    )]
+    Member(Member),
+
+    /// Show what the broker has recorded: joins, revocations, suspected clones
+    #[command(
+        after_help = "Examples:\n  hostel mesh audit\n  hostel mesh audit --after 120 --json\n\nFor owner and administrators. Each record holds the digest of the one before."
+    )]
+    Audit(Audit),
+
+    /// List who is in the mesh and who is connected
+    #[command(
+        after_help = "Examples:\n  hostel mesh peers\n  hostel mesh peers --all            also those who are not connected\n  hostel mesh peers --json pubkey,displayName"
+    )]
+    Peers(Peers),
+
+    /// The same as `peers`, under its longer name
+    #[command(after_help = "Examples:\n  hostel mesh peer list\n  hostel mesh peer list --json displayName,status")]
+    Peer(Peer),
+
+    /// Send a message to a peer, a topic, a group or everybody
+    #[command(
+        after_help = "Examples:\n  hostel mesh send worker-3 \"disk is full\"\n  hostel mesh send --priority now '#alerts' \"OOM on worker-3\"\n  hostel mesh send '*' \"back in five minutes\"\n  make test 2>&1 | tail -20 | hostel mesh send worker-3 -\n\nTO is a name, a public key or the first 16 or more digits of one, `#topic`, `@group`, `*`, or\n`host/session`. With a daemon the message is on disk when this returns and is retried for a week;\nwithout one it is sent at once or not at all."
+    )]
+    Send(Send),
+
+    /// Post to a topic
+    #[command(
+        after_help = "Examples:\n  hostel mesh post alerts \"OOM on worker-3\"\n  hostel mesh post alerts --mention ada \"please look\""
+    )]
+    Post(Post),
+
+    /// Receive a topic's posts from now on; makes a topic that is not there
+    #[command(after_help = "Examples:\n  hostel mesh subscribe alerts")]
+    Subscribe(TopicName),
+
+    /// Stop receiving a topic's posts
+    #[command(after_help = "Examples:\n  hostel mesh unsubscribe alerts")]
+    Unsubscribe(TopicName),
+
+    /// List topics
+    #[command(after_help = "Examples:\n  hostel mesh topics\n  hostel mesh topics --json")]
+    Topics,
+
+    /// Topics under their longer names
+    #[command(
+        after_help = "Examples:\n  hostel mesh topic list\n  hostel mesh topic post alerts \"OOM\"\n  hostel mesh topic subscribe alerts"
+    )]
+    Topic(Topic),
+
+    /// Show what was received, newest first
+    #[command(
+        after_help = "Examples:\n  hostel mesh inbox\n  hostel mesh inbox --unread --limit 20\n  hostel mesh inbox --since 2026-01-01T00:00:00Z --topic alerts\n\nWhat is shown counts as seen, unless --keep-unread is given."
+    )]
+    Inbox(Inbox),
+
+    /// Search what was received
+    #[command(
+        after_help = "Examples:\n  hostel mesh search OOM\n  hostel mesh search 'disk NEAR full' --limit 20\n\nThe words are a query of SQLite's full text search."
+    )]
+    Search(Search),
+
+    /// Share files, fetch them, list them
+    #[command(
+        after_help = "Examples:\n  hostel mesh file share ./core.dump --to ada\n  hostel mesh file list\n  hostel mesh file get 01jh3q5w6e7r8t9y0a1s2d3f4g --out ./core.dump\n\nFiles are encrypted before they leave; the broker stores what it cannot read."
+    )]
+    File(File),
+
+    /// Print events as they come
+    #[command(
+        after_help = "Examples:\n  hostel mesh events\n  hostel mesh events --only message,file_shared --topic alerts\n  hostel mesh events --json --after 6f1c-120\n\nOne line per event, with --json one object per line. Ctrl-C ends it; --after goes on where one was."
+    )]
+    Events(Events),
+
+    /// Say what this host is doing, for its peers
+    #[command(
+        after_help = "Examples:\n  hostel mesh profile --summary \"training run 7\" --status working\n  hostel mesh profile --visible false"
+    )]
+    Profile(Profile),
+
+    /// Take another name in the mesh
+    #[command(after_help = "Examples:\n  hostel mesh rename build-box-2")]
+    Rename(Rename),
+
+    /// Print the safety number of a peer, to compare over another channel
+    #[command(
+        after_help = "Examples:\n  hostel mesh verify ada\n\nBoth sides see the same 30 digits if and only if nobody stands between them."
+    )]
+    Verify(Verify),
+
+    /// Look after the mesh daemon: one process per mesh
+    #[command(
+        after_help = "Examples:\n  hostel mesh daemon up\n  hostel mesh daemon status\n  hostel mesh daemon logs -f\n  hostel mesh daemon down\n\n`hostel up` starts one for every mesh that is joined."
+    )]
+    Daemon(Daemon),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Create {
+    /// What the mesh is called
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+
+    /// What this host is called in it [default: the host's name]
+    #[arg(long = "name", value_name = "NAME")]
+    pub(crate) display_name: Option<String>,
+
+    /// Where the broker listens for other machines, with TLS
+    #[arg(long, value_name = "ADDR", requires = "url")]
+    pub(crate) listen: Option<String>,
+
+    /// How other machines reach the broker: wss://HOST[:PORT]/ws
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// Use a broker that runs elsewhere instead of the embedded one
+    #[arg(long, value_name = "URL", conflicts_with_all = ["listen", "url"])]
+    pub(crate) broker: Option<String>,
+
+    /// The file that holds that broker's admin token
+    #[arg(long, value_name = "FILE", requires = "broker")]
+    pub(crate) admin_token_file: Option<PathBuf>,
+
+    /// The SHA-256 digest of that broker's certificate, if it has one of its own
+    #[arg(long, value_name = "HEX", requires = "broker")]
+    pub(crate) cert: Option<String>,
+
+    /// Start neither broker nor daemon
+    #[arg(long)]
+    pub(crate) no_start: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Join {
+    /// The invite
+    #[arg(value_name = "INVITE")]
+    pub(crate) invite: String,
+
+    /// What this host is called in the mesh [default: the host's name]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// Do not start the mesh daemon
+    #[arg(long)]
+    pub(crate) no_start: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Leave {
+    /// Forget the mesh here without telling the broker
+    #[arg(long)]
+    pub(crate) local: bool,
+}

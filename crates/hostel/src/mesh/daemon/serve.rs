@@ -1,0 +1,272 @@
+//! The daemon's process: identity, databases, socket and loopback HTTP of one mesh, until it is told to end.
+//!
+//! Invariant: the lock comes before everything that is shared, the check of the host before the key is used, and nobody
+//! is told that it is up before its socket accepts. What it leaves behind is its data: socket, port and pid file go.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_doors::claudemesh;
+use hostel_doors::claudemesh::Door;
+use hostel_mesh::Ending;
+use hostel_mesh::Mesh;
+use hostel_mesh::MeshOptions;
+use hostel_mesh::OpenError;
+use hostel_mesh::home::Membership;
+use hostel_mesh::home::Memberships;
+use hostel_mesh::home::Tokens;
+use hostel_mesh::log::Level;
+use hostel_mesh::log::Log;
+use hostel_wire::Clock;
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::caps;
+use super::listen::Listening;
+use super::log::JsonLog;
+use super::place::gone;
+use super::settle;
+use super::settle::Settled;
+use super::signals::Signals;
+use super::up;
+use crate::daemon;
+use crate::daemon::launch::Launcher;
+use crate::mesh::Desk;
+use crate::mesh::cli::Up;
+use crate::mesh::failure::Failure;
+use crate::mesh::route;
+use crate::text;
+
+/// How a supervisor is told not to start it again.
+const REVOKED: u8 = 78;
+
+/// How long the connection and the databases may take to be put away.
+const FAREWELL: Duration = Duration::from_secs(4);
+
+/// Runs the daemon of a mesh here. `launcher` hears what becomes of it; without one it says so on standard output.
+pub(super) fn run(
+    desk: &Desk<'_>,
+    joined: Membership,
+    arguments: &Up,
+    launcher: Option<Launcher>,
+) -> Result<ExitCode, Failure> {
+    daemon::hide_memory();
+    caps::put_in_force(caps::MEMORY);
+    let runtime = caps::runtime().map_err(|error| Failure::internal(format!("cannot start the runtime: {error}")))?;
+    let outcome = runtime.block_on(async {
+        match Opened::open(desk, joined, arguments, launcher.is_none()).await {
+            Ok(opened) => {
+                let told = opened.told(desk);
+                let ready = || match launcher {
+                    Some(launcher) => launcher.ready(),
+                    // A closed terminal is no reason to stop.
+                    None => drop(announce(desk, &told)),
+                };
+                opened.serve(desk, ready).await
+            }
+            Err(failure) => {
+                if let Some(launcher) = launcher {
+                    launcher.failed(&up::told(&failure));
+                }
+                Err(failure)
+            }
+        }
+    });
+    runtime.shutdown_background();
+    outcome
+}
+
+fn announce(desk: &Desk<'_>, told: &serde_json::Value) -> Result<(), Failure> {
+    if desk.ui.json() {
+        desk.ui.data(told)?;
+        return Ok(());
+    }
+    desk.ui.line(&format!("daemon started (pid {})", std::process::id()))?;
+    desk.ui.line("  Ctrl-C ends it")?;
+    Ok(())
+}
+
+/// A daemon whose socket accepts and which has served nobody yet.
+struct Opened {
+    mesh: Mesh,
+    door: Door,
+    listening: Listening,
+    signals: Signals,
+    log: Log,
+    settled: Settled,
+    ttl: Option<Duration>,
+}
+
+impl Opened {
+    async fn open(desk: &Desk<'_>, joined: Membership, arguments: &Up, foreground: bool) -> Result<Self, Failure> {
+        let clock = Clock::system();
+        let ttl = match &arguments.ttl {
+            Some(ttl) => Some(text::parse_duration(ttl).map_err(Failure::arguments)?),
+            None => None,
+        };
+        let settled = settle::settle(desk, joined, arguments, &clock).await?;
+        let log = open_log(&settled, foreground, clock.clone())?;
+        for (level, message, fields) in &settled.notes {
+            log.line(*level, message, fields.clone());
+        }
+        let tokens = match &settled.dir {
+            Some(dir) => Tokens::open(dir, clock.clone()),
+            None => Ok(Tokens::in_memory(clock.clone())),
+        };
+        let tokens =
+            tokens.map_err(|error| Failure::daemon(1, "local_token", format!("cannot make the token: {error}")))?;
+        let signals =
+            Signals::install().map_err(|error| Failure::internal(format!("cannot be told of signals: {error}")))?;
+        let options = options(desk, &settled, &log, clock)?;
+        let mesh = Mesh::open(options).await.map_err(|error| cannot_open(&settled, &error))?;
+        let listening = Listening::bind(desk, &settled, arguments).await?;
+        let mut door_settings = claudemesh::Settings::of(&settled.settings);
+        door_settings.public_health |= arguments.public_health;
+        door_settings.external = listening.external();
+        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings);
+        Ok(Opened { mesh, door, listening, signals, log, settled, ttl })
+    }
+
+    fn told(&self, desk: &Desk<'_>) -> serde_json::Value {
+        json!({
+            "ok": true, "detached": false, "pid": std::process::id(), "mesh": self.settled.membership.slug,
+            "socket": self.listening.socket(), "http_port": self.listening.port(), "ephemeral": self.settled.dir.is_none(),
+            "log": self.settled.dir.as_ref().map(|_| desk.host.dir(&self.settled.membership.slug).log()),
+        })
+    }
+
+    async fn serve(self, desk: &Desk<'_>, ready: impl FnOnce()) -> Result<ExitCode, Failure> {
+        let Opened { mesh, door, mut listening, mut signals, log, settled, ttl } = self;
+        let (stop, stopping) = watch::channel(false);
+        let listeners = listening.take()?;
+        let serving = tokio::spawn({
+            let (door, mut stopping) = (door.clone(), stopping);
+            async move {
+                door.serve(
+                    listeners,
+                    async move { stopping.wait_for(|stop| *stop).await.map(drop).unwrap_or_default() },
+                )
+                .await;
+            }
+        });
+        let mut running = tokio::spawn({
+            let mesh = mesh.clone();
+            async move { mesh.run().await }
+        });
+        log.info(
+            "daemon_started",
+            json!({
+                "version": env!("CARGO_PKG_VERSION"), "pid": std::process::id(), "sock": listening.socket(),
+                "tcp": listening.port(), "meshes": [settled.membership.slug], "ephemeral": settled.dir.is_none(),
+            }),
+        );
+        listening.link(desk);
+        ready();
+        let held = listening.socket().to_owned();
+        let over = async {
+            match ttl {
+                Some(ttl) => tokio::time::sleep(ttl).await,
+                None => std::future::pending().await,
+            }
+        };
+        let ending = tokio::select! {
+            () = signals.told_to_end() => None,
+            () = over => None,
+            () = gone(&held) => {
+                log.error("directory_gone", json!({}));
+                None
+            }
+            ended = &mut running => Some(ended.unwrap_or_else(|error| Ending::Broken(error.to_string()))),
+        };
+        // First nobody comes in any more, then what was taken is put away.
+        listening.unlink(desk);
+        stop.send_replace(true);
+        let ending = match ending {
+            Some(ending) => ending,
+            None => {
+                mesh.shutdown();
+                match tokio::time::timeout(FAREWELL, running).await {
+                    Ok(Ok(ending)) => ending,
+                    Ok(Err(error)) => Ending::Broken(error.to_string()),
+                    Err(_) => Ending::Shutdown,
+                }
+            }
+        };
+        tokio::time::timeout(FAREWELL, serving).await.ok();
+        log.info("daemon_shutdown", json!({"reason": format!("{ending:?}")}));
+        drop(settled);
+        finish(ending)
+    }
+}
+
+fn finish(ending: Ending) -> Result<ExitCode, Failure> {
+    match ending {
+        Ending::Shutdown => Ok(ExitCode::SUCCESS),
+        Ending::Revoked => Err(Failure::daemon(REVOKED, "member_revoked", "this member was revoked")
+            .hint("ask the mesh's owner for a new invite")),
+        Ending::MissingFeatures(reason) => {
+            Err(Failure::daemon(1, "missing_features", format!("broker and daemon do not fit: {reason}"))
+                .hint("bring the older of the two up to date"))
+        }
+        Ending::Broken(reason) => Err(Failure::daemon(1, "broken", format!("the daemon cannot go on: {reason}"))),
+    }
+}
+
+fn open_log(settled: &Settled, foreground: bool, clock: Clock) -> Result<Log, Failure> {
+    let opened = match &settled.dir {
+        Some(dir) => JsonLog::open(&dir.log(), 0o644, foreground),
+        None => JsonLog::nowhere(foreground),
+    };
+    let lines = opened.map_err(|error| Failure::daemon(1, "log", format!("cannot open the log: {error}")))?;
+    let least = match route::is_set("CLAUDEMESH_DEBUG") {
+        true => Level::Debug,
+        false => settled.log_level(),
+    };
+    Ok(Log::new(clock, least, move |_, line| lines.line(line)))
+}
+
+fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Result<MeshOptions, Failure> {
+    let membership = &settled.membership;
+    let dial = route::dial(&settled.settings, membership.cert)?;
+    let known = Memberships::load(desk.host.places());
+    let broker_urls = match settled.settings.broker.urls.is_empty() {
+        true => route::broker_urls(membership),
+        false => settled.settings.broker.urls.clone(),
+    };
+    Ok(MeshOptions {
+        slug: membership.slug.clone(),
+        mesh_id: membership.mesh_id.clone(),
+        member_id: membership.member_id.clone(),
+        member_key: membership.key.clone(),
+        root_key: membership.root_key.clone(),
+        owner_key: membership.owner_key.clone(),
+        display_name: settled.display_name.clone(),
+        rename: settled.rename,
+        groups: known.map(|known| known.groups().to_vec()).unwrap_or_default(),
+        broker_urls,
+        certificate: membership.cert,
+        dir: settled.dir.as_ref().map(|dir| dir.path().to_owned()),
+        leave_on_end: settled.dir.is_none(),
+        host_fingerprint: settled.fingerprint.clone(),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        cwd: std::env::current_dir().map(|cwd| cwd.display().to_string()).unwrap_or_default(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        settings: settled.settings.clone(),
+        clock,
+        dial: Arc::new(dial),
+        log: log.clone(),
+        inline_stores: false,
+    })
+}
+
+fn cannot_open(settled: &Settled, error: &OpenError) -> Failure {
+    let failure = Failure::daemon(1, "cannot_open", format!("cannot open mesh `{}`: {error}", settled.membership.slug));
+    match error {
+        OpenError::OutboxCorrupt(_) => failure.hint(
+            "what waits to be sent is in `outbox.db`; keep a copy of it before you move it away to start without it",
+        ),
+        OpenError::TooNew(_) => failure.hint("use the version of this program that wrote it, or a later one"),
+        _ => failure,
+    }
+}

@@ -1,0 +1,175 @@
+//! The way a verb goes: through the daemon if its socket answers, else over a connection of its own.
+//!
+//! Invariant: `CLAUDEMESH_NO_DAEMON` never asks a daemon, `CLAUDEMESH_STRICT_DAEMON` never goes without one. A connection
+//! of one's own has an identity of its own, vouched for by the member; it says one thing and leaves.
+
+use std::sync::Arc;
+
+use hostel_mesh::InviteRequest;
+use hostel_mesh::Refusal;
+use hostel_mesh::SendRequest;
+use hostel_mesh::cold;
+use hostel_mesh::home::Membership;
+use hostel_mesh::home::Settings;
+use hostel_mesh::link::dial::NetDial;
+use hostel_wire::Clock;
+use hostel_wire::frames::client::Call;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Desk;
+use super::client::Client;
+use super::failure::Code;
+use super::failure::Failure;
+use super::host::Host;
+
+/// How a verb reaches its mesh.
+pub(super) enum Route {
+    Daemon(Client),
+    Cold(Box<Cold>),
+}
+
+/// Whether a variable says yes.
+pub(crate) fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+/// The daemon of the mesh, else a connection of our own.
+pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
+    let joined = desk.host.joined(desk.mesh.as_deref())?;
+    if let Some(client) = find(&desk.host, &joined.slug).await {
+        return Ok(Route::Daemon(client));
+    }
+    if is_set("CLAUDEMESH_STRICT_DAEMON") {
+        return Err(no_daemon(&joined.slug).hint("CLAUDEMESH_STRICT_DAEMON forbids going without one"));
+    }
+    Ok(Route::Cold(Box::new(Cold::connect(desk, &joined).await?)))
+}
+
+/// The daemon of the mesh; an error that says how to start it if there is none.
+pub(super) async fn daemon(desk: &Desk<'_>, what: &str) -> Result<Client, Failure> {
+    let mesh = slug(&desk.host, desk.mesh.as_deref())?;
+    reach(&desk.host, &mesh, what).await
+}
+
+/// The mesh whose daemon is meant.
+pub(crate) fn slug(host: &Host, asked: Option<&str>) -> Result<String, Failure> {
+    match host.joined(asked) {
+        Ok(joined) => Ok(joined.slug),
+        // A mesh that was left may still have a daemon, and a directory to look at.
+        Err(failure) => host.slug(asked).map_err(|_| failure),
+    }
+}
+
+/// The daemon of that mesh; an error that says what needs it and how to start it if there is none.
+pub(crate) async fn reach(host: &Host, mesh: &str, what: &str) -> Result<Client, Failure> {
+    match find(host, mesh).await {
+        Some(client) => Ok(client),
+        None => {
+            Err(no_daemon(mesh).hint(format!("{what} needs one; start it with `claudemesh daemon up --mesh {mesh}`")))
+        }
+    }
+}
+
+fn no_daemon(mesh: &str) -> Failure {
+    Failure::new(Code::Network, "daemon_not_running", format!("no daemon is up for mesh `{mesh}`"))
+}
+
+async fn find(host: &Host, mesh: &str) -> Option<Client> {
+    if is_set("CLAUDEMESH_NO_DAEMON") {
+        return None;
+    }
+    for socket in host.sockets(mesh) {
+        let client = Client::new(socket);
+        if client.handshake(mesh).await.is_some() {
+            return Some(client);
+        }
+    }
+    None
+}
+
+/// A connection of our own to the broker, for one request.
+pub(super) struct Cold {
+    link: cold::Cold,
+}
+
+impl Cold {
+    pub(super) async fn connect(desk: &Desk<'_>, joined: &Membership) -> Result<Self, Failure> {
+        let config = desk.host.dir(&joined.slug).config();
+        let (settings, _) =
+            Settings::load(&config).map_err(|error| Failure::io(format!("{}: {error}", config.display())))?;
+        let dial = dial(&settings, joined.cert)?;
+        let options = cold::ColdOptions {
+            slug: joined.slug.clone(),
+            mesh_id: joined.mesh_id.clone(),
+            member_id: joined.member_id.clone(),
+            member_key: joined.key.clone(),
+            root_key: joined.root_key.clone(),
+            owner_key: joined.owner_key.clone(),
+            certificate: joined.cert,
+            display_name: joined.display_name.clone().unwrap_or_else(|| joined.slug.clone()),
+            broker_urls: broker_urls(joined),
+            dial: Arc::new(dial),
+            clock: Clock::system(),
+        };
+        let link = cold::Cold::connect(options).await.map_err(|refusal| refused(&refusal))?;
+        Ok(Cold { link })
+    }
+
+    pub(super) async fn send(mut self: Box<Self>, request: SendRequest) -> Result<Value, Failure> {
+        let sent = self.link.send(request).await;
+        self.finish(sent).await
+    }
+
+    pub(super) async fn ask(self: Box<Self>, call: Call) -> Result<Value, Failure> {
+        let answer = self.link.ask(call).await;
+        self.finish(answer).await
+    }
+
+    pub(super) async fn invite(self: Box<Self>, request: InviteRequest) -> Result<Value, Failure> {
+        let invited = self.link.invite_create(request).await;
+        self.finish(invited).await
+    }
+
+    async fn finish<T: Serialize>(self, answer: Result<T, Refusal>) -> Result<Value, Failure> {
+        self.link.leave().await;
+        let answer = answer.map_err(|refusal| refused(&refusal))?;
+        serde_json::to_value(answer).map_err(|error| Failure::internal(error.to_string()))
+    }
+}
+
+/// How brokers are reached: by the certificate of the invite, else by authorities that the settings name.
+pub(crate) fn dial(settings: &Settings, pin: Option<[u8; 32]>) -> Result<NetDial, Failure> {
+    let failed = |error: std::io::Error| Failure::internal(format!("cannot prepare a connection: {error}"));
+    match &settings.broker.ca_file {
+        None => NetDial::new(pin).map_err(failed),
+        Some(file) => {
+            let pem = std::fs::read(file)
+                .map_err(|error| Failure::io(format!("cannot read `{}`: {error}", file.display())))?;
+            NetDial::with_authorities(pin, &pem).map_err(failed)
+        }
+    }
+}
+
+/// Where a mesh's brokers are; a variable may say otherwise.
+pub(crate) fn broker_urls(joined: &Membership) -> Vec<String> {
+    match std::env::var("CLAUDEMESH_BROKER_URL") {
+        Ok(url) if !url.trim().is_empty() => vec![url.trim().to_owned()],
+        _ => joined.broker_urls.clone(),
+    }
+}
+
+/// What the mesh refused, in the words of the command line.
+pub(super) fn refused(refusal: &Refusal) -> Failure {
+    let status = match refusal.code() {
+        "peer_not_found" | "topic_not_found" | "file_not_found" | "not_found" | "recipient_unknown"
+        | "invite_not_found" => 404,
+        "ambiguous_target" | "idempotency_key_reused" | "recipient_revoked" => 409,
+        "member_revoked" | "degraded" | "broker_unavailable" => 503,
+        "forbidden" | "blocked" | "not_owner" => 403,
+        "invalid" | "message_too_large" => 400,
+        "revoked" | "bad_signature" | "unauthorized" | "timestamp_skew" => 401,
+        _ => 500,
+    };
+    Failure::refused(status, &refusal.body())
+}

@@ -1,0 +1,102 @@
+//! How things of a mesh look to people: keys, times, messages.
+//!
+//! Everything that came from a peer goes through `text::printable` or `text::prose` on its way.
+
+use serde_json::Value;
+
+use crate::text;
+use crate::ui::Paint;
+use crate::ui::Ui;
+
+/// Digits of a key that are shown.
+const KEY_DIGITS: usize = 8;
+
+/// The beginning of a key.
+pub(super) fn short_key(key: &str) -> String {
+    let start: String = key.chars().take(KEY_DIGITS).collect();
+    format!("{}..", text::printable(&start))
+}
+
+/// A text field, empty where there is none.
+pub(super) fn field<'a>(value: &'a Value, name: &str) -> &'a str {
+    value.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A list field.
+pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Milliseconds of a contract's time as people read it: the second, in UTC.
+pub(super) fn time(iso: &str) -> String {
+    let second: String = iso.chars().take(19).collect();
+    text::printable(&second.replace('T', " ")).into_owned()
+}
+
+/// The names of groups, wherever they are objects or words.
+pub(super) fn groups(value: &Value) -> String {
+    let names: Vec<&str> = list(value, "groups")
+        .iter()
+        .map(|group| group.as_str().unwrap_or_else(|| field(group, "name")))
+        .filter(|name| !name.is_empty())
+        .collect();
+    names.iter().map(|name| format!("@{name}")).collect::<Vec<_>>().join(" ")
+}
+
+/// A received message as a section: who, where, when, and below it what.
+pub(super) fn message(ui: &Ui, item: &Value) -> String {
+    let name = match field(item, "sender_name") {
+        "" => short_key(field(item, "sender_pubkey")),
+        name => text::printable(name).into_owned(),
+    };
+    let mut head = format!("{} ({})", ui.paint(Paint::Bold, &name), short_key(field(item, "sender_pubkey")));
+    match field(item, "topic") {
+        "" => {}
+        topic => head.push_str(&format!("  #{}", text::printable(topic))),
+    }
+    if field(item, "priority") == "now" {
+        head.push_str(&format!("  {}", ui.paint(Paint::Red, "now")));
+    }
+    if item.get("seen_at").is_none_or(Value::is_null) {
+        head.push_str(&format!("  {}", ui.paint(Paint::Green, "new")));
+    }
+    head.push_str(&format!("  {}", ui.paint(Paint::Dim, &time(field(item, "received_at")))));
+    let body = match item.get("body").and_then(Value::as_str) {
+        Some(body) => text::prose(body).into_owned(),
+        None => ui.paint(Paint::Yellow, "(cannot be read)"),
+    };
+    let mut section = head;
+    for line in body.lines() {
+        section.push_str("\n  ");
+        section.push_str(line);
+    }
+    section
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ColorChoice;
+    use serde_json::json;
+
+    #[test]
+    fn a_message_cannot_steer_the_terminal() {
+        let ui = Ui::new(false, ColorChoice::Never);
+        let item = json!({
+            "sender_name": "ada\u{1b}[2J", "sender_pubkey": "0123456789abcdef", "topic": "alerts", "priority": "now",
+            "seen_at": null, "received_at": "2026-01-02T03:04:05.678Z", "body": "one\ntwo\u{1b}]0;x\u{7}"
+        });
+        assert_eq!(
+            message(&ui, &item),
+            "ada\\u{1b}[2J (01234567..)  #alerts  now  new  2026-01-02 03:04:05\n  one\n  two\\u{1b}]0;x\\u{7}"
+        );
+        let unread = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null}));
+        assert!(unread.ends_with("\n  (cannot be read)"), "{unread}");
+    }
+
+    #[test]
+    fn groups_are_words_or_objects() {
+        assert_eq!(groups(&json!({"groups": ["a", {"name": "b", "role": "x"}, {}]})), "@a @b");
+        assert_eq!(groups(&json!({})), "");
+    }
+}

@@ -1,0 +1,153 @@
+//! Files: shared as they are at that moment, fetched into place, listed.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::mesh::Desk;
+use crate::mesh::cli::File;
+use crate::mesh::cli::FileAction;
+use crate::mesh::cli::FileGet;
+use crate::mesh::cli::FileShare;
+use crate::mesh::client::Client;
+use crate::mesh::client::with_query;
+use crate::mesh::failure::Failure;
+use crate::mesh::route;
+use crate::mesh::show;
+use crate::paths;
+use crate::text;
+use crate::ui::Paint;
+use crate::ui::Table;
+
+pub(crate) async fn run(desk: &Desk<'_>, arguments: &File) -> Result<ExitCode, Failure> {
+    let client = route::daemon(desk, "files").await?;
+    match &arguments.action {
+        FileAction::Share(arguments) => share(desk, &client, arguments).await,
+        FileAction::Get(arguments) => get(desk, &client, arguments).await,
+        FileAction::List => list(desk, &client).await,
+    }
+}
+
+async fn share(desk: &Desk<'_>, client: &Client, arguments: &FileShare) -> Result<ExitCode, Failure> {
+    // The daemon has another working directory.
+    let path = paths::absolute(&arguments.path)?;
+    let mut body = json!({"path": utf8(&path)?, "persistent": arguments.persistent});
+    if let Some(to) = &arguments.to {
+        body["to"] = to.as_str().into();
+    }
+    if let Some(message) = &arguments.message {
+        body["message"] = message.as_str().into();
+    }
+    let answer = client.post("/v1/file/share", &body).await?;
+    if desk.ui.json() {
+        desk.ui.data(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let size = answer.get("size").and_then(Value::as_u64).unwrap_or_default();
+    let to = arguments.to.as_deref().map_or("everybody in the mesh".to_owned(), |to| text::printable(to).into_owned());
+    desk.ui.line(&format!(
+        "shared {} ({}) with {to}: {}",
+        text::printable(show::field(&answer, "name")),
+        text::size(size),
+        text::printable(show::field(&answer, "fileId"))
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn get(desk: &Desk<'_>, client: &Client, arguments: &FileGet) -> Result<ExitCode, Failure> {
+    let out = match &arguments.out {
+        Some(out) if out.is_dir() => out.join(own_name(client, &arguments.id).await?),
+        Some(out) => out.clone(),
+        None => PathBuf::from(own_name(client, &arguments.id).await?),
+    };
+    let out = paths::absolute(&out)?;
+    if arguments.out.is_none() && out.symlink_metadata().is_ok() {
+        return Err(Failure::new(
+            crate::mesh::failure::Code::Exists,
+            "exists",
+            format!("`{}` is there already", out.display()),
+        )
+        .hint("say where to put it with `--out PATH`"));
+    }
+    let target = with_query("/v1/file/get", &[("id", Some(&arguments.id)), ("out", Some(utf8(&out)?))]);
+    let answer = client.get(&target).await?;
+    if desk.ui.json() {
+        desk.ui.data(&answer)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let size = answer.get("size").and_then(Value::as_u64).unwrap_or_default();
+    let place = text::printable(show::field(&answer, "savedTo")).into_owned();
+    desk.ui.line(&format!("saved {place} ({})", text::size(size)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The name a file has at the broker, without anything that would lead out of this directory: it was another's choice.
+async fn own_name(client: &Client, id: &str) -> Result<String, Failure> {
+    let answer = client.get("/v1/file/list").await?;
+    let known = show::list(&answer, "files").iter().find(|file| show::field(file, "id") == id);
+    let name = known.map(|file| show::field(file, "name")).unwrap_or_default();
+    safe_name(name).ok_or_else(|| {
+        Failure::not_found(format!("there is no file `{}` with a name to use here", text::printable(id)))
+            .hint("see what there is with `claudemesh file list`, or say where to put it with `--out PATH`")
+    })
+}
+
+fn safe_name(name: &str) -> Option<String> {
+    let last = Path::new(name).file_name()?.to_str()?;
+    let harmless = !last.starts_with('.') && text::printable(last) == last;
+    harmless.then(|| last.to_owned())
+}
+
+async fn list(desk: &Desk<'_>, client: &Client) -> Result<ExitCode, Failure> {
+    let answer = client.get("/v1/file/list").await?;
+    let files = show::list(&answer, "files");
+    if desk.ui.json() {
+        desk.ui.data(&files)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if files.is_empty() {
+        desk.ui.line("(none)")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // For people the name; who has none any more is shown by its id.
+    let members = client.get("/v1/member/list").await.unwrap_or_default();
+    let name = |id: &str| {
+        let member = show::list(&members, "members").iter().find(|member| show::field(member, "memberId") == id);
+        member.map_or(id, |member| show::field(member, "displayName")).to_owned()
+    };
+    let mut table = Table::new(&["ID", "NAME", ">SIZE", "FROM", "?SINCE", ""]);
+    for file in files {
+        let kept = file.get("persistent").and_then(Value::as_bool).unwrap_or_default();
+        table.row(vec![
+            (Paint::Dim, show::field(file, "id").to_owned()),
+            (Paint::Bold, show::field(file, "name").to_owned()),
+            (Paint::Plain, text::size(file.get("size").and_then(Value::as_u64).unwrap_or_default())),
+            (Paint::Plain, name(show::field(file, "uploadedBy"))),
+            (Paint::Dim, show::time(show::field(file, "uploadedAt"))),
+            (Paint::Dim, if kept { "kept" } else { "for a day" }.to_owned()),
+        ]);
+    }
+    desk.ui.line(&table.render(desk.ui))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn utf8(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| Failure::arguments(format!("`{}` is not UTF-8", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peers_name_for_a_file_stays_in_this_directory() {
+        assert_eq!(safe_name("core.dump").as_deref(), Some("core.dump"));
+        assert_eq!(safe_name("../../.ssh/key").as_deref(), Some("key"));
+        for bad in ["", "..", "/", ".bashrc", "a/.profile", "x\u{1b}[2J", "a\nb"] {
+            assert_eq!(safe_name(bad), None, "{bad:?}");
+        }
+    }
+}

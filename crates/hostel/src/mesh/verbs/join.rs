@@ -1,0 +1,116 @@
+//! Joining a mesh by its invite.
+
+use std::process::ExitCode;
+
+use hostel_mesh::enrol::Enrol;
+use hostel_mesh::enrol::EnrolError;
+use hostel_wire::Clock;
+use serde_json::json;
+
+use crate::mesh::Desk;
+use crate::mesh::cli;
+use crate::mesh::cli::Join;
+use crate::mesh::daemon;
+use crate::mesh::failure::Code;
+use crate::mesh::failure::Failure;
+use crate::mesh::route;
+use crate::text;
+
+pub(crate) async fn run(desk: &Desk<'_>, arguments: &Join) -> Result<ExitCode, Failure> {
+    let name = display_name(arguments.name.as_deref())?;
+    let enrol = Enrol::new(desk.host.places().clone(), Clock::system());
+    let joined = enrol.join(arguments.invite.trim(), &name).await.map_err(|error| refused(&error))?;
+    let (membership, already) = (joined.membership, joined.already_member);
+    let started = match may_start(arguments.no_start) {
+        true => start_daemon(desk, &membership.slug).await?,
+        false => None,
+    };
+    if desk.ui.json() {
+        desk.ui.data(&json!({
+            "ok": true, "mesh": membership.slug, "meshId": membership.mesh_id, "memberId": membership.member_id,
+            "pubkey": membership.key.public().hex(), "displayName": membership.display_name,
+            "brokerUrl": membership.broker_urls.first(), "alreadyMember": already, "daemonPid": started,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let again = if already { "is in mesh" } else { "joined mesh" };
+    let own = membership.display_name.as_deref().unwrap_or(&name);
+    desk.ui.line(&format!("{} {again} `{}`", text::printable(own), membership.slug))?;
+    tell_daemon(desk, &membership.slug, started)?;
+    desk.ui.line("")?;
+    desk.ui.line("Next:")?;
+    desk.ui.line(&format!("  {} peers", desk.called))?;
+    desk.ui.line(&format!("  {} send NAME \"hello\"", desk.called))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What this host is called: as asked for, else as the machine is.
+pub(super) fn display_name(asked: Option<&str>) -> Result<String, Failure> {
+    match asked
+        .map(str::to_owned)
+        .or_else(|| std::env::var("CLAUDEMESH_DISPLAY_NAME").ok().filter(|name| !name.is_empty()))
+    {
+        Some(name) => hostel_wire::topic::display_name(&name).map_err(|error| {
+            Failure::arguments(format!("`{}` cannot be a name: {error}", text::printable(&name)))
+                .hint("letters, digits, `_` and `-`, at most 64: others mention it as @name")
+        }),
+        None => {
+            let system = rustix::system::uname();
+            let host = system.nodename().to_string_lossy();
+            Ok(hostel_wire::topic::display_slug(host.split('.').next().unwrap_or_default()))
+        }
+    }
+}
+
+/// Whether broker and daemon may be started unasked.
+pub(super) fn may_start(no_start: bool) -> bool {
+    !no_start && !route::is_set("CLAUDEMESH_INTERNAL_NO_AUTOSPAWN") && !route::is_set("CLAUDEMESH_NO_DAEMON")
+}
+
+/// Starts the daemon of a mesh unless it is up; its process id.
+pub(super) async fn start_daemon(desk: &Desk<'_>, mesh: &str) -> Result<Option<u32>, Failure> {
+    if let Some(running) = daemon::running(desk, mesh).await {
+        return Ok(running.pid());
+    }
+    Ok(Some(daemon::start(desk, mesh, &cli::Up::default()).await?.pid))
+}
+
+pub(super) fn tell_daemon(desk: &Desk<'_>, mesh: &str, started: Option<u32>) -> Result<(), Failure> {
+    match started {
+        Some(pid) => desk.ui.line(&format!("its daemon is up (pid {pid})"))?,
+        None => {
+            desk.ui.line(&format!("its daemon is not up; start it with `{} daemon up --mesh {mesh}`", desk.called))?;
+        }
+    }
+    Ok(())
+}
+
+/// What the broker, or the way to it, refused.
+pub(super) fn refused(error: &EnrolError) -> Failure {
+    let word = error.code().to_owned();
+    let (code, hint) = match word.as_str() {
+        "broker_unavailable" => {
+            (Code::Network, Some("see whether the broker is up there with `claudemesh broker status`"))
+        }
+        "invite_expired" | "invite_exhausted" | "invite_revoked" | "invite_not_found" => {
+            (Code::Denied, Some("ask for a new one: `claudemesh invite create` on the host that made the mesh"))
+        }
+        "invite_bad_signature" | "invite_owner_mismatch" | "invite_mesh_mismatch" | "certificate_mismatch" => {
+            (Code::Auth, Some("it is not the invite its owner made; ask for it again over a channel you trust"))
+        }
+        "invalid_name" | "invalid_url" => (Code::Arguments, None),
+        "certificate_unknown" | "root_key_missing" => (Code::Auth, None),
+        "invite_malformed" => (Code::Arguments, Some("put it in quotes: shells take # and & for something else")),
+        "mesh_not_found" => (Code::NotFound, None),
+        "unauthorized" | "forbidden" => (Code::Auth, None),
+        "exists" | "slug_taken" => (Code::Exists, None),
+        "revoked" | "member_revoked" => (Code::Auth, Some("ask the mesh's owner to take the revocation back")),
+        "io" => (Code::Io, None),
+        _ => (Code::Internal, None),
+    };
+    let failure = Failure::new(code, word, error.to_string());
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}

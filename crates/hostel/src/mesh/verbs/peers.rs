@@ -1,0 +1,86 @@
+//! Who is in a mesh and who is connected.
+
+use std::process::ExitCode;
+
+use serde_json::Map;
+use serde_json::Value;
+
+use crate::mesh::Desk;
+use crate::mesh::cli::Peers;
+use crate::mesh::client::with_query;
+use crate::mesh::failure::Failure;
+use crate::mesh::route;
+use crate::mesh::route::Route;
+use crate::mesh::show;
+use crate::ui::Paint;
+use crate::ui::Table;
+use hostel_wire::frames::client::Call;
+
+pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, Failure> {
+    if !arguments.fields.is_empty() && !desk.ui.json() {
+        return Err(Failure::arguments("fields are chosen with `--json` only"));
+    }
+    let answer = match route::choose(desk).await? {
+        Route::Daemon(client) => {
+            client.get(&with_query("/v1/peers", &[("all", arguments.all.then_some("true"))])).await?
+        }
+        Route::Cold(cold) => cold.ask(Call::ListPeers { all: arguments.all }).await?,
+    };
+    let peers = show::list(&answer, "peers");
+    if desk.ui.json() {
+        let shown: Vec<Value> = peers.iter().map(|peer| project(peer, &arguments.fields)).collect();
+        desk.ui.data(&shown)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if peers.is_empty() {
+        desk.ui.line("(nobody)")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new(&["", "NAME", "ROLE", "KEY", "?DIRECTORY", "SUMMARY"]);
+    for peer in peers {
+        let (paint, dot) = match show::field(peer, "status") {
+            "working" => (Paint::Yellow, "●"),
+            "dnd" => (Paint::Red, "●"),
+            "offline" => (Paint::Dim, "○"),
+            _ => (Paint::Green, "●"),
+        };
+        let role = format!("{} {}", show::field(peer, "peerRole"), show::groups(peer));
+        let cwd = match (show::field(peer, "hostname"), show::field(peer, "cwd")) {
+            ("", cwd) => cwd.to_owned(),
+            (host, cwd) => format!("{host}:{cwd}"),
+        };
+        table.row(vec![
+            (paint, dot.to_owned()),
+            (Paint::Bold, show::field(peer, "displayName").to_owned()),
+            (Paint::Plain, role.trim().to_owned()),
+            (Paint::Dim, show::short_key(show::field(peer, "pubkey"))),
+            (Paint::Dim, cwd),
+            (Paint::Plain, show::field(peer, "summary").to_owned()),
+        ]);
+    }
+    desk.ui.line(&table.render(desk.ui))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Only the fields that were asked for; all of them if none were.
+fn project(peer: &Value, fields: &[String]) -> Value {
+    if fields.is_empty() {
+        return peer.clone();
+    }
+    let chosen = fields.iter().map(|name| (name.clone(), peer.get(name).cloned().unwrap_or(Value::Null)));
+    Value::Object(chosen.collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_are_projected_in_their_order() {
+        let peer = json!({"pubkey": "k", "displayName": "ada", "status": "idle"});
+        let fields = ["displayName".to_owned(), "nothing".to_owned()];
+        assert_eq!(project(&peer, &fields), json!({"displayName": "ada", "nothing": null}));
+        assert_eq!(project(&peer, &[]), peer);
+    }
+}

@@ -1,0 +1,138 @@
+//! How a file is fetched: opened as it comes in, written beside its place, and moved there only when it is whole and
+//! the one it claims to be.
+//!
+//! Invariant: at `out` there is the whole file or what was there before. Nothing is written through a symbolic link.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hostel_wire::encoding::hex;
+use hostel_wire::fingerprint::sha256;
+use hostel_wire::frames::client::Call;
+use hostel_wire::random;
+use hostel_wire::sealed::{FileHead, FileOpener};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::Method;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt as _;
+
+use super::http::{self, Ask};
+use super::keys;
+use crate::mesh::Refusal;
+use crate::mesh::core::Core;
+
+/// How long the broker may pause while a file comes.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// Fetches a file to `out`.
+pub(crate) async fn fetch(core: &Core, id: &str, out: &str) -> Result<FileHead, Refusal> {
+    if !hostel_wire::ids::is_ulid(id) {
+        return Err(Refusal::new("file_not_found", "there is no such file").about("id"));
+    }
+    let out = place(out)?;
+    let fields = core.line()?.fields(Call::GetFile { file_id: id.to_owned() }).await?;
+    let sealed = fields.get("sealedKey").and_then(Value::as_str);
+    let key = sealed.and_then(|text| keys::open(core, text));
+    let key = key.ok_or_else(|| Refusal::new("not_shared_with_you", "this file's key is not for this member"))?;
+    let path = format!("/download/{id}?mesh={}", core.me.mesh_id);
+    let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
+    let ask = Ask {
+        method: Method::GET,
+        path: &path,
+        headers: Vec::new(),
+        body,
+        body_size: 0,
+        body_sha256: hex(&sha256(b"")),
+    };
+    let answer = http::send(core, ask).await?;
+    if !answer.status().is_success() {
+        http::json(answer).await?;
+        return Err(Refusal::new("broker_unavailable", "the broker sends no file"));
+    }
+    let mut beside = Beside::create(&out).await?;
+    let mut opener = FileOpener::new(key);
+    let mut body = answer.into_body();
+    let mut plain = Vec::new();
+    loop {
+        let piece = tokio::time::timeout(PAUSE, body.frame()).await;
+        let piece = match piece {
+            Ok(None) => break,
+            Ok(Some(Ok(piece))) => piece,
+            _ => return Err(Refusal::new("broker_unavailable", "the file broke off")),
+        };
+        let Ok(bytes) = piece.into_data() else { continue };
+        opener.push(&bytes, &mut plain).map_err(|_| mismatch())?;
+        beside.write(&mut plain).await?;
+    }
+    let head = opener.finish(&mut plain).map_err(|_| mismatch())?;
+    beside.write(&mut plain).await?;
+    beside.keep(&out).await?;
+    Ok(head)
+}
+
+fn mismatch() -> Refusal {
+    Refusal::new("hash_mismatch", "the file is not the one that was shared")
+}
+
+fn cannot(detail: impl std::fmt::Display) -> Refusal {
+    Refusal::new("cannot_write", detail.to_string()).about("out")
+}
+
+/// Where it shall go: an absolute path at which there is nothing, or a regular file.
+fn place(out: &str) -> Result<PathBuf, Refusal> {
+    let path = PathBuf::from(out);
+    if !path.is_absolute() || path.file_name().is_none() || out.contains('\0') {
+        return Err(Refusal::field("out", "`out` must be an absolute path of a file"));
+    }
+    match std::fs::symlink_metadata(&path) {
+        Ok(data) if data.file_type().is_symlink() => Err(cannot("there is a symbolic link at `out`")),
+        Ok(data) if !data.is_file() => Err(cannot("there is something else than a file at `out`")),
+        Ok(_) => Ok(path),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path),
+        Err(error) => Err(cannot(error)),
+    }
+}
+
+/// A file beside the place, which is gone unless it is kept.
+struct Beside {
+    path: Option<PathBuf>,
+    file: tokio::fs::File,
+}
+
+impl Beside {
+    async fn create(out: &Path) -> Result<Self, Refusal> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(out.file_name().unwrap_or_default());
+        name.push(format!(".{}.part", hex(&random::bytes::<8>())));
+        let path = out.with_file_name(name);
+        let opened =
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(cannot)?;
+        Ok(Self { path: Some(path), file: tokio::fs::File::from_std(opened) })
+    }
+
+    async fn write(&mut self, plain: &mut Vec<u8>) -> Result<(), Refusal> {
+        self.file.write_all(plain).await.map_err(cannot)?;
+        plain.clear();
+        Ok(())
+    }
+
+    async fn keep(mut self, out: &Path) -> Result<(), Refusal> {
+        self.file.flush().await.map_err(cannot)?;
+        self.file.sync_all().await.map_err(cannot)?;
+        place(&out.to_string_lossy())?;
+        let Some(path) = &self.path else { return Ok(()) };
+        tokio::fs::rename(path, out).await.map_err(cannot)?;
+        self.path = None;
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            std::fs::remove_file(path).ok();
+        }
+    }
+}

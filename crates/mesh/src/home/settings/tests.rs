@@ -1,0 +1,150 @@
+//! `config.toml`: what is read, what is skipped with a word, what is an error with a line.
+
+use super::*;
+
+fn parse(text: &str) -> Settings {
+    let (settings, notices) = Settings::parse(text).unwrap();
+    assert_eq!(notices, []);
+    settings
+}
+
+fn wrong(text: &str) -> String {
+    Settings::parse(text).unwrap_err().to_string()
+}
+
+#[test]
+fn nothing_means_what_is_built_in() {
+    assert_eq!(parse(""), Settings::default());
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(Settings::load(&dir.path().join("config.toml")).unwrap(), (Settings::default(), vec![]));
+}
+
+#[test]
+fn the_file_that_is_written_tells_the_truth() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("config.toml");
+    assert!(write_default_settings(&path).unwrap());
+    assert!(!write_default_settings(&path).unwrap());
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&path).unwrap()) & 0o777, 0o644);
+    assert_eq!(Settings::load(&path).unwrap(), (Settings::default(), vec![]));
+
+    // With the comments taken away it says the same, but for the keys that have no value of their own.
+    let uncommented: String = text::DEFAULT
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("# ").filter(|rest| rest.contains(" = ")).or(line.starts_with('[').then_some(line))
+        })
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let mut settings = parse(&uncommented);
+    assert_eq!(settings.daemon.mesh.take().as_deref(), Some("lab"));
+    assert_eq!(settings.daemon.display_name.take().as_deref(), Some("worker-3"));
+    assert_eq!(settings.outbox.max_age_hours.take(), Some(168));
+    assert_eq!(settings, Settings::default());
+    // And it names every key there is.
+    let mut reader = Reader::new("").unwrap();
+    Settings::default().read(&mut reader).unwrap();
+    for (section, key) in reader.known() {
+        let (_, rest) = text::DEFAULT.split_once(&format!("[{section}]\n")).expect(section);
+        let section = rest.split("\n[").next().unwrap();
+        assert!(section.lines().any(|line| line.starts_with(&format!("# {key} = "))), "{key}");
+    }
+}
+
+#[test]
+fn values() {
+    let settings = parse(
+        r#"
+        [daemon]
+        display_name = "ada"
+        log_level = "debug"
+        [ipc]
+        http_port = 0x1234
+        http_bind = "::1"
+        uds_mode = "0660"
+        max_body_bytes = "2MiB"
+        [broker]
+        urls = ["wss://a/ws", "wss://b/ws"]
+        ca_file = "/etc/ca.pem"
+        [outbox]
+        max_age_hours = 24
+        max_bytes = "1.5GB"
+        fsync_mode = "batched_50ms"
+        [reconnect]
+        backoff_multiplier = 3
+        [clone]
+        policy = "warn"
+        [capabilities]
+        tasks = true
+        "#,
+    );
+    assert_eq!(settings.daemon.display_name.as_deref(), Some("ada"));
+    assert_eq!(settings.daemon.log_level, LogLevel::Debug);
+    assert_eq!((settings.ipc.http_port, settings.ipc.uds_mode), (0x1234, 0o660));
+    assert!(settings.ipc.http_bind.is_loopback());
+    assert_eq!(settings.ipc.max_body_bytes, 2 * 1024 * 1024);
+    assert_eq!(settings.broker.urls.len(), 2);
+    assert_eq!(settings.outbox.max_age_hours, Some(24));
+    assert_eq!(settings.outbox.max_bytes, 1_500_000_000);
+    assert_eq!(settings.outbox.fsync_mode, FsyncMode::Batched);
+    assert!((settings.reconnect.backoff_multiplier - 3.0).abs() < f64::EPSILON);
+    assert_eq!(settings.clone.policy, ClonePolicy::Warn);
+    assert!(settings.capabilities.tasks && !settings.capabilities.state);
+}
+
+#[test]
+fn what_is_not_known_is_said_and_skipped() {
+    let (settings, notices) = Settings::parse("[ipc]\nmax_sse = 3\nshoe_size = 43\n\n[sauna]\nheat = 90\n").unwrap();
+    assert_eq!(settings.ipc.max_sse, 3);
+    let said: Vec<_> = notices.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        ["line 3: `ipc.shoe_size` is not known and was skipped", "line 5: `sauna` is not known and was skipped"]
+    );
+}
+
+#[test]
+fn what_is_wrong_names_its_line() {
+    for (text, line, part) in [
+        ("[ipc]\n\nmax_inflight = \"many\"\n", 3, "a number from 1 to 65536"),
+        ("[ipc]\nmax_inflight = 0\n", 2, "a number from 1"),
+        ("[ipc]\nmax_inflight = -1\n", 2, "a number from 1"),
+        ("[ipc]\ntcp_enabled = 1\n", 2, "`true` or `false`"),
+        ("[ipc]\nhttp_port = 65536\n", 2, "to 65535"),
+        ("[ipc]\nuds_mode = \"0666\"\n", 2, "closed to others"),
+        ("[ipc]\nuds_mode = 600\n", 2, "closed to others"),
+        ("[ipc]\nhttp_bind = \"0.0.0.0\"\n", 2, "http_external_auth"),
+        ("[ipc]\nhttp_bind = \"here\"\n", 2, "an IP address"),
+        ("[ipc]\nallowed_origins = [1]\n", 2, "a list of texts"),
+        ("[outbox]\nmax_bytes = \"5 apples\"\n", 2, "a size"),
+        ("[outbox]\nfsync_mode = \"never\"\n", 2, "\"strict\""),
+        ("[broker]\nca_file = \"ca.pem\"\n", 2, "an absolute path"),
+        ("[reconnect]\ninitial_backoff_ms = 5000\nmax_backoff_ms = 100\n", 3, "shorter"),
+        ("[reconnect]\nbackoff_multiplier = nan\n", 2, "a number from 1 to 100"),
+        ("[daemon]\nmesh = 7\n", 2, "a text"),
+        ("ipc = 7\n", 1, "is a section"),
+        ("[ipc\n", 1, ""),
+        ("[ipc]\nmax_sse = 1\nmax_sse = 2\n", 3, "duplicate"),
+    ] {
+        let said = wrong(text);
+        assert!(said.starts_with(&format!("line {line}: ")) && said.contains(part), "{text}: {said}");
+        assert!(!said.contains('\n'));
+    }
+}
+
+#[test]
+fn an_outside_address_with_a_token_of_its_own() {
+    let settings = parse("[ipc]\nhttp_bind = \"0.0.0.0\"\nhttp_external_auth = \"/etc/token\"\n");
+    assert!(!settings.ipc.http_bind.is_loopback());
+}
+
+#[test]
+fn what_needs_a_restart() {
+    let old = Settings::default();
+    let mut new = old.clone();
+    new.ipc.max_sse = 1;
+    assert!(old.needs_restart(&new).is_empty());
+    new.ipc.http_port = 1;
+    new.daemon.mesh = Some("x".into());
+    assert_eq!(old.needs_restart(&new), ["daemon.mesh", "ipc.http_port"]);
+}

@@ -1,0 +1,87 @@
+//! The file that is written where there is none.
+
+/// Every key, with what is built in. A test makes sure that it says the truth.
+pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is commented out is what is built in.
+# `claudemesh daemon reload` reads the file again; mesh, http_port, http_bind, tcp_enabled, uds_mode and fsync_mode need a
+# restart.
+
+[daemon]
+# mesh = "lab"                  # refuse to serve another mesh with this file
+# display_name = "worker-3"
+# log_level = "info"            # error, warn, info, debug
+
+[ipc]
+# tcp_enabled = true            # HTTP on loopback beside the socket
+# http_port = 0                 # 0: a free one, written to http.port
+# http_bind = "127.0.0.1"       # anything else needs http_external_auth
+# http_external_auth = ""       # a file with the token of those who come from elsewhere
+# uds_mode = "0600"
+# public_health_check = false   # /v1/health without a token
+# allowed_origins = []
+# max_body_bytes = 1048576
+# max_inflight = 64
+# max_sse = 32
+# rate_per_s = 100
+# rate_burst = 1000
+
+[broker]
+# urls = []                     # instead of those config.json names
+# ack_timeout_s = 30
+# ca_file = ""                  # authorities (PEM), for brokers whose certificate the invite did not name
+
+[outbox]
+# max_queue_size = 10000
+# max_age_hours = 168           # never longer than the broker remembers ids; without it, as long as that allows
+# max_bytes = "5GB"
+# fsync_mode = "strict"         # or "batched": a power cut may take what was accepted in the last 50 ms
+
+[inbox]
+# retention_days = 30           # 0: for ever
+# fts_enabled = true
+# max_bytes = "5GB"
+
+[reconnect]
+# initial_backoff_ms = 500
+# max_backoff_ms = 30000
+# backoff_multiplier = 2.0
+# jitter_pct = 25
+
+[hooks]
+# enabled = true
+# concurrency = 8
+# default_timeout_s = 30
+# stdin_limit = 262144
+
+[crypto]
+# key_grace_period_days = 7
+# max_archived_keys = 8
+
+[clone]
+# policy = "refuse"             # or "warn", "allow": what to do when the key is found on another machine
+
+[disk]
+# reserved_bytes = "1GB"
+
+[features]
+# require = []
+# optional = []
+
+[metrics]
+# prometheus_enabled = true
+# otel_endpoint = ""
+
+[capabilities]
+# state = false
+# memory = false
+# vector = false
+# graph = false
+# tasks = false
+# scheduling = false
+# mcp_host = false
+# skill_share = false
+
+[fleet]
+# max_daemons = 10
+# total_memory_budget = "2GB"
+# total_disk_budget = "20GB"
+"#;

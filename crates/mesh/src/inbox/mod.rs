@@ -1,0 +1,119 @@
+//! The inbox: what has come, searchable, and the events of the daemon in the same file.
+//!
+//! Invariant: a message of one sender with one id is stored once. The rows, the reader's place in the broker's log and
+//! the events that tell of the rows are one transaction: the place is never ahead of the rows or behind them. Nothing
+//! is told that is not stored.
+//!
+//! It is a cache of the broker's log: what is damaged is set aside and had again. It opens no body itself.
+
+mod arrive;
+mod list;
+mod open;
+pub(crate) mod rows;
+mod search;
+mod sweep;
+mod types;
+mod waiting;
+
+pub use open::{Health, InboxOpenError, InboxOptions, Opened};
+pub use types::*;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use hostel_store::{Store, StoreError};
+use hostel_wire::Clock;
+use hostel_wire::frames::Kind;
+
+use crate::disk::{self, Pressure};
+use crate::events::{Events, Hub};
+
+/// What the inbox has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InboxCounts {
+    /// Rows it holds.
+    pub rows: u64,
+    /// Messages that came again, since the start.
+    pub duplicates: u64,
+}
+
+/// The inbox. Cheap to clone.
+#[derive(Clone)]
+pub struct Inbox {
+    store: Store,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    mesh: String,
+    clock: Clock,
+    retention_ms: u64,
+    max_bytes: u64,
+    /// It is large, had not been closed, and was not looked through yet.
+    unchecked: AtomicBool,
+    hub: Arc<Hub>,
+    /// The last number that was given to a row; only the writer gives them.
+    last_no: AtomicI64,
+    /// When the last row came.
+    latest: AtomicU64,
+    rows: AtomicU64,
+    duplicates: AtomicU64,
+}
+
+impl Inner {
+    /// When a row comes that comes now. Never before one that is here: pages go by this, and a clock that is set back
+    /// must not put what is new behind what is old.
+    fn arrives_ms(&self) -> u64 {
+        let now = self.clock.now_ms();
+        self.latest.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+}
+
+impl Inbox {
+    /// The events of the daemon.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events { store: self.store.clone(), hub: Arc::clone(&self.inner.hub), clock: self.inner.clock.clone() }
+    }
+
+    /// Up to where the broker's log is stored.
+    pub async fn cursor(&self) -> Result<Cursor, StoreError> {
+        self.store.read(rows::cursor).await
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn counts(&self) -> InboxCounts {
+        InboxCounts {
+            rows: self.inner.rows.load(Ordering::Relaxed),
+            duplicates: self.inner.duplicates.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How full it is.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        let (bytes, max_bytes) = (disk::bytes_of(&self.inner.path), self.inner.max_bytes);
+        Pressure { rows: self.counts().rows, max_rows: 0, bytes, max_bytes }
+    }
+
+    /// Lets what stands in line be written, and nothing after it: the next start need not look for damage. What is
+    /// returned is gone once that is done.
+    #[must_use]
+    pub fn close(&self) -> Weak<()> {
+        self.inner.hub.close();
+        self.store.try_submit(|transaction| rows::set_fact(transaction, open::IN_USE, 0));
+        self.store.close()
+    }
+}
+
+/// The only session an entry is for: empty for what is the member's own, `None` for what is everybody's.
+pub(crate) fn audience(kind: Kind, session: Option<&str>) -> Option<String> {
+    match (session, kind) {
+        (Some(session), _) => Some(session.to_owned()),
+        (None, Kind::Dm | Kind::File) => Some(String::new()),
+        (None, Kind::Topic | Kind::Group | Kind::All | Kind::Sys) => None,
+    }
+}

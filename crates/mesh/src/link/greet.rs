@@ -1,0 +1,164 @@
+//! What a member's connection begins with: is everything we were told still in the log, who is there, which topics,
+//! what the broker has not heard of us.
+//!
+//! Invariant: nothing is sent before what a broker has lost is back in line, and nothing is opened before the roster is
+//! here. Every step can be done again; the connection may end between any two.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_wire::frames::client::Call;
+use hostel_wire::frames::server::HelloAck;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::End;
+use super::calls::Line;
+use super::dial::BrokerUrl;
+use crate::events::NewEvent;
+use crate::inbox::Cursor;
+use crate::mesh::core::Core;
+use crate::mesh::{Ending, Refusal};
+use crate::roster::SessionOf;
+use crate::topics::{Ask, talk};
+
+/// How long the roster may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Addresses of brokers that are kept.
+const MOST_BROKERS: usize = 32;
+
+/// Before anything is sent: the window for ids, and rows the broker has lost.
+pub(super) async fn repair(core: &Core, welcome: &HelloAck) -> Result<(), End> {
+    if let Err(error) = core.outbox.window(welcome.limits.dedupe_days) {
+        core.log.error("outbox_window", json!({"error": error.to_string()}));
+        core.end(Ending::Broken(error.to_string()));
+        return Err(End::Stopped);
+    }
+    let again = core.outbox.requeue_unlogged(&welcome.log.epoch, welcome.log.last_seq).await;
+    let again = again.map_err(|error| End::lost("storage", format!("outbox: {error}")))?;
+    if again > 0 {
+        core.log.warn("outbox_repaired", json!({"rows": again, "epoch": welcome.log.epoch}));
+    }
+    Ok(())
+}
+
+/// Where receiving begins. What was missed for good is told once, together with the place after it.
+pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, End> {
+    let failed = |error| End::lost("storage", format!("inbox: {error}"));
+    let kept = core.inbox.cursor().await.map_err(failed)?;
+    let slug = &core.me.slug;
+    let (cursor, data) = if kept.epoch != welcome.log.epoch {
+        let fresh = Cursor { epoch: welcome.log.epoch.clone(), seq: 0, above: Vec::new() };
+        (fresh, (!kept.epoch.is_empty()).then(|| json!({"mesh": slug, "reset": true})))
+    } else if let ("gap", Some(gap)) = (welcome.resume.as_str(), &welcome.gap) {
+        let after = Cursor { seq: kept.seq.max(gap.to), ..kept };
+        (after, Some(json!({"mesh": slug, "from": gap.from, "to": gap.to})))
+    } else {
+        (kept, None)
+    };
+    if let Some(data) = data {
+        core.metrics.history_gap();
+        core.log.warn("history_gap", data.clone());
+        let told = vec![NewEvent::new("history_gap", data)];
+        core.inbox.store(Vec::new(), told, Some(cursor.clone())).await.map_err(failed)?;
+    }
+    Ok(cursor)
+}
+
+/// Waits until the roster of this connection is here.
+pub(super) async fn roster(mut here: watch::Receiver<bool>) -> Result<(), End> {
+    match tokio::time::timeout(PATIENCE, here.wait_for(|here| *here)).await {
+        Ok(Ok(_)) => Ok(()),
+        _ => Err(End::lost("hello", "the broker sent no roster")),
+    }
+}
+
+/// Everything else; what fails is tried at the next connection.
+pub(super) async fn rest(core: &Arc<Core>, line: &Line) {
+    note_brokers(core, &line.welcome);
+    if let Err(refusal) = try_rest(core, line).await {
+        core.log.debug("greeting_incomplete", json!({"code": refusal.code(), "detail": refusal.detail()}));
+    }
+}
+
+async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
+    talk::refresh(&core.topics, line).await?;
+    for (topic, refusal) in talk::replay(&core.topics, line).await? {
+        core.log.warn("subscription_refused", json!({"topic": topic, "code": refusal.code()}));
+    }
+    for (ring, epoch) in core.topics.unreadable() {
+        core.topics.ask(Ask::Read(ring, epoch));
+    }
+    for missing in core.inbox.missing_keys().await.unwrap_or_default() {
+        core.topics.ask(Ask::Read(missing.topic_id, missing.key_epoch));
+    }
+    present(core, line).await?;
+    appear(core, line).await?;
+    rename(core, line).await
+}
+
+/// Notes who is there.
+async fn present(core: &Core, line: &Line) -> Result<(), Refusal> {
+    let fields = line.fields(Call::ListPeers { all: false }).await?;
+    let peers = fields.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    note_peers(core, peers);
+    Ok(())
+}
+
+/// Notes who is there, from a broker's list.
+pub(crate) fn note_peers(core: &Core, peers: &[Value]) {
+    let text = |peer: &Value, key: &str| peer.get(key).and_then(Value::as_str).map(str::to_owned);
+    let (mut online, mut sessions) = (HashSet::new(), HashMap::new());
+    for peer in peers.iter().take(10_000) {
+        let key = text(peer, "memberPubkey").or_else(|| text(peer, "pubkey"));
+        let by_key = || key.as_deref().and_then(|key| core.roster.id_by_key(key));
+        let Some(member_id) = text(peer, "memberId").or_else(by_key) else { continue };
+        if text(peer, "status").as_deref() == Some("offline") {
+            continue;
+        }
+        if let (Some(pubkey), Some(session_id)) = (text(peer, "pubkey"), text(peer, "sessionId"))
+            && Some(&pubkey) != key.as_ref()
+        {
+            sessions.insert(pubkey, SessionOf { member_id: member_id.clone(), session_id });
+        }
+        online.insert(member_id);
+    }
+    core.roster.set_online(online, sessions);
+}
+
+/// Tells again what others shall see of us.
+async fn appear(core: &Core, line: &Line) -> Result<(), Refusal> {
+    let appearance = core.appearance.read().clone();
+    if appearance.status.is_some() || appearance.summary.is_some() || appearance.visible.is_some() {
+        let (status, summary, visible) = (appearance.status, appearance.summary, appearance.visible);
+        line.ask(Call::PresenceSet { status, summary, visible }).await?;
+    }
+    if !appearance.more.is_empty() {
+        line.ask(Call::SetProfile { profile: appearance.more }).await?;
+    }
+    Ok(())
+}
+
+async fn rename(core: &Core, line: &Line) -> Result<(), Refusal> {
+    if !*core.rename.read() {
+        return Ok(());
+    }
+    line.ask(Call::Rename { display_name: core.display_name() }).await?;
+    *core.rename.write() = false;
+    Ok(())
+}
+
+/// Further brokers of the mesh are tried as well from now on.
+fn note_brokers(core: &Core, welcome: &HelloAck) {
+    let mut urls = core.urls.write();
+    for text in &welcome.brokers {
+        let Ok(url) = BrokerUrl::parse(text) else { continue };
+        // A broker may name others, but not talk us out of encryption.
+        let fits = url.tls || urls.iter().all(|known| !known.tls);
+        if fits && urls.len() < MOST_BROKERS && !urls.contains(&url) {
+            urls.push(url);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! How a row of the outbox becomes a frame: its body sealed for those who may read it.
+//!
+//! Invariant: nothing leaves unsealed. A row is sealed anew each time it is sent, with the key that counts then; its
+//! fingerprint is the one it was accepted with.
+
+use std::collections::HashMap;
+
+use hostel_wire::body::{BODY_VERSION, Body};
+use hostel_wire::encoding::hex;
+use hostel_wire::frames::client::{ClientFrame, Send};
+use hostel_wire::frames::{Kind, To};
+use hostel_wire::keys::{PublicKey, SecretKey};
+use hostel_wire::sealed::{PairKey, Sealed};
+use parking_lot::Mutex;
+
+use super::Role;
+use crate::mesh::core::Core;
+use crate::outbox::{DestKind, Lane, Row};
+use crate::topics::{GENERAL, NoKey};
+
+/// Pairs whose shared key is kept; making one costs as much as sealing a hundred messages.
+const MOST_PAIRS: usize = 1024;
+
+/// Our public key and another's.
+type Pair = ([u8; 32], [u8; 32]);
+
+/// Shared keys of pairs, ours with others'.
+#[derive(Default)]
+pub(crate) struct Pairs(Mutex<HashMap<Pair, PairKey>>);
+
+impl Pairs {
+    /// The shared key; None if the other's key is no good.
+    pub(crate) fn get(&self, ours: &SecretKey, theirs: &PublicKey) -> Option<PairKey> {
+        let name = (ours.public().0, theirs.0);
+        if let Some(pair) = self.0.lock().get(&name) {
+            return Some(pair.clone());
+        }
+        let pair = PairKey::new(ours, theirs).ok()?;
+        let mut pairs = self.0.lock();
+        if pairs.len() >= MOST_PAIRS {
+            pairs.clear();
+        }
+        pairs.insert(name, pair.clone());
+        Some(pair)
+    }
+}
+
+/// Why a row did not become a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unsealed {
+    /// It never will: a code and a text.
+    Never(&'static str, String),
+    /// Its topic's key is not here.
+    KeyMissing(String),
+}
+
+/// The name of the keys a lane's bodies are sealed with; None for a direct message.
+pub(super) fn ring(core: &Core, lane: &Lane) -> Option<String> {
+    match lane.dest_kind {
+        DestKind::Dm => None,
+        DestKind::Topic => Some(core.topics.ring(&lane.dest_ref)),
+        DestKind::Group | DestKind::All => Some(GENERAL.to_owned()),
+    }
+}
+
+/// A row as a frame, without its place in its lane.
+pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed> {
+    let payload = &row.payload;
+    let body = Body {
+        body: payload.body.clone(),
+        meta: payload.meta.clone(),
+        reply_to: payload.reply_to.clone(),
+        mentions: payload.mentions.clone(),
+        client_message_id: Some(row.client_message_id.clone()),
+        fingerprint: Some(row.fingerprint),
+        session: payload.session.clone(),
+    };
+    let (sealed, to, epoch) = seal(core, role, &row.lane, &body.to_bytes())?;
+    let kind = match (&payload.file_id, row.lane.dest_kind) {
+        (Some(_), _) => Kind::File,
+        (None, DestKind::Dm) => Kind::Dm,
+        (None, DestKind::Topic) => Kind::Topic,
+        (None, DestKind::Group) => Kind::Group,
+        (None, DestKind::All) => Kind::All,
+    };
+    Ok(Send {
+        id: row.key.text(),
+        client_message_id: row.client_message_id.clone(),
+        request_fingerprint: hex(&row.fingerprint),
+        target_spec: None,
+        kind: Some(kind),
+        to: Some(to),
+        priority: row.lane.priority,
+        nonce: sealed.nonce,
+        ciphertext: sealed.ciphertext,
+        // What is answered and who is mentioned is nobody's business but the reader's: it is in the box.
+        mentions: Vec::new(),
+        reply_to_id: None,
+        body_version: BODY_VERSION,
+        key_epoch: epoch,
+        lane: None,
+        lane_seq: None,
+        file_id: payload.file_id.clone(),
+    })
+}
+
+fn seal(core: &Core, role: &Role, lane: &Lane, plain: &[u8]) -> Result<(Sealed, To, Option<u64>), Unsealed> {
+    let Some(ring) = ring(core, lane) else {
+        let member = lane.dest_ref.split_once('/').map_or(lane.dest_ref.as_str(), |(member, _)| member);
+        let key = core.roster.key(member);
+        let key = key.ok_or_else(|| Unsealed::Never("recipient_unknown", "the member is not known".to_owned()))?;
+        let pair = core.pairs.get(role.key(core), &key);
+        let pair = pair.ok_or_else(|| Unsealed::Never("recipient_unknown", "the member's key is no key".to_owned()))?;
+        return Ok((pair.seal(plain), To::Member(member.to_owned()), None));
+    };
+    let to = match lane.dest_kind {
+        DestKind::Topic => To::Topic(lane.dest_ref.clone()),
+        DestKind::Group => To::Group(lane.dest_ref.trim_start_matches('@').to_owned()),
+        DestKind::All | DestKind::Dm => To::All(true),
+    };
+    match core.topics.posting_key(&ring) {
+        Ok((epoch, key)) => Ok((key.seal(plain), to, Some(epoch))),
+        Err(NoKey::Missing) => Err(Unsealed::KeyMissing(ring)),
+        Err(NoKey::Unknown) => Err(Unsealed::Never("topic_not_found", "the topic is gone".to_owned())),
+    }
+}
+
+/// The frame's text, at its place in its lane.
+pub(super) fn encode(mut send: Send, lane: String, number: u64) -> String {
+    send.lane = Some(lane);
+    send.lane_seq = Some(number);
+    ClientFrame::Send(Box::new(send)).encode()
+}
+
+/// How long a body of `plain` bytes is once it is sealed, as base64.
+pub(crate) fn sealed_len(plain: usize) -> usize {
+    (plain + 16).div_ceil(3) * 4
+}

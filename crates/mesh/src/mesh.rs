@@ -1,0 +1,403 @@
+//! A mesh as everybody else uses it: one value that sends, reads, subscribes, shares and tells how it stands.
+//!
+//! Invariant: what is promised is on disk before it is answered. Everything that needs no broker works without one. It
+//! knows no HTTP, no socket and no terminal: doors and commands do.
+
+mod answers;
+pub(crate) mod core;
+mod filing;
+pub(crate) mod invite;
+mod options;
+mod people;
+mod reading;
+mod refusal;
+mod requests;
+pub(crate) mod sending;
+mod subscribing;
+mod telling;
+pub(crate) mod tuning;
+mod visiting;
+
+pub use answers::{
+    Ending, Fetched, FileItem, Health, InboxItem, InboxPage, Invited, MemberItem, OutboxItem, Peer, ProfileApplied,
+    Registered, Requeued, Sent, SessionItem, Shared, State, Subscribed, Topic, Version,
+};
+pub use options::MeshOptions;
+pub use refusal::Refusal;
+pub use requests::{
+    Caller, InboxRequest, InviteRequest, MemberAction, PostRequest, ProfileChange, RegisterRequest, SendRequest,
+    SessionRef, ShareRequest,
+};
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::core::{Core, Me, Parts, Standing};
+use self::tuning::{Reconnect, Tuning};
+use crate::disk::Level;
+use crate::inbox::{Inbox, InboxOptions};
+use crate::keep::Kept;
+use crate::link::dial::BrokerUrl;
+use crate::link::{Role, life};
+use crate::metrics::Metrics;
+use crate::outbox::{Limits, Outbox, OutboxError, OutboxOptions};
+use crate::roster::Roster;
+use crate::sessions::Sessions;
+use crate::topics::Topics;
+use crate::{files, retention, schema};
+
+/// How often it is looked whether sessions' processes are still there.
+const REAP: Duration = Duration::from_secs(15);
+
+/// How long the databases may take to close.
+const CLOSING: Duration = Duration::from_secs(5);
+
+/// Why a mesh could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OpenError {
+    /// The outbox is damaged; what it owed cannot be known. Somebody must look.
+    #[error("outbox.db is damaged: {0}; run `claudemesh daemon recover`")]
+    OutboxCorrupt(String),
+    /// A later program was here.
+    #[error("{0}")]
+    TooNew(String),
+    /// A setting cannot be.
+    #[error("{0}")]
+    Settings(String),
+    /// The disk's reason, or a database's.
+    #[error("{0}")]
+    Io(String),
+}
+
+/// A mesh. Cheap to clone.
+#[derive(Clone)]
+pub struct Mesh {
+    core: Arc<Core>,
+}
+
+impl Mesh {
+    /// Opens databases and what else is kept. Nothing is said to anybody yet.
+    pub async fn open(options: MeshOptions) -> Result<Self, OpenError> {
+        let io = |error: std::io::Error| OpenError::Io(error.to_string());
+        let mut urls = Vec::new();
+        for text in &options.broker_urls {
+            let url = BrokerUrl::parse(text).map_err(|error| OpenError::Settings(error.to_string()))?;
+            if !urls.contains(&url) {
+                urls.push(url);
+            }
+        }
+        let dir = options.dir.as_deref();
+        if let Some(dir) = dir {
+            schema::check(dir).map_err(|error| OpenError::TooNew(error.to_string()))?;
+        }
+        let outbox = open_outbox(&options, dir).await?;
+        let inbox = open_inbox(&options, dir).await?;
+        if let Some(dir) = dir {
+            schema::record(dir).map_err(|error| OpenError::Io(error.to_string()))?;
+        }
+        let (log, clock) = (options.log.clone(), options.clock.clone());
+        let roster = Roster::load(Kept::new(dir, "roster.json"), log.clone()).map_err(io)?;
+        let topics = Topics::load(Kept::new(dir, "topics.json"), log.clone(), options.root_key.as_ref()).map_err(io)?;
+        let sessions = Sessions::load(Kept::new(dir, "sessions.json"), log.clone(), clock.clone()).map_err(io)?;
+        let spool = files::Spool::load(dir, log.clone(), clock.now_ms()).map_err(io)?;
+        let tuning = tuning(&options);
+        let me = Me {
+            pubkey: options.member_key.public().hex(),
+            slug: options.slug,
+            mesh_id: options.mesh_id,
+            member_id: options.member_id,
+            key: options.member_key,
+            root: options.root_key,
+            owner: options.owner_key,
+            certificate: options.certificate,
+            hostname: options.hostname,
+            cwd: options.cwd,
+            version: options.version,
+            host_fingerprint: options.host_fingerprint,
+            groups: options.groups,
+        };
+        let core = Core::new(Parts {
+            me,
+            clock,
+            log,
+            dial: options.dial,
+            tuning,
+            outbox,
+            inbox,
+            roster,
+            topics,
+            sessions,
+            files: spool,
+            name: options.display_name,
+            rename: options.rename,
+            urls,
+        });
+        Ok(Self { core: Arc::new(core) })
+    }
+
+    /// Connects, sends and receives until it ends, and says why it did. To be called once.
+    pub async fn run(&self) -> Ending {
+        let core = &self.core;
+        let (stop, stopping) = watch::channel(false);
+        let mut member = tokio::spawn(life::live(Arc::clone(core), Role::Member, stopping.clone()));
+        let mut links = JoinSet::new();
+        let ending = {
+            let keeping = self.keep_house();
+            tokio::pin!(keeping);
+            loop {
+                self.start_links(&mut links, &stopping);
+                tokio::select! {
+                    ending = core.ended() => break ending,
+                    () = core.sessions.changed() => {}
+                    Some(_) = links.join_next(), if !links.is_empty() => {}
+                    () = &mut keeping => {}
+                    _ = &mut member => {
+                        // It has said why it ended, unless it broke.
+                        core.end(Ending::Broken("the link to the broker broke".to_owned()));
+                        break core.ended().await;
+                    }
+                }
+            }
+        };
+        stop.send_replace(true);
+        let parting = async {
+            if !member.is_finished() {
+                (&mut member).await.ok();
+            }
+            while links.join_next().await.is_some() {}
+        };
+        tokio::time::timeout(CLOSING, parting).await.ok();
+        member.abort();
+        core.lost(Standing::Closed);
+        self.close().await;
+        // A revocation may have come while we said goodbye.
+        core.ending().borrow().clone().unwrap_or(ending)
+    }
+
+    /// Starts a link for each session that shall be seen and has none.
+    fn start_links(&self, links: &mut JoinSet<()>, stopping: &watch::Receiver<bool>) {
+        for session in self.core.sessions.running() {
+            if !session.entry.presence || !session.claim_link() {
+                continue;
+            }
+            let (core, all) = (Arc::clone(&self.core), stopping.clone());
+            links.spawn(async move {
+                let (stop, own) = watch::channel(false);
+                let (mut ended, mut all) = (session.stopping(), all);
+                let life = life::live(core.clone(), Role::Session(Arc::clone(&session)), own);
+                tokio::pin!(life);
+                tokio::select! {
+                    () = &mut life => return,
+                    _ = ended.wait_for(|ended| *ended) => {}
+                    _ = all.wait_for(|all| *all) => {}
+                }
+                stop.send_replace(true);
+                life.await;
+            });
+        }
+    }
+
+    /// What has to be done from time to time.
+    async fn keep_house(&self) {
+        let core = &self.core;
+        let (told, mut rounds) = tokio::sync::mpsc::channel(4);
+        let sweeping = retention::run(core.outbox.clone(), core.inbox.clone(), move |swept| drop(told.try_send(swept)));
+        let reporting = async {
+            while let Some(swept) = rounds.recv().await {
+                if let Some(health) = swept.health {
+                    core.log.info("inbox_looked_through", json!({"found": format!("{health:?}")}));
+                }
+                if let Some(rows) = swept.inbox {
+                    core.log.info("inbox_prune_completed", json!({"rows": rows, "outbox_rows": swept.outbox}));
+                }
+                if let Some(error) = swept.failed {
+                    core.log.error("sweep_failed", json!({"error": error.to_string()}));
+                }
+                core.report_dead(swept.dead).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        // One sign of the outbox for every link that listens.
+        let waking = async {
+            loop {
+                core.outbox.woken().notified().await;
+                core.wake();
+            }
+        };
+        let reaping = async {
+            loop {
+                tokio::time::sleep(REAP).await;
+                for session in core.sessions.reap() {
+                    core.log.info("session_ended", json!({"session": session, "reason": "process_gone"}));
+                }
+            }
+        };
+        tokio::join!(
+            sweeping,
+            reporting,
+            waking,
+            reaping,
+            self.watch_pressure(),
+            files::upload::run(core),
+            self.watch_heartbeat()
+        );
+    }
+
+    /// Tells when the outbox fills up.
+    async fn watch_pressure(&self) {
+        let core = &self.core;
+        let mut levels = core.outbox.levels();
+        loop {
+            let level = *levels.borrow_and_update();
+            if level >= Level::High {
+                let pressure = core.outbox.pressure();
+                let data = json!({"mesh": core.me.slug, "percent": pressure.percent(), "level": word(level)});
+                core.log.warn("outbox_pressure_high", data.clone());
+                core.publish("outbox_pressure_high", data).await;
+            }
+            if levels.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Asks it to end.
+    pub fn shutdown(&self) {
+        self.core.end(Ending::Shutdown);
+    }
+
+    async fn close(&self) {
+        let core = &self.core;
+        core.events.close();
+        let closing = [core.outbox.close(), core.inbox.close()];
+        let closed = async {
+            while closing.iter().any(|store| store.strong_count() > 0) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(CLOSING, closed).await.ok();
+    }
+
+    /// How it stands.
+    #[must_use]
+    pub fn state(&self) -> State {
+        self.core.state()
+    }
+
+    /// Waits until there is a connection to the broker.
+    pub async fn connected(&self) {
+        let mut standing = self.core.watch_standing();
+        standing.wait_for(|standing| *standing == Standing::Open).await.ok();
+    }
+
+    /// The mesh's short name.
+    #[must_use]
+    pub fn slug(&self) -> &str {
+        &self.core.me.slug
+    }
+
+    /// The member's key, hex.
+    #[must_use]
+    pub fn member_pubkey(&self) -> String {
+        self.core.me.pubkey.clone()
+    }
+
+    /// The member's id.
+    #[must_use]
+    pub fn member_id(&self) -> &str {
+        &self.core.me.member_id
+    }
+
+    /// The member's name.
+    #[must_use]
+    pub fn display_name(&self) -> String {
+        self.core.display_name()
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.core.metrics
+    }
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "ok",
+        Level::High => "high",
+        Level::Full => "full",
+        Level::Degraded => "degraded",
+    }
+}
+
+/// Where a database is; in memory for who writes nothing.
+fn database(dir: Option<&Path>, name: &str) -> PathBuf {
+    dir.map_or_else(|| PathBuf::from(":memory:"), |dir| dir.join(name))
+}
+
+async fn open_outbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Outbox, OpenError> {
+    let settings = &options.settings;
+    let max_bytes = match settings.disk.reserved_bytes {
+        0 => settings.outbox.max_bytes,
+        reserved => settings.outbox.max_bytes.min(reserved),
+    };
+    let opened = Outbox::open(OutboxOptions {
+        path: database(dir, "outbox.db"),
+        clock: options.clock.clone(),
+        limits: Limits { max_rows: settings.outbox.max_queue_size, max_bytes },
+        max_age_hours: settings.outbox.max_age_hours,
+        inline: options.inline_stores || dir.is_none(),
+        seed: None,
+    });
+    opened.await.map_err(|error| match error {
+        OutboxError::Corrupt(text) => OpenError::OutboxCorrupt(text),
+        OutboxError::TooNew(text) => OpenError::TooNew(text),
+        OutboxError::Age(error) => OpenError::Settings(error.to_string()),
+        OutboxError::Store(error) => OpenError::Io(error.to_string()),
+    })
+}
+
+async fn open_inbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Inbox, OpenError> {
+    let opened = Inbox::open(InboxOptions {
+        path: database(dir, "inbox.db"),
+        mesh: options.slug.clone(),
+        clock: options.clock.clone(),
+        retention_days: options.settings.inbox.retention_days,
+        max_bytes: options.settings.inbox.max_bytes,
+        inline: options.inline_stores || dir.is_none(),
+    });
+    let (inbox, opened) = opened.await.map_err(|error| OpenError::Io(error.to_string()))?;
+    if let Some(corrupt) = opened.recovered {
+        options.log.error("inbox_corruption_recovered", json!({"renamed_to": corrupt.display().to_string()}));
+    }
+    if opened.rebuilt {
+        options.log.warn("inbox_index_rebuilt", json!({"mesh": options.slug}));
+    }
+    Ok(inbox)
+}
+
+fn tuning(options: &MeshOptions) -> Tuning {
+    let settings = &options.settings;
+    Tuning {
+        reconnect: Reconnect {
+            initial_ms: settings.reconnect.initial_backoff_ms,
+            max_ms: settings.reconnect.max_backoff_ms,
+            multiplier: settings.reconnect.backoff_multiplier,
+            jitter_pct: settings.reconnect.jitter_pct,
+        },
+        ack_timeout: Duration::from_secs(settings.broker.ack_timeout_s.max(1)),
+        window_rows: 256,
+        window_bytes: 1024 * 1024,
+        ping: Duration::from_secs(30),
+        silent: Duration::from_secs(75),
+        require: settings.features.require.clone(),
+        optional: settings.features.optional.clone(),
+        leave_on_end: options.leave_on_end,
+        ephemeral: options.dir.is_none(),
+    }
+}

@@ -1,0 +1,320 @@
+//! What all parts of a mesh share: who we are, the databases, what is known of others, and how we stand to the broker.
+//!
+//! Invariant: how we stand changes only here, and everybody who waits for it is woken. Once revoked, always revoked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use hostel_wire::Clock;
+use hostel_wire::frames::Group;
+use hostel_wire::frames::server::{HelloAck, Limits};
+use hostel_wire::keys::SecretKey;
+use hostel_wire::sealed::RootKey;
+use parking_lot::RwLock;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::tuning::Tuning;
+use super::{Ending, Refusal, State};
+use crate::events::{Events, NewEvent};
+use crate::inbox::{Inbox, InboxRow};
+use crate::link::calls::Line;
+use crate::link::dial::{BrokerUrl, Dial};
+use crate::link::seal::Pairs;
+use crate::log::Log;
+use crate::metrics::Metrics;
+use crate::outbox::{DeadRow, Outbox};
+use crate::roster::Roster;
+use crate::sessions::Sessions;
+use crate::topics::Topics;
+
+/// Who we are.
+pub(crate) struct Me {
+    pub(crate) slug: String,
+    pub(crate) mesh_id: String,
+    pub(crate) member_id: String,
+    pub(crate) key: SecretKey,
+    pub(crate) pubkey: String,
+    pub(crate) root: Option<RootKey>,
+    pub(crate) owner: Option<SecretKey>,
+    pub(crate) certificate: Option<[u8; 32]>,
+    pub(crate) hostname: String,
+    pub(crate) cwd: String,
+    pub(crate) version: String,
+    pub(crate) host_fingerprint: Option<String>,
+    pub(crate) groups: Vec<Group>,
+}
+
+/// How the connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Connecting,
+    Open,
+    Reconnecting,
+    Closed,
+}
+
+/// What we want others to see of us; told again after each reconnect.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Appearance {
+    pub(crate) status: Option<String>,
+    pub(crate) summary: Option<String>,
+    pub(crate) visible: Option<bool>,
+    pub(crate) more: serde_json::Map<String, Value>,
+}
+
+/// Everything that is shared.
+pub(crate) struct Core {
+    pub(crate) me: Me,
+    pub(crate) clock: Clock,
+    pub(crate) log: Log,
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) tuning: Tuning,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+    pub(crate) events: Events,
+    pub(crate) roster: Roster,
+    pub(crate) topics: Topics,
+    pub(crate) sessions: Sessions,
+    pub(crate) metrics: Metrics,
+    pub(crate) pairs: Pairs,
+    pub(crate) files: crate::files::Spool,
+    pub(crate) name: RwLock<String>,
+    pub(crate) rename: RwLock<bool>,
+    pub(crate) urls: RwLock<Vec<BrokerUrl>>,
+    pub(crate) appearance: RwLock<Appearance>,
+    /// Until when a caller's heartbeat keeps us `working`.
+    pub(crate) heartbeat_until: watch::Sender<u64>,
+    pub(crate) started: Instant,
+    /// Rises when there may be something to send.
+    woken: watch::Sender<u64>,
+    standing: watch::Sender<Standing>,
+    line: watch::Sender<Option<Arc<Line>>>,
+    welcome: RwLock<Option<HelloAck>>,
+    lag_ms: AtomicU64,
+    /// What the broker's clock is ahead of ours, in milliseconds.
+    skew_ms: AtomicI64,
+    ending: watch::Sender<Option<Ending>>,
+}
+
+/// What a core is made of, besides what it makes itself.
+pub(crate) struct Parts {
+    pub(crate) me: Me,
+    pub(crate) clock: Clock,
+    pub(crate) log: Log,
+    pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) tuning: Tuning,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+    pub(crate) roster: Roster,
+    pub(crate) topics: Topics,
+    pub(crate) sessions: Sessions,
+    pub(crate) files: crate::files::Spool,
+    pub(crate) name: String,
+    pub(crate) rename: bool,
+    pub(crate) urls: Vec<BrokerUrl>,
+}
+
+impl Core {
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self {
+            events: parts.inbox.events(),
+            me: parts.me,
+            clock: parts.clock,
+            log: parts.log,
+            dial: parts.dial,
+            tuning: parts.tuning,
+            outbox: parts.outbox,
+            inbox: parts.inbox,
+            roster: parts.roster,
+            topics: parts.topics,
+            sessions: parts.sessions,
+            files: parts.files,
+            metrics: Metrics::default(),
+            pairs: Pairs::default(),
+            name: RwLock::new(parts.name),
+            rename: RwLock::new(parts.rename),
+            urls: RwLock::new(parts.urls),
+            appearance: RwLock::default(),
+            heartbeat_until: watch::channel(0).0,
+            started: Instant::now(),
+            woken: watch::channel(0).0,
+            standing: watch::channel(Standing::Connecting).0,
+            line: watch::channel(None).0,
+            welcome: RwLock::new(None),
+            lag_ms: AtomicU64::new(u64::MAX),
+            skew_ms: AtomicI64::new(0),
+            ending: watch::channel(None).0,
+        }
+    }
+
+    /// Wakes every link.
+    pub(crate) fn wake(&self) {
+        self.woken.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn woken(&self) -> watch::Receiver<u64> {
+        self.woken.subscribe()
+    }
+
+    /// Refuses everything once the member is revoked.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        match self.is_revoked() {
+            true => Err(Refusal::revoked()),
+            false => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_revoked(&self) -> bool {
+        *self.ending.borrow() == Some(Ending::Revoked)
+    }
+
+    /// The connection, to ask something.
+    pub(crate) fn line(&self) -> Result<Arc<Line>, Refusal> {
+        self.check()?;
+        self.line.borrow().clone().ok_or_else(Refusal::offline)
+    }
+
+    /// The connection stands. Says whether it is the first.
+    pub(crate) fn opened(&self, line: Arc<Line>) -> bool {
+        let first = self.welcome.write().replace(line.welcome.clone()).is_none();
+        self.line.send_replace(Some(line));
+        self.standing.send_replace(Standing::Open);
+        first
+    }
+
+    /// The connection is gone.
+    pub(crate) fn lost(&self, next: Standing) {
+        self.line.send_replace(None);
+        self.standing.send_replace(next);
+        self.lag_ms.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        *self.standing.borrow()
+    }
+
+    pub(crate) fn watch_standing(&self) -> watch::Receiver<Standing> {
+        self.standing.subscribe()
+    }
+
+    /// As callers see it.
+    pub(crate) fn state(&self) -> State {
+        if self.is_revoked() {
+            return State::Revoked;
+        }
+        let degraded = self.outbox.pressure().level() == crate::disk::Level::Degraded;
+        match self.standing() {
+            Standing::Closed => State::Closed,
+            _ if degraded => State::Degraded,
+            Standing::Open => State::Open,
+            Standing::Connecting => State::Connecting,
+            Standing::Reconnecting => State::Reconnecting,
+        }
+    }
+
+    /// What the broker last said of itself.
+    pub(crate) fn welcome(&self) -> Option<HelloAck> {
+        self.welcome.read().clone()
+    }
+
+    /// What the mesh allows, as far as we know.
+    pub(crate) fn limits(&self) -> Limits {
+        self.welcome.read().as_ref().map(|welcome| welcome.limits.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn lag_ms(&self) -> Option<u64> {
+        Some(self.lag_ms.load(Ordering::Relaxed)).filter(|lag| *lag != u64::MAX)
+    }
+
+    pub(crate) fn set_lag(&self, ms: u64) {
+        self.lag_ms.store(ms.min(u64::MAX - 1), Ordering::Relaxed);
+    }
+
+    /// Notes what the broker's clock says. Challenges make signatures fresh; the time in them only has to please the
+    /// broker, so a host whose clock is wrong is not locked out.
+    pub(crate) fn note_broker_time(&self, broker_ms: u64) {
+        let ours = i64::try_from(self.clock.now_ms()).unwrap_or_default();
+        let theirs = i64::try_from(broker_ms).unwrap_or_default();
+        self.skew_ms.store(theirs.saturating_sub(ours), Ordering::Relaxed);
+    }
+
+    /// The time as the broker has it.
+    pub(crate) fn broker_now_ms(&self) -> u64 {
+        self.clock.now_ms().saturating_add_signed(self.skew_ms.load(Ordering::Relaxed))
+    }
+
+    /// Ends everything, for the first reason that is given; revocation counts over all others.
+    pub(crate) fn end(&self, ending: Ending) {
+        self.ending.send_if_modified(move |now| {
+            let counts = now.is_none() || (ending == Ending::Revoked && *now != Some(Ending::Revoked));
+            if counts {
+                *now = Some(ending);
+            }
+            counts
+        });
+    }
+
+    pub(crate) fn ending(&self) -> watch::Receiver<Option<Ending>> {
+        self.ending.subscribe()
+    }
+
+    /// Waits until everything shall end.
+    pub(crate) async fn ended(&self) -> Ending {
+        let mut ending = self.ending.subscribe();
+        match ending.wait_for(Option::is_some).await {
+            Ok(ending) => ending.clone().unwrap_or(Ending::Shutdown),
+            Err(_) => Ending::Shutdown,
+        }
+    }
+
+    /// Waits until nothing is owed, for a moment: what an ephemeral member did not send is gone.
+    pub(crate) async fn drained(&self) {
+        let empty = async {
+            while self.outbox.depth().pending + self.outbox.depth().inflight > 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(2), empty).await.ok();
+    }
+
+    pub(crate) fn display_name(&self) -> String {
+        self.name.read().clone()
+    }
+
+    /// Tells an event.
+    pub(crate) async fn publish(&self, name: &str, data: Value) {
+        self.publish_all(vec![NewEvent::new(name, data)]).await;
+    }
+
+    /// Tells several.
+    pub(crate) async fn publish_all(&self, events: Vec<NewEvent>) {
+        if let Err(error) = self.events.publish_all(events).await {
+            self.log.warn("event_not_told", json!({"error": error.to_string()}));
+        }
+    }
+
+    /// Counts a message that came in.
+    pub(crate) fn count_received(&self, row: &InboxRow) {
+        let from = if row.sender_pubkey == row.sender_member_pubkey { "member" } else { "session" };
+        self.metrics.received(row.kind.as_str(), from);
+    }
+
+    /// Tells of rows that were given up.
+    pub(crate) async fn report_dead(&self, dead: Vec<DeadRow>) {
+        for row in dead {
+            self.metrics.sent("dm", "dead", 1);
+            self.log.warn(
+                "drain_permanent_failure",
+                json!({"id": row.id, "client_message_id": row.client_message_id, "code": row.code, "error": row.error}),
+            );
+            let data = json!({
+                "mesh": self.me.slug, "id": row.id, "client_message_id": row.client_message_id, "reason": row.code,
+                "detail": row.error,
+            });
+            self.publish("outbox_dead", data).await;
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! People of the mesh: who is there, what we show of ourselves, and what its owner and administrators may do.
+
+use hostel_wire::frames::Group;
+use hostel_wire::frames::client::Call;
+use hostel_wire::keys::PublicKey;
+use hostel_wire::{iso, safety, topic as names};
+use serde_json::{Map, Value, json};
+
+use super::invite::{self, Inviter};
+use super::{
+    Caller, InviteRequest, Invited, MemberAction, MemberItem, Mesh, Peer, ProfileApplied, ProfileChange, Refusal,
+};
+use crate::link::greet;
+use crate::resolve;
+
+/// How long a caller's heartbeat keeps us `working`.
+const HEARTBEAT_MS: u64 = 60_000;
+
+/// The longest summary, and the longest value of a profile.
+const LONGEST: usize = 4096;
+
+/// Further keys of a profile.
+const PROFILE: [&str; 4] = ["avatar", "title", "bio", "capabilities"];
+
+impl Mesh {
+    /// Who is there; with `all` also who is not. Without a broker only `all` can be answered, from what is kept.
+    pub async fn peers(&self, all: bool) -> Result<Vec<Peer>, Refusal> {
+        let core = &self.core;
+        let line = match core.line() {
+            Ok(line) => line,
+            Err(refusal) if all && refusal.code() == "broker_unavailable" => return Ok(self.known_peers()),
+            Err(refusal) => return Err(refusal),
+        };
+        let fields = line.fields(Call::ListPeers { all }).await?;
+        let listed = fields.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        greet::note_peers(core, listed);
+        Ok(listed.iter().take(10_000).filter_map(|peer| self.peer(peer)).collect())
+    }
+
+    fn known_peers(&self) -> Vec<Peer> {
+        let members = self.core.roster.members().into_iter().filter(|member| !member.revoked && !member.left);
+        let offline = members.map(|member| Peer {
+            pubkey: member.pubkey.clone(),
+            member_pubkey: member.pubkey,
+            member_id: member.id,
+            display_name: member.name,
+            status: "offline".to_owned(),
+            groups: member.groups,
+            peer_role: "service".to_owned(),
+            visible: true,
+            mesh: self.core.me.slug.clone(),
+            ..Peer::default()
+        });
+        offline.collect()
+    }
+
+    fn peer(&self, value: &Value) -> Option<Peer> {
+        let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        let pubkey = text("pubkey")?;
+        let member_pubkey = text("memberPubkey").unwrap_or_else(|| pubkey.clone());
+        let member_id = text("memberId").or_else(|| self.core.roster.id_by_key(&member_pubkey));
+        let status = text("status").unwrap_or_else(|| "idle".to_owned());
+        let peer_role = match text("peerRole").as_deref() {
+            None | Some("control-plane") => "service".to_owned(),
+            Some(role) => role.to_owned(),
+        };
+        Some(Peer {
+            pubkey,
+            member_pubkey,
+            member_id: member_id.unwrap_or_default(),
+            display_name: text("displayName").unwrap_or_default(),
+            online: value.get("online").and_then(Value::as_bool).unwrap_or(status != "offline"),
+            status,
+            summary: text("summary"),
+            groups: value
+                .get("groups")
+                .and_then(|groups| serde_json::from_value::<Vec<Group>>(groups.clone()).ok())
+                .unwrap_or_default(),
+            session_id: text("sessionId"),
+            connected_at: text("connectedAt"),
+            cwd: text("cwd"),
+            peer_role,
+            hostname: text("hostname"),
+            peer_type: text("peerType"),
+            channel: text("channel"),
+            visible: value.get("visible").and_then(Value::as_bool).unwrap_or(true),
+            mesh: self.core.me.slug.clone(),
+        })
+    }
+
+    /// Changes what others see of us. It is told again after each reconnect, so it is taken without a broker as well.
+    pub async fn profile(&self, change: ProfileChange, _caller: &Caller) -> Result<ProfileApplied, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        if change.status.as_deref().is_some_and(|status| !matches!(status, "idle" | "working" | "dnd")) {
+            return Err(Refusal::field("status", "one of idle, working, dnd"));
+        }
+        if change.summary.as_ref().is_some_and(|summary| summary.len() > LONGEST) {
+            return Err(Refusal::field("summary", "a summary has at most 4096 bytes"));
+        }
+        let more: Map<String, Value> =
+            change.more.into_iter().filter(|(key, _)| PROFILE.contains(&key.as_str())).collect();
+        if serde_json::to_string(&more).is_ok_and(|text| text.len() > LONGEST) {
+            return Err(Refusal::field("bio", "a profile has at most 4096 bytes"));
+        }
+        let mut applied = Vec::new();
+        {
+            let mut shown = core.appearance.write();
+            if let Some(summary) = &change.summary {
+                applied.push("summary".to_owned());
+                shown.summary = Some(summary.clone());
+            }
+            if let Some(status) = &change.status {
+                applied.push("status".to_owned());
+                shown.status = Some(status.clone());
+            }
+            if let Some(visible) = change.visible {
+                applied.push("visible".to_owned());
+                shown.visible = Some(visible);
+            }
+            applied.extend(more.keys().cloned());
+            shown.more.extend(more.clone());
+        }
+        if let Ok(line) = core.line() {
+            if change.status.is_some() || change.summary.is_some() || change.visible.is_some() {
+                let (status, summary, visible) = (change.status, change.summary, change.visible);
+                line.ask(Call::PresenceSet { status, summary, visible }).await?;
+            }
+            if !more.is_empty() {
+                line.ask(Call::SetProfile { profile: more }).await?;
+            }
+        }
+        Ok(ProfileApplied { ok: true, applied, meshes: vec![core.me.slug.clone()] })
+    }
+
+    /// A caller is alive and busy: others see us `working` for a minute. Says the time.
+    pub async fn heartbeat(&self, _caller: &Caller) -> Result<String, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let now = core.clock.now_ms();
+        core.heartbeat_until.send_replace(now + HEARTBEAT_MS);
+        Ok(iso(now))
+    }
+
+    /// Shows `working` while callers keep it up, and afterwards what was shown before.
+    pub(super) async fn watch_heartbeat(&self) {
+        let core = &self.core;
+        let mut until = core.heartbeat_until.subscribe();
+        let show = async |status: String| {
+            if let Ok(line) = core.line() {
+                line.ask(Call::PresenceSet { status: Some(status), summary: None, visible: None }).await.ok();
+            }
+        };
+        loop {
+            if until.changed().await.is_err() {
+                return;
+            }
+            show("working".to_owned()).await;
+            loop {
+                let left = until.borrow_and_update().saturating_sub(core.clock.now_ms());
+                if left == 0 {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(left)).await;
+            }
+            let before = core.appearance.read().status.clone().unwrap_or_else(|| "idle".to_owned());
+            show(before).await;
+        }
+    }
+
+    /// Everybody who is or was in the mesh.
+    #[must_use]
+    pub fn members(&self) -> Vec<MemberItem> {
+        let item = |member: hostel_wire::frames::server::Member| MemberItem {
+            me: member.id == self.core.me.member_id,
+            member_id: member.id,
+            display_name: member.name,
+            role: member.role,
+            pubkey: member.pubkey,
+            revoked: member.revoked,
+            left: member.left,
+            groups: member.groups,
+        };
+        self.core.roster.members().into_iter().map(item).collect()
+    }
+
+    /// Does something to a member; owner and administrators only.
+    pub async fn member_action(&self, action: MemberAction, target: &str) -> Result<Value, Refusal> {
+        if target.is_empty() || target.len() > 256 {
+            return Err(Refusal::field("target", "a public key, a member's id or a name"));
+        }
+        let target = target.to_owned();
+        let call = match action {
+            MemberAction::Revoke => Call::Revoke { target },
+            MemberAction::Ban => Call::Ban { target },
+            MemberAction::Unban => Call::Unban { target },
+            MemberAction::Kick => Call::Kick { target },
+            MemberAction::Disconnect => Call::Disconnect { target },
+        };
+        let mut fields = self.core.line()?.fields(call).await?;
+        fields.insert("ok".to_owned(), true.into());
+        Ok(Value::Object(fields))
+    }
+
+    /// Another name from now on. Without a broker it is told later.
+    pub async fn rename(&self, name: &str) -> Result<String, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let name = names::display_name(name).map_err(|error| Refusal::field("displayName", error.to_string()))?;
+        if let Ok(line) = core.line() {
+            line.ask(Call::Rename { display_name: name.clone() }).await?;
+        } else {
+            *core.rename.write() = true;
+        }
+        name.clone_into(&mut core.name.write());
+        Ok(name)
+    }
+
+    /// Makes an invite; only on the owner's host.
+    pub async fn invite_create(&self, request: InviteRequest) -> Result<Invited, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let me = &core.me;
+        let broker_url = core.urls.read().first().map(crate::link::dial::BrokerUrl::websocket).unwrap_or_default();
+        let who = Inviter {
+            slug: &me.slug,
+            mesh_id: &me.mesh_id,
+            broker_url,
+            owner: me.owner.as_ref(),
+            root: me.root.as_ref(),
+            certificate: me.certificate,
+            now_ms: core.broker_now_ms(),
+        };
+        if who.owner.is_none() {
+            return Err(Refusal::new("owner_only", "only the mesh owner's host can invite"));
+        }
+        invite::create(&*core.line()?, who, request).await
+    }
+
+    /// All invites.
+    pub async fn invite_list(&self) -> Result<Value, Refusal> {
+        let mut fields = self.core.line()?.fields(Call::InviteList {}).await?;
+        Ok(json!({"invites": fields.remove("invites").unwrap_or_else(|| json!([]))}))
+    }
+
+    /// Takes an invite back.
+    pub async fn invite_revoke(&self, invite: &str) -> Result<(), Refusal> {
+        self.core.line()?.ask(Call::InviteRevoke { invite: invite.to_owned() }).await.map(drop)
+    }
+
+    /// The broker's audit trail; owner and administrators only.
+    pub async fn audit(&self, after: u64, limit: u32) -> Result<Value, Refusal> {
+        let mut fields = self.core.line()?.fields(Call::AuditQuery { after, limit: Some(limit.clamp(1, 500)) }).await?;
+        let events = fields.remove("events").or_else(|| fields.remove("entries")).unwrap_or_else(|| json!([]));
+        fields.insert("events".to_owned(), events);
+        Ok(Value::Object(fields))
+    }
+
+    /// Digits that two people compare to know that nobody is between them.
+    pub fn safety_number(&self, peer: &str) -> Result<Value, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let member = resolve::member(&core.roster, peer).map_err(|refusal| refusal.about("peer"))?;
+        let key = PublicKey::from_hex(&member.pubkey).ok_or_else(|| Refusal::internal("the member's key is no key"))?;
+        let number = safety::number(&core.me.key.public(), &key);
+        let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});
+        Ok(json!({"safetyNumber": number, "peer": peer}))
+    }
+}

@@ -1,0 +1,148 @@
+//! Taking a message: one transaction that makes a row, or says what became of the row that has its id.
+//!
+//! Invariant: the decision is a function of that row's state and of whether it is the same request. Nothing that is
+//! refused leaves a trace.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use hostel_store::StoreError;
+use hostel_wire::encoding::hex;
+use hostel_wire::{fingerprint, ids};
+use rusqlite::Transaction;
+
+use super::queue::{Entry, Queue};
+use super::rows::{self, Fresh};
+use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Status};
+use super::{Inner, Outbox};
+use crate::disk::{self, Level};
+use crate::schema::RowId;
+
+/// The files are measured after this many rows; in between, what was put in is added up.
+const MEASURE_EVERY: u64 = 64;
+
+/// What a row takes besides what it says.
+const ROW_BYTES: u64 = 400;
+
+impl Outbox {
+    /// Takes a message, or recognises it. On disk when it returns.
+    pub async fn accept(&self, message: NewMessage) -> Result<Accepted, AcceptError> {
+        let fresh = self.fresh(message)?;
+        let inner = Arc::clone(&self.inner);
+        let taken = self.store.write(move |transaction| take(transaction, &inner, fresh)).await;
+        match taken {
+            Ok(taken) => taken,
+            Err(error) => {
+                // The queue may know a row that the disk refused.
+                self.inner.unsure.store(true, Ordering::Relaxed);
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// Everything that can be made ready before the writer is asked.
+    fn fresh(&self, message: NewMessage) -> Result<Fresh, AcceptError> {
+        let now = self.inner.clock.now_ms();
+        let NewMessage { client_message_id, sender_session, dest_kind, dest_ref, priority, payload } = message;
+        let client_message_id = client_message_id.unwrap_or_else(|| ids::ulid(now));
+        if client_message_id.is_empty() || client_message_id.len() > MOST_ID {
+            return Err(AcceptError::BadId);
+        }
+        let fingerprint = fingerprint::request(
+            dest_kind.as_str(),
+            &dest_ref,
+            payload.reply_to.as_deref(),
+            priority,
+            payload.meta.as_ref(),
+            payload.body.as_bytes(),
+        )?;
+        let lane = Lane { sender_session, dest_kind, dest_ref, priority };
+        let payload = serde_json::to_vec(&payload).map_err(|error| StoreError::Sqlite(error.to_string()))?;
+        Ok(Fresh { client_message_id, fingerprint, lane, payload, now, expires_at: self.inner.expiry(now) })
+    }
+}
+
+fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite::Result<Result<Accepted, AcceptError>> {
+    let mut queue = inner.queue.lock();
+    let level = inner.pressure_of(queue.rows()).level();
+    if level < Level::Full {
+        let no = queue.next_no();
+        if rows::insert(transaction, no, &fresh)? {
+            return Ok(Ok(queued(inner, &mut queue, no, fresh)));
+        }
+    }
+    match rows::find(transaction, &fresh.client_message_id)? {
+        Some((_, row)) => {
+            let decided = decide(&row, row.fingerprint == fresh.fingerprint);
+            if decided.is_ok() {
+                inner.duplicates.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(decided.map_err(|conflict| AcceptError::Reused(Box::new(conflict))))
+        }
+        None if level == Level::Degraded => Ok(Err(AcceptError::Degraded)),
+        None => Ok(Err(AcceptError::Full)),
+    }
+}
+
+/// The row is made: it takes its place, and the link may look for it. What the link asks of the writer comes after this.
+fn queued(inner: &Inner, queue: &mut Queue, no: i64, fresh: Fresh) -> Accepted {
+    let size = fresh.payload.len();
+    let entry = Entry {
+        no,
+        enqueued_at: fresh.now,
+        expires_at: fresh.expires_at,
+        attempts: 0,
+        bytes: u32::try_from(size).unwrap_or(u32::MAX),
+    };
+    queue.put(fresh.lane, entry);
+    inner.woken.notify_one();
+    if inner.accepted.fetch_add(1, Ordering::Relaxed) % MEASURE_EVERY == MEASURE_EVERY - 1 {
+        inner.bytes.store(disk::bytes_of(&inner.path), Ordering::Relaxed);
+    } else {
+        inner.bytes.fetch_add(size as u64 + ROW_BYTES, Ordering::Relaxed);
+    }
+    inner.tell_level(queue.rows());
+    Accepted {
+        id: RowId::new(fresh.now, no).text(),
+        client_message_id: fresh.client_message_id,
+        status: Status::Pending,
+        broker_message_id: None,
+        duplicate: false,
+    }
+}
+
+/// What a request gets whose id has a row already.
+fn decide(row: &OutboxRow, same: bool) -> Result<Accepted, Conflict> {
+    match (row.status, same) {
+        (Status::Pending | Status::Inflight | Status::Done, true) => Ok(Accepted {
+            id: row.id.clone(),
+            client_message_id: row.client_message_id.clone(),
+            status: row.status,
+            broker_message_id: row.broker_message_id.clone(),
+            duplicate: true,
+        }),
+        (Status::Dead | Status::Aborted, _) | (_, false) => Err(Conflict {
+            status: row.status,
+            same,
+            fingerprint_prefix: hex(&row.fingerprint[..8]),
+            broker_message_id: row.broker_message_id.clone(),
+            reason: reason(row),
+        }),
+    }
+}
+
+fn reason(row: &OutboxRow) -> Option<String> {
+    match row.status {
+        Status::Dead => row.last_error_code.clone().or_else(|| row.last_error.clone()),
+        Status::Aborted => row.superseded_by.as_ref().map(|by| format!("superseded by {by}")),
+        Status::Pending | Status::Inflight | Status::Done => None,
+    }
+}
+
+/// A disk without room is the same to the caller as an outbox without room.
+fn refused(error: StoreError) -> AcceptError {
+    match error {
+        StoreError::Sqlite(text) if text.contains("disk is full") => AcceptError::Full,
+        other => AcceptError::Store(other),
+    }
+}

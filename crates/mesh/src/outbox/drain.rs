@@ -1,0 +1,355 @@
+//! The way out: rows are claimed, and settled, tried later, given up or released.
+//!
+//! Invariant: what is claimed is under way in the database before it is handed out. What is heard about an earlier claim
+//! of a row changes nothing, except that the broker has it: that is true whenever it was said.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use hostel_store::StoreError;
+use rusqlite::Transaction;
+
+use super::age::{backoff, chance};
+use super::queue::{Entry, LONGEST_WAIT_MS, Queue};
+use super::rows::{self, Content, Open};
+use super::types::{AckedRow, Claimed, DeadRow, Lane, Payload, RefusedRow, RetryRow, Row, RowKey};
+use super::{HOUR_MS, Inner, Outbox};
+use crate::schema::{RowId, signed};
+
+/// What was under way at a crash is tried again after this.
+const AFTER_CRASH_MS: u64 = 500;
+
+/// Bytes that are kept of an error's text.
+const MOST_ERROR: usize = 500;
+
+/// The code of a row that is too old.
+const EXPIRED: &str = "expired";
+
+/// The code of a row whose lane is held up by an earlier one.
+const LANE_BLOCKED: &str = "lane_blocked";
+
+impl Outbox {
+    /// Claims what is to be sent next, in order: urgent rows first, then older ones, within the bounds (but at least one
+    /// row). Lanes that `allow` refuses are passed over.
+    pub async fn claim(
+        &self,
+        max_rows: usize,
+        max_bytes: usize,
+        allow: impl Fn(&Lane) -> bool + Send + 'static,
+    ) -> Result<Claimed, StoreError> {
+        // Most of the time there is nothing, and the writer need not hear of it.
+        let now = self.inner.clock.now_ms();
+        let idle = {
+            let queue = self.inner.queue.lock();
+            let certain = !self.inner.unsure.load(Ordering::Relaxed) && self.inner.handing.lock().is_empty();
+            certain && queue.ready(&mut None, now, &allow).is_none()
+        };
+        if idle || max_rows == 0 {
+            return Ok(Claimed::default());
+        }
+        let bounds = Bounds { max_rows, max_bytes };
+        let holder = Arc::new(());
+        let held = Arc::downgrade(&holder);
+        let claim = self.change(move |transaction, queue, inner| {
+            if held.strong_count() == 0 {
+                return Ok(Default::default());
+            }
+            let (rows, dead) = take(transaction, queue, inner, &bounds, allow)?;
+            let keys = rows.iter().map(|raw| raw.key).collect();
+            inner.handing.lock().push(Handing { holder: held, keys });
+            Ok((rows, dead))
+        });
+        let (raw, dead) = claim.await?;
+        // Read here and not by the writer, for whom others wait.
+        let (mut claimed, mut unreadable) = (Claimed { rows: Vec::with_capacity(raw.len()), dead }, Vec::new());
+        for raw in raw {
+            match raw.read() {
+                Ok(row) => claimed.rows.push(row),
+                Err(refused) => unreadable.push(refused),
+            }
+        }
+        claimed.dead.extend(self.refused(unreadable).await?);
+        self.inner.handing.lock().retain(|handing| !std::ptr::eq(handing.holder.as_ptr(), &raw const *holder));
+        Ok(claimed)
+    }
+
+    /// The broker has these.
+    pub async fn acked(&self, acked: Vec<AckedRow>) -> Result<(), StoreError> {
+        if acked.is_empty() {
+            return Ok(());
+        }
+        self.change(move |transaction, queue, inner| {
+            let now = inner.clock.now_ms();
+            let mut furthest: HashMap<&str, u64> = HashMap::new();
+            for row in &acked {
+                rows::done(transaction, row.key.no, now, &row.broker_message_id, &row.epoch, row.seq)?;
+                queue.settle(row.key.no);
+                if let Some(seq) = row.seq {
+                    let known = furthest.entry(&row.epoch).or_default();
+                    *known = seq.max(*known);
+                }
+            }
+            furthest.into_iter().try_for_each(|(epoch, seq)| rows::confirm(transaction, epoch, seq))
+        })
+        .await
+    }
+
+    /// The broker will not have these yet. Each waits for its next try, and with it, in order, what is under way behind
+    /// it in its lane.
+    pub async fn retry(&self, refused: Vec<RetryRow>) -> Result<(), StoreError> {
+        if refused.is_empty() {
+            return Ok(());
+        }
+        self.change(move |transaction, queue, inner| {
+            for row in &refused {
+                if queue.flies(row.key.no, row.key.claim) {
+                    retry(transaction, queue, inner, row)?;
+                }
+            }
+            inner.woken.notify_one();
+            Ok(())
+        })
+        .await
+    }
+
+    /// The broker will never have these.
+    pub async fn refused(&self, refused: Vec<RefusedRow>) -> Result<Vec<DeadRow>, StoreError> {
+        if refused.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.change(move |transaction, queue, inner| {
+            let mut dead = Vec::new();
+            for row in refused {
+                if queue.flies(row.key.no, row.key.claim) {
+                    dead.extend(give_up(transaction, queue, inner, row.key.no, &row.code, &row.error)?);
+                }
+            }
+            inner.woken.notify_one();
+            Ok(dead)
+        })
+        .await
+    }
+
+    /// The connection these were sent on is lost: they wait again, each in its old place. That costs them nothing.
+    pub async fn release(&self, keys: Vec<RowKey>) -> Result<(), StoreError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        self.change(move |transaction, queue, inner| release_claims(transaction, queue, inner, &keys)).await
+    }
+
+    /// As `release`, for everything that is under way.
+    pub async fn release_all(&self) -> Result<(), StoreError> {
+        self.change(|transaction, queue, inner| {
+            let flying = queue.flying();
+            release(transaction, queue, inner, &flying)
+        })
+        .await
+    }
+}
+
+/// Rows that are on their way to who has claimed them. Should that one leave before it has them, they wait again, and
+/// nobody gets what is behind them before that.
+pub(super) struct Handing {
+    holder: Weak<()>,
+    keys: Vec<RowKey>,
+}
+
+/// Takes back what was claimed for somebody who has left.
+pub(super) fn take_back(transaction: &Transaction<'_>, queue: &mut Queue, inner: &Inner) -> rusqlite::Result<()> {
+    let lost: Vec<RowKey> = {
+        let mut handing = inner.handing.lock();
+        let lost = handing.extract_if(.., |handing| handing.holder.strong_count() == 0);
+        lost.flat_map(|handing| handing.keys).collect()
+    };
+    if lost.is_empty() { Ok(()) } else { release_claims(transaction, queue, inner, &lost) }
+}
+
+struct Bounds {
+    max_rows: usize,
+    max_bytes: usize,
+}
+
+/// A claimed row as the database has it.
+struct Raw {
+    key: RowKey,
+    entry: Entry,
+    lane: Arc<Lane>,
+    content: Content,
+}
+
+impl Raw {
+    fn read(self) -> Result<Row, RefusedRow> {
+        let Self { key, entry, lane, content } = self;
+        let payload: Payload = serde_json::from_slice(&content.payload).map_err(|error| RefusedRow {
+            key,
+            code: "invalid".to_owned(),
+            error: format!("it cannot be read any more: {error}"),
+        })?;
+        Ok(Row {
+            key,
+            id: RowId::new(entry.enqueued_at, entry.no).text(),
+            client_message_id: content.client_message_id,
+            fingerprint: content.fingerprint,
+            lane: Lane::clone(&lane),
+            payload,
+            attempts: entry.attempts,
+            enqueued_at: entry.enqueued_at,
+        })
+    }
+}
+
+fn take(
+    transaction: &Transaction<'_>,
+    queue: &mut Queue,
+    inner: &Inner,
+    bounds: &Bounds,
+    allow: impl Fn(&Lane) -> bool,
+) -> rusqlite::Result<(Vec<Raw>, Vec<DeadRow>)> {
+    let now = inner.clock.now_ms();
+    let most_age = u64::from(inner.hours.load(Ordering::Relaxed)) * HOUR_MS;
+    let (mut claimed, mut dead) = (Vec::new(), Vec::new());
+    let (mut bytes, mut after) = (0_usize, None);
+    while claimed.len() < bounds.max_rows {
+        let Some((lane, entry)) = queue.ready(&mut after, now, &allow) else { break };
+        let size = entry.bytes as usize;
+        if !claimed.is_empty() && bytes.saturating_add(size) > bounds.max_bytes {
+            break;
+        }
+        queue.take(&lane, entry.no);
+        // Rows keep the end they were given; a broker that turned out to forget sooner brings it nearer.
+        if entry.expires_at.min(entry.enqueued_at.saturating_add(most_age)) <= now {
+            dead.extend(give_up(transaction, queue, inner, entry.no, EXPIRED, "it became too old to be sent")?);
+            continue;
+        }
+        let Some(content) = rows::claim(transaction, entry.no)? else { continue };
+        bytes += size;
+        let key = RowKey { no: entry.no, claim: queue.fly(&lane, entry) };
+        claimed.push(Raw { key, entry, lane, content });
+    }
+    Ok((claimed, dead))
+}
+
+fn retry(transaction: &Transaction<'_>, queue: &mut Queue, inner: &Inner, row: &RetryRow) -> rusqlite::Result<()> {
+    let no = row.key.no;
+    for later in queue.later(no).into_iter().rev() {
+        rows::wait_again(transaction, later)?;
+        let attempts = queue.flight(later).map_or(0, |entry| entry.attempts);
+        queue.back(later, attempts, None);
+    }
+    let attempts = queue.flight(no).map_or(0, |entry| entry.attempts);
+    if row.code == LANE_BLOCKED && queue.is_behind(no) {
+        // It was refused only because of one before it, which speaks for both.
+        rows::wait_again(transaction, no)?;
+        queue.back(no, attempts, None);
+        return Ok(());
+    }
+    let attempts = attempts.saturating_add(1);
+    let wait = backoff(attempts, chance(inner.seed, no, attempts));
+    let wait = wait.max(row.retry_after_ms.unwrap_or(0)).min(LONGEST_WAIT_MS);
+    let next = inner.clock.now_ms().saturating_add(wait);
+    rows::try_later(transaction, no, attempts, next, &row.code, cut(&row.error))?;
+    queue.back(no, attempts, Some(next));
+    Ok(())
+}
+
+fn give_up(
+    transaction: &Transaction<'_>,
+    queue: &mut Queue,
+    inner: &Inner,
+    no: i64,
+    code: &str,
+    error: &str,
+) -> rusqlite::Result<Option<DeadRow>> {
+    let error = cut(error);
+    let Some((client_message_id, enqueued_at)) = rows::give_up(transaction, no, code, error)? else { return Ok(None) };
+    queue.settle(no);
+    inner.dead.fetch_add(1, Ordering::Relaxed);
+    let id = RowId::new(enqueued_at, no).text();
+    Ok(Some(DeadRow { id, client_message_id, code: code.to_owned(), error: error.to_owned() }))
+}
+
+/// Claims that are not the last of their row are passed over.
+fn release_claims(
+    transaction: &Transaction<'_>,
+    queue: &mut Queue,
+    inner: &Inner,
+    keys: &[RowKey],
+) -> rusqlite::Result<()> {
+    let mut flying: Vec<i64> = keys.iter().filter(|key| queue.flies(key.no, key.claim)).map(|key| key.no).collect();
+    // Latest first: that is the order in which they find their old places fastest.
+    flying.sort_unstable_by(|a, b| b.cmp(a));
+    release(transaction, queue, inner, &flying)
+}
+
+fn release(transaction: &Transaction<'_>, queue: &mut Queue, inner: &Inner, flying: &[i64]) -> rusqlite::Result<()> {
+    for no in flying {
+        rows::wait_again(transaction, *no)?;
+        let attempts = queue.flight(*no).map_or(0, |entry| entry.attempts);
+        queue.back(*no, attempts, None);
+    }
+    inner.woken.notify_one();
+    Ok(())
+}
+
+/// Rows that wait and have become too old; for who has no connection to claim them for.
+pub(super) fn expire(
+    transaction: &Transaction<'_>,
+    queue: &mut Queue,
+    inner: &Inner,
+) -> rusqlite::Result<Vec<DeadRow>> {
+    let now = inner.clock.now_ms();
+    let late: Vec<i64> = transaction
+        .prepare_cached(
+            "SELECT no FROM outbox WHERE owed IS NOT NULL AND status = 'pending' AND expires_at <= ?
+             ORDER BY expires_at LIMIT 1000",
+        )?
+        .query_map([signed(now)], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut dead = Vec::new();
+    for no in late {
+        dead.extend(give_up(transaction, queue, inner, no, EXPIRED, "it became too old to be sent")?);
+    }
+    Ok(dead)
+}
+
+/// The start: what was under way waits again, and that counts as an attempt; everything that waits takes its place.
+pub(super) fn recover(transaction: &Transaction<'_>, queue: &mut Queue, now: u64) -> rusqlite::Result<()> {
+    transaction.execute(
+        "UPDATE outbox SET status = 'pending', attempts = attempts + 1, next_attempt_at = ?,
+         last_error_code = 'interrupted', last_error = 'the daemon ended while it was under way'
+         WHERE owed IS NOT NULL AND status = 'inflight'",
+        [signed(now + AFTER_CRASH_MS)],
+    )?;
+    queue.numbers_from(rows::number(transaction, "SELECT coalesce(max(no), 0) FROM outbox")?);
+    for Open { entry, lane, next_attempt_at, .. } in rows::open_rows(transaction)? {
+        queue.put(lane.clone(), entry);
+        queue.hold(&lane, entry.no, next_attempt_at);
+    }
+    Ok(())
+}
+
+/// Reads the queue again. What the database and the old queue agree to be under way stays so.
+pub(super) fn reload(transaction: &Transaction<'_>, queue: &mut Queue) -> rusqlite::Result<()> {
+    let claims = queue.clear();
+    for Open { entry, lane, inflight, next_attempt_at } in rows::open_rows(transaction)? {
+        match claims.get(&entry.no).filter(|_| inflight) {
+            Some(claim) => queue.fly_again(lane, entry, *claim),
+            None => {
+                if inflight {
+                    rows::wait_again(transaction, entry.no)?;
+                }
+                queue.put(lane.clone(), entry);
+                queue.hold(&lane, entry.no, next_attempt_at);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The beginning of an error's text.
+fn cut(text: &str) -> &str {
+    let end = (0..=MOST_ERROR.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
+}

@@ -1,0 +1,316 @@
+//! The outbox: what was accepted and is owed to the broker, until the broker has it.
+//!
+//! Invariant: accepting is one transaction, and it is on disk before anybody hears of it. An id is bound to its first
+//! request for as long as its row exists; a refused request leaves no trace. Within a lane (one sender, one destination,
+//! one priority) nothing is handed out before what came earlier. A message leaves the queue when the broker has it, when
+//! it was refused for good, or when it is too old for the broker to recognise it: never because of a crash or a
+//! lost connection.
+//!
+//! It knows no connection: the link claims rows and says what became of them.
+
+mod accept;
+mod age;
+mod drain;
+mod operate;
+mod queue;
+mod rows;
+mod types;
+
+pub use age::{AgeError, DEFAULT_HOURS, hours, most_hours};
+pub use types::*;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use hostel_store::{Options, Store, StoreError};
+use hostel_wire::{Clock, random};
+use parking_lot::Mutex;
+use rusqlite::Transaction;
+use tokio::sync::{Notify, watch};
+
+use crate::disk::{self, Level, Pressure};
+use crate::schema;
+use queue::Queue;
+
+const HOUR_MS: u64 = 60 * 60 * 1000;
+
+/// How much the outbox may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Rows that are not done; 0: any number.
+    pub max_rows: u64,
+    /// Bytes on disk; 0: any number.
+    pub max_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_rows: 10_000, max_bytes: 1 << 30 }
+    }
+}
+
+/// How an outbox is opened.
+#[derive(Debug, Clone)]
+pub struct OutboxOptions {
+    /// The database.
+    pub path: PathBuf,
+    /// What time it is.
+    pub clock: Clock,
+    /// How much it may hold.
+    pub limits: Limits,
+    /// How long messages are tried, if somebody has said so.
+    pub max_age_hours: Option<u32>,
+    /// Everything on the caller: for simulations.
+    pub inline: bool,
+    /// What the jitter of waits is made from; random if absent.
+    pub seed: Option<u64>,
+}
+
+impl OutboxOptions {
+    /// As usual.
+    #[must_use]
+    pub fn new(path: PathBuf, clock: Clock) -> Self {
+        Self { path, clock, limits: Limits::default(), max_age_hours: None, inline: false, seed: None }
+    }
+}
+
+/// Why the outbox could not be opened.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum OutboxError {
+    /// It is damaged. What it held cannot be told from what was lost: the daemon does not start.
+    #[error("outbox.db is damaged ({0}); run `claudemesh daemon recover`")]
+    Corrupt(String),
+    /// A later program made it.
+    #[error("{0}")]
+    TooNew(String),
+    /// The setting cannot be.
+    #[error(transparent)]
+    Age(#[from] AgeError),
+    /// The database's own reason.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+/// The outbox. Cheap to clone.
+#[derive(Clone)]
+pub struct Outbox {
+    store: Store,
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    clock: Clock,
+    queue: Mutex<Queue>,
+    /// Something was written or not, nobody knows: the queue is read again before it is used.
+    unsure: AtomicBool,
+    /// Claims that were made and are not yet with who made them.
+    handing: Mutex<Vec<drain::Handing>>,
+    limits: Mutex<Limits>,
+    /// Of the files, as last measured, and what was put in since.
+    bytes: AtomicU64,
+    accepted: AtomicU64,
+    dead: AtomicU64,
+    duplicates: AtomicU64,
+    levels: watch::Sender<Level>,
+    woken: Notify,
+    asked_hours: Option<u32>,
+    hours: AtomicU32,
+    seed: u64,
+}
+
+impl Outbox {
+    /// Opens it and puts it in order: what was under way when the last process ended waits again.
+    pub async fn open(options: OutboxOptions) -> Result<Self, OutboxError> {
+        let hours = age::hours(options.max_age_hours, 0)?;
+        let how = Options { inline: options.inline, incremental_vacuum: true, cache_kib: 1024, ..Options::default() };
+        let store = Store::open(&options.path, &schema::OUTBOX, how).map_err(opening)?;
+        // The check reads the file as it is now, whatever the writer has in memory.
+        let found = store
+            .read(|connection| connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0)));
+        match found.await {
+            Ok(found) if found == "ok" => {}
+            Ok(found) => return Err(OutboxError::Corrupt(found)),
+            Err(error) => return Err(opening(error)),
+        }
+        let inner = Inner {
+            path: options.path,
+            clock: options.clock,
+            queue: Mutex::default(),
+            unsure: AtomicBool::new(false),
+            handing: Mutex::default(),
+            limits: Mutex::new(options.limits),
+            bytes: AtomicU64::new(0),
+            accepted: AtomicU64::new(0),
+            dead: AtomicU64::new(0),
+            duplicates: AtomicU64::new(0),
+            levels: watch::channel(Level::Ok).0,
+            woken: Notify::new(),
+            asked_hours: options.max_age_hours,
+            hours: AtomicU32::new(hours),
+            seed: options.seed.unwrap_or_else(|| u64::from_le_bytes(random::bytes())),
+        };
+        let outbox = Self { store, inner: Arc::new(inner) };
+        outbox.recover().await.map_err(opening)?;
+        Ok(outbox)
+    }
+
+    async fn recover(&self) -> Result<(), StoreError> {
+        let inner = Arc::clone(&self.inner);
+        self.store
+            .write(move |transaction| {
+                // The log beside the database gives its room back after a burst.
+                transaction.pragma_update(None, "journal_size_limit", 16 << 20)?;
+                drain::recover(transaction, &mut inner.queue.lock(), inner.clock.now_ms())?;
+                let dead = rows::number(
+                    transaction,
+                    "SELECT count(*) FROM outbox WHERE status IN ('dead', 'aborted') AND status = 'dead'",
+                )?;
+                inner.dead.store(dead.cast_unsigned(), Ordering::Relaxed);
+                Ok(())
+            })
+            .await?;
+        self.inner.measure();
+        Ok(())
+    }
+
+    /// Something can be claimed that could not before. A wake-up that nobody waits for is kept.
+    #[must_use]
+    pub fn woken(&self) -> &Notify {
+        &self.inner.woken
+    }
+
+    /// When something that waits can be tried, in milliseconds since 1970; the past if that is now.
+    #[must_use]
+    pub fn next_due(&self) -> Option<u64> {
+        self.inner.queue.lock().next_due(self.inner.clock.now_ms())
+    }
+
+    /// How many rows there are that are not done.
+    #[must_use]
+    pub fn depth(&self) -> Depth {
+        let queue = self.inner.queue.lock();
+        Depth { pending: queue.waiting(), inflight: queue.inflight(), dead: self.inner.dead.load(Ordering::Relaxed) }
+    }
+
+    /// When the oldest that waits was taken.
+    #[must_use]
+    pub fn oldest_pending(&self) -> Option<u64> {
+        self.inner.queue.lock().oldest()
+    }
+
+    /// How full it is, measured now.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        self.inner.measure()
+    }
+
+    /// Tells when fullness begins to mean something else.
+    #[must_use]
+    pub fn levels(&self) -> watch::Receiver<Level> {
+        self.inner.levels.subscribe()
+    }
+
+    /// How often a request came again and was recognised.
+    #[must_use]
+    pub fn duplicates(&self) -> u64 {
+        self.inner.duplicates.load(Ordering::Relaxed)
+    }
+
+    /// Other limits, from now on.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.inner.limits.lock() = limits;
+        self.inner.measure();
+    }
+
+    /// The broker remembers ids for this many days (0: for ever): messages are tried no longer than that allows. The
+    /// hours they are tried; an error if a setting says otherwise.
+    pub fn window(&self, dedupe_days: u32) -> Result<u32, AgeError> {
+        let hours = age::hours(self.inner.asked_hours, dedupe_days)?;
+        self.inner.hours.store(hours, Ordering::Relaxed);
+        Ok(hours)
+    }
+
+    /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
+    #[must_use]
+    pub fn close(&self) -> Weak<()> {
+        self.store.close()
+    }
+
+    /// Changes rows and queue together. A change of which nobody knows whether it was made has the queue read again.
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>, &mut Queue, &Arc<Inner>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = Arc::clone(&self.inner);
+        let mut unsure = Unsure { inner: &self.inner, armed: true };
+        let changed = self.store.write(move |transaction| {
+            let mut queue = inner.queue.lock();
+            if inner.unsure.swap(false, Ordering::Relaxed) {
+                drain::reload(transaction, &mut queue)?;
+            }
+            drain::take_back(transaction, &mut queue, &inner)?;
+            let changed = work(transaction, &mut queue, &inner)?;
+            inner.tell_level(queue.rows());
+            Ok(changed)
+        });
+        let changed = changed.await;
+        unsure.armed = changed.is_err();
+        changed
+    }
+}
+
+/// Marks the queue as uncertain when a change ends without a known outcome.
+struct Unsure<'a> {
+    inner: &'a Inner,
+    armed: bool,
+}
+
+impl Drop for Unsure<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.inner.unsure.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Inner {
+    /// When a row that is taken now becomes too old.
+    fn expiry(&self, now: u64) -> u64 {
+        now.saturating_add(u64::from(self.hours.load(Ordering::Relaxed)) * HOUR_MS)
+    }
+
+    fn measure(&self) -> Pressure {
+        self.bytes.store(disk::bytes_of(&self.path), Ordering::Relaxed);
+        let rows = self.queue.lock().rows();
+        self.tell_level(rows)
+    }
+
+    fn pressure_of(&self, rows: u64) -> Pressure {
+        let limits = *self.limits.lock();
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        Pressure { rows, max_rows: limits.max_rows, bytes, max_bytes: limits.max_bytes }
+    }
+
+    fn tell_level(&self, rows: u64) -> Pressure {
+        let pressure = self.pressure_of(rows);
+        let level = pressure.level();
+        self.levels.send_if_modified(|told| std::mem::replace(told, level) != level);
+        pressure
+    }
+}
+
+/// What SQLite says of a file it cannot read is not a reason to go on.
+fn opening(error: StoreError) -> OutboxError {
+    match error {
+        StoreError::TooNew { .. } => OutboxError::TooNew(error.to_string()),
+        StoreError::Sqlite(text) if is_damage(&text) => OutboxError::Corrupt(text),
+        other => OutboxError::Store(other),
+    }
+}
+
+/// Whether SQLite says that a file is not what it was.
+pub(crate) fn is_damage(text: &str) -> bool {
+    text.contains("malformed") || text.contains("not a database") || text.contains("database corruption")
+}

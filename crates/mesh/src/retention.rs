@@ -1,0 +1,71 @@
+//! Housekeeping of outbox and inbox: giving up what is too old to be sent, forgetting what was kept long enough.
+//!
+//! Invariant: it runs beside everything else in small transactions; a failure is told and tried again an hour later.
+
+use std::time::Duration;
+
+use hostel_store::StoreError;
+
+use crate::inbox::{Health, Inbox};
+use crate::outbox::{DeadRow, Outbox};
+
+/// How often rows are looked for that have become too old to be sent.
+const EXPIRE_EVERY: Duration = Duration::from_secs(60);
+
+/// How often what is old is forgotten, in rounds of the above.
+const SWEEP_EVERY: u32 = 60;
+
+/// What a round of housekeeping has done, for the log.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// They are `dead` now.
+    pub dead: Vec<DeadRow>,
+    /// Rows of the outbox that were forgotten, if this was a round for that.
+    pub outbox: Option<u64>,
+    /// Rows of the inbox that were forgotten, if this was a round for that.
+    pub inbox: Option<u64>,
+    /// What a look through a large inbox has found, if there was one.
+    pub health: Option<Health>,
+    /// What went wrong.
+    pub failed: Option<StoreError>,
+}
+
+/// Keeps house until it is dropped: expiry every minute, sweeps at once and every hour, the weekly vacuum with them. An
+/// inbox that could not be looked through at the start is looked through first.
+pub async fn run(outbox: Outbox, inbox: Inbox, tell: impl Fn(Swept)) {
+    if inbox.is_unchecked() {
+        let (health, failed) = match inbox.look_through().await {
+            Ok(health) => (Some(health), None),
+            Err(error) => (None, Some(error)),
+        };
+        tell(Swept { health, failed, ..Swept::default() });
+    }
+    let mut round = 0_u32;
+    loop {
+        tell(keep_house(&outbox, &inbox, round.is_multiple_of(SWEEP_EVERY)).await);
+        round = round.wrapping_add(1);
+        tokio::time::sleep(EXPIRE_EVERY).await;
+    }
+}
+
+/// One round; `sweep` forgets what is old as well.
+pub async fn keep_house(outbox: &Outbox, inbox: &Inbox, sweep: bool) -> Swept {
+    let mut swept = Swept::default();
+    match outbox.expire().await {
+        Ok(dead) => swept.dead = dead,
+        Err(error) => swept.failed = Some(error),
+    }
+    if sweep {
+        let mut note = |done: Result<u64, StoreError>| match done {
+            Ok(count) => Some(count),
+            Err(error) => {
+                swept.failed = Some(error);
+                None
+            }
+        };
+        let (from_outbox, from_inbox) = (note(outbox.sweep().await), note(inbox.sweep().await));
+        note(inbox.vacuum_if_due().await.map(u64::from));
+        (swept.outbox, swept.inbox) = (from_outbox, from_inbox);
+    }
+    swept
+}

@@ -1,0 +1,170 @@
+//! Who is in the mesh, as the broker last said, kept over restarts: names resolve and messages can be queued and sealed
+//! without a connection.
+//!
+//! Invariant: a member that was once known stays known, so that what it sent can still be attributed; whether its key
+//! counts is a mark on it. Revisions only rise: an older list never overwrites a newer one.
+
+use std::collections::btree_map::Values;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use hostel_wire::frames::server::{Member, Roster as RosterFrame};
+use hostel_wire::keys::PublicKey;
+use parking_lot::RwLock;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use crate::keep::Kept;
+use crate::log::Log;
+
+/// Members a mesh may have here; what a broker says beyond that is not kept.
+const MOST: usize = 10_000;
+
+/// Everybody who is or was in the mesh.
+pub(crate) struct Roster {
+    kept: Kept,
+    log: Log,
+    state: RwLock<Listed>,
+    /// Members with a connection, as far as we have heard on this connection of ours.
+    online: RwLock<HashSet<String>>,
+    changed: watch::Sender<u64>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Listed {
+    rev: u64,
+    members: BTreeMap<String, Member>,
+    /// Sessions of members, by key: who they belong to and how they are called.
+    #[serde(skip)]
+    sessions: HashMap<String, SessionOf>,
+}
+
+/// A session of some member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionOf {
+    /// The member's id.
+    pub(crate) member_id: String,
+    /// The session's id.
+    pub(crate) session_id: String,
+}
+
+impl Roster {
+    /// As it was kept.
+    pub(crate) fn load(kept: Kept, log: Log) -> std::io::Result<Self> {
+        let state: Listed = kept.load()?;
+        let (changed, _) = watch::channel(0);
+        Ok(Self { kept, log, state: RwLock::new(state), online: RwLock::default(), changed })
+    }
+
+    /// Takes a whole list. Members that it does not name are gone: they count as having left.
+    pub(crate) fn replace(&self, frame: RosterFrame) {
+        let mut state = self.state.write();
+        let named: HashSet<String> = frame.members.iter().map(|member| member.id.clone()).collect();
+        for (id, member) in &mut state.members {
+            member.left |= !named.contains(id);
+        }
+        state.rev = frame.rev;
+        self.take(state, frame.members);
+    }
+
+    /// Takes members that changed.
+    pub(crate) fn change(&self, frame: RosterFrame) {
+        let mut state = self.state.write();
+        if frame.rev < state.rev {
+            return;
+        }
+        state.rev = frame.rev;
+        self.take(state, frame.members);
+    }
+
+    fn take(&self, mut state: parking_lot::RwLockWriteGuard<'_, Listed>, members: Vec<Member>) {
+        for member in members {
+            let fits = PublicKey::from_hex(&member.pubkey).is_some() && !member.id.is_empty() && member.id.len() <= 64;
+            if fits && (state.members.len() < MOST || state.members.contains_key(&member.id)) {
+                state.members.insert(member.id.clone(), member);
+            }
+        }
+        if let Err(error) = self.kept.save(&*state, false) {
+            self.log.warn("roster_not_kept", serde_json::json!({"error": error.to_string()}));
+        }
+        drop(state);
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Changes whenever the list does.
+    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
+        self.changed.subscribe()
+    }
+
+    /// A member by id.
+    pub(crate) fn member(&self, id: &str) -> Option<Member> {
+        self.state.read().members.get(id).cloned()
+    }
+
+    /// A member's key, for sealing.
+    pub(crate) fn key(&self, id: &str) -> Option<PublicKey> {
+        self.state.read().members.get(id).and_then(|member| PublicKey::from_hex(&member.pubkey))
+    }
+
+    /// Everybody, by id.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.state.read().members.values().cloned().collect()
+    }
+
+    /// Looks at everybody without copying.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(Values<'_, String, Member>) -> T) -> T {
+        look(self.state.read().members.values())
+    }
+
+    /// The id of the member with this key.
+    pub(crate) fn id_by_key(&self, pubkey: &str) -> Option<String> {
+        self.with(|mut members| members.find(|member| member.pubkey == pubkey).map(|member| member.id.clone()))
+    }
+
+    /// The id of the member that has or had this key.
+    pub(crate) fn id_by_any_key(&self, pubkey: &str) -> Option<String> {
+        let had = |member: &&Member| member.pubkey == pubkey || member.retired.iter().any(|key| key.pubkey == pubkey);
+        self.with(|mut members| members.find(had).map(|member| member.id.clone()))
+    }
+
+    /// Whether a key is, or was, a member's.
+    pub(crate) fn owns(&self, id: &str, pubkey: &str) -> bool {
+        let state = self.state.read();
+        let Some(member) = state.members.get(id) else { return false };
+        member.pubkey == pubkey || member.retired.iter().any(|key| key.pubkey == pubkey)
+    }
+
+    /// Whether somebody in the list has this x25519 key.
+    pub(crate) fn has_x25519(&self, key: &[u8; 32]) -> bool {
+        let is =
+            |hex: &str| PublicKey::from_hex(hex).and_then(|public| public.x25519().ok()).is_some_and(|x| x == *key);
+        let state = self.state.read();
+        state.members.values().any(|member| is(&member.pubkey) || member.retired.iter().any(|old| is(&old.pubkey)))
+    }
+
+    /// Notes who has a connection, all at once.
+    pub(crate) fn set_online(&self, members: HashSet<String>, sessions: HashMap<String, SessionOf>) {
+        *self.online.write() = members;
+        self.state.write().sessions = sessions;
+    }
+
+    /// Notes that somebody came or went.
+    pub(crate) fn set_present(&self, member_id: &str, present: bool) {
+        let mut online = self.online.write();
+        match present {
+            true if online.len() < MOST => drop(online.insert(member_id.to_owned())),
+            true => {}
+            false => drop(online.remove(member_id)),
+        }
+    }
+
+    /// Whether a member has a connection, as far as we know.
+    pub(crate) fn is_online(&self, member_id: &str) -> bool {
+        self.online.read().contains(member_id)
+    }
+
+    /// The session with this key.
+    pub(crate) fn session(&self, pubkey: &str) -> Option<SessionOf> {
+        self.state.read().sessions.get(pubkey).cloned()
+    }
+}

@@ -1,0 +1,76 @@
+//! The model of delivery, looked at in every state it can reach; and found out when it is made wrong on purpose.
+//!
+//! What it proves and what it does not is said in `model/mod.rs`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
+
+mod model;
+
+use std::time::Instant;
+
+use model::explore::{Explored, explore};
+use model::flaws::Flaw;
+use model::steps::{Action, Delivery};
+use model::world::World;
+
+/// A bound on memory, well above what is there.
+const MOST_STATES: usize = 20_000_000;
+
+fn look_at(breaks: u8, kills: u8, refusals: u8, flaw: Option<Flaw>) -> Explored<Action> {
+    explore(&Delivery { initial: World::new(breaks, kills, refusals), flaw }, MOST_STATES)
+}
+
+fn holds(breaks: u8, kills: u8, refusals: u8) {
+    let begun = Instant::now();
+    let Explored { states, steps, depth, fault } = look_at(breaks, kills, refusals, None);
+    if let Some((fault, story)) = fault {
+        panic!("{breaks} breaks, {kills} kills, {refusals} refusals: {fault}: {story:#?}");
+    }
+    let took = begun.elapsed();
+    eprintln!(
+        "{breaks} breaks, {kills} kills, {refusals} refusals: {states} states, {steps} steps, {depth} deep, {took:.1?}"
+    );
+    assert!(states > 10_000, "that is not all there is");
+}
+
+#[test]
+fn with_refusals() {
+    holds(0, 0, 4);
+}
+
+#[test]
+fn with_a_broken_connection_and_a_refusal() {
+    holds(1, 0, 1);
+}
+
+#[test]
+fn with_a_kill_and_a_refusal() {
+    holds(0, 1, 1);
+}
+
+#[test]
+fn with_a_kill_and_a_broken_connection() {
+    holds(1, 1, 0);
+}
+
+#[test]
+fn with_one_of_each() {
+    holds(1, 1, 1);
+}
+
+#[test]
+fn with_two_kills() {
+    holds(0, 2, 0);
+}
+
+/// The model with one mistake in it is found out, by a fault the mistake was made for.
+#[test]
+fn every_mistake_is_found() {
+    for flaw in Flaw::ALL {
+        let budgets = [(0, 0, 2), (1, 0, 1), (0, 1, 1), (1, 1, 0)];
+        let found =
+            budgets.iter().find_map(|(breaks, kills, refusals)| look_at(*breaks, *kills, *refusals, Some(flaw)).fault);
+        let Some((fault, story)) = found else { panic!("{flaw:?} is not found") };
+        eprintln!("{flaw:?}: {fault}, after {} steps", story.len());
+        assert!(flaw.shows().contains(&fault), "{flaw:?} was found as: {fault}, by {story:#?}");
+    }
+}

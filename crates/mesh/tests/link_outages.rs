@@ -1,0 +1,189 @@
+//! What happens when something is not there: the broker, the network, a daemon. Nothing is lost, nothing is doubled.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+mod link_support;
+
+use hostel_mesh::{Caller, Ending, SendRequest, State};
+use link_support::{TestBroker, hosts, soon};
+
+#[tokio::test]
+async fn what_is_sent_without_a_broker_arrives_when_it_is_back() {
+    let mut broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    broker.down().await;
+    for n in 0..20 {
+        let sent = alice.send("bob", &format!("offline {n}")).await;
+        assert_eq!(sent.status, "queued");
+    }
+    assert_ne!(alice.mesh.state(), State::Open);
+    assert_eq!(alice.mesh.peers(false).await.unwrap_err().code(), "broker_unavailable");
+    assert_eq!(alice.mesh.peers(true).await.unwrap().len(), 2, "the roster is kept");
+    broker.up().await;
+    bob.wait_inbox(20).await;
+    let expected: Vec<_> = (0..20).map(|n| format!("offline {n}")).collect();
+    assert_eq!(bob.bodies().await, expected);
+}
+
+#[tokio::test]
+async fn a_daemon_that_was_away_gets_what_it_missed_once() {
+    let broker = TestBroker::start().await;
+    let [alice, mut bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.send("bob", "before").await;
+    bob.wait_inbox(1).await;
+    assert_eq!(bob.down().await, Ending::Shutdown);
+    for n in 0..50 {
+        alice.send("bob", &format!("missed {n}")).await;
+    }
+    alice.drained().await;
+    bob.up().await;
+    let items = bob.wait_inbox(51).await;
+    assert_eq!(items.len(), 51);
+    assert_eq!(items[50].body.as_deref(), Some("missed 49"));
+}
+
+#[tokio::test]
+async fn a_daemon_that_starts_without_a_broker_queues_for_those_it_knows() {
+    let mut broker = TestBroker::start().await;
+    let [mut alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.down().await;
+    broker.down().await;
+    alice.up().await;
+    alice.send("bob", "from the dark").await;
+    alice.down().await;
+    alice.up().await;
+    alice.send("bob", "still dark").await;
+    broker.up().await;
+    bob.wait_inbox(2).await;
+    assert_eq!(bob.bodies().await, ["from the dark", "still dark"]);
+}
+
+#[tokio::test]
+async fn a_lost_ack_doubles_nothing() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    for round in 0..5 {
+        // What alice says arrives, what the broker answers does not.
+        alice.net.deafen();
+        alice.send("bob", &format!("round {round}")).await;
+        bob.wait_inbox(round + 1).await;
+        assert_eq!(alice.mesh.health().await.queue_depth, 1, "nobody has told alice");
+        alice.net.break_all();
+        alice.drained().await;
+    }
+    assert_eq!(bob.inbox().await.len(), 5);
+    let text = alice.mesh.metrics_text().await;
+    assert!(text.contains("cm_daemon_dedupe_total{mesh=\"lab\",direction=\"out\"} 5\n"), "{text}");
+}
+
+#[tokio::test]
+async fn a_lost_acknowledgement_of_ours_doubles_nothing() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    for round in 0..10 {
+        alice.send("bob", &format!("round {round}")).await;
+        bob.wait_inbox(round + 1).await;
+        bob.net.break_all();
+    }
+    alice.send("bob", "the last").await;
+    let items = bob.wait_inbox(11).await;
+    assert_eq!(items.len(), 11);
+}
+
+#[tokio::test]
+async fn a_flapping_network_loses_nothing_and_keeps_the_order() {
+    let mut broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    for n in 0..400 {
+        alice.send("bob", &n.to_string()).await;
+        match n % 50 {
+            10 => alice.net.break_all(),
+            20 => bob.net.break_all(),
+            30 => alice.net.cut(),
+            35 => alice.net.mend(),
+            40 if n == 240 => {
+                broker.down().await;
+                broker.up().await;
+            }
+            _ => {}
+        }
+    }
+    alice.drained().await;
+    let items = bob.wait_inbox(400).await;
+    let expected: Vec<_> = (0..400).map(|n| n.to_string()).collect();
+    let bodies: Vec<_> = items.into_iter().filter_map(|item| item.body).collect();
+    assert_eq!(bodies, expected);
+}
+
+#[tokio::test]
+async fn a_broker_that_was_set_back_gets_again_what_it_lost() {
+    let mut broker = TestBroker::start().await;
+    let [alice, mut bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.send("bob", "one").await;
+    bob.wait_inbox(1).await;
+    alice.drained().await;
+    broker.down().await;
+    // A copy of how things are now.
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(broker.dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+        }
+    }
+    broker.up().await;
+    bob.down().await;
+    alice.connected().await;
+    alice.send("bob", "two").await;
+    alice.drained().await;
+    broker.down().await;
+    for entry in std::fs::read_dir(broker.dir.path()).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    for entry in std::fs::read_dir(copy.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), broker.dir.path().join(entry.file_name())).unwrap();
+    }
+    broker.up().await;
+    bob.up().await;
+    let items = bob.wait_inbox(2).await;
+    assert_eq!(items[1].body.as_deref(), Some("two"));
+    assert_eq!(items.len(), 2);
+}
+
+#[tokio::test]
+async fn the_end_of_a_connection_is_told() {
+    let mut broker = TestBroker::start().await;
+    let [alice] = hosts(&broker, ["alice"]).await;
+    let gone = alice.wait_event("daemon_disconnect", None);
+    let ((), data) = tokio::join!(broker.down(), gone);
+    assert_eq!(data["mesh"], "lab");
+    assert_eq!(alice.mesh.state(), State::Reconnecting);
+    let back = alice.wait_event("daemon_reconnect", None);
+    let ((), data) = tokio::join!(broker.up(), back);
+    assert_eq!(data["first"], false);
+    assert_eq!(alice.mesh.health().await.brokers["lab"], "open");
+}
+
+#[tokio::test]
+async fn a_second_daemon_with_the_same_key_does_not_fight_for_ever() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    let twin = link_support::options(
+        alice.dir.path().join("twin"),
+        &alice.membership,
+        link_support::Net::new(),
+        link_support::quick(),
+    );
+    let twin = hostel_mesh::Mesh::open(twin).await.unwrap();
+    let running = twin.clone();
+    let task = tokio::spawn(async move { running.run().await });
+    soon("the twin's connection", twin.connected()).await;
+    let request = SendRequest { to: "bob".into(), message: "from one of us".into(), ..SendRequest::default() };
+    twin.send(request, &Caller::Member).await.unwrap();
+    assert_eq!(bob.wait_inbox(1).await[0].sender_name, "alice");
+    twin.shutdown();
+    soon("the twin's end", task).await.unwrap();
+}

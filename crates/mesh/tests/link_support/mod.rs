@@ -1,0 +1,422 @@
+//! A real broker and real meshes in one process, over loopback, with a network that can be cut.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
+
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use hostel_broker::engine::{EngineOptions, SqliteEngine};
+use hostel_broker::registry::RegistrySettings;
+use hostel_broker::{Broker, Settings as BrokerSettings};
+use hostel_mesh::cold::{Cold, ColdOptions};
+use hostel_mesh::enrol::{Create, Enrol};
+use hostel_mesh::events::EventFilter;
+use hostel_mesh::home::{Membership, Places, Settings};
+use hostel_mesh::link::dial::{BoxStream, BrokerUrl, Dial, Dialling, NetDial};
+use hostel_mesh::log::Log;
+use hostel_mesh::{Caller, Ending, InboxItem, InboxRequest, InviteRequest, Mesh, MeshOptions, SendRequest, Sent};
+use hostel_wire::Clock;
+use tempfile::TempDir;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Nothing in a test takes longer.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits for something, but not for ever.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} took too long"),
+    }
+}
+
+/// A broker that can be stopped and started again at the same place.
+pub struct TestBroker {
+    pub dir: TempDir,
+    pub port: u16,
+    settings: BrokerSettings,
+    running: Option<(Arc<Broker<SqliteEngine>>, JoinHandle<()>)>,
+}
+
+impl TestBroker {
+    pub async fn start() -> Self {
+        Self::with(BrokerSettings::default()).await
+    }
+
+    pub async fn with(settings: BrokerSettings) -> Self {
+        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port: 0, settings, running: None };
+        broker.up().await;
+        broker
+    }
+
+    pub async fn up(&mut self) {
+        let options = EngineOptions::at(self.dir.path().join("broker.db"), self.dir.path().join("blobs"));
+        let engine = SqliteEngine::open(options).await.unwrap();
+        let log = hostel_broker::Log::silent();
+        let broker = Broker::open(engine, self.settings.clone(), RegistrySettings::default(), Clock::system(), log);
+        let broker = broker.await.unwrap();
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
+        self.port = listener.local_addr().unwrap().port();
+        let serving = Arc::clone(&broker);
+        let task = tokio::spawn(async move {
+            serving.serve(listener, None, std::future::pending()).await;
+        });
+        self.running = Some((broker, task));
+    }
+
+    pub async fn down(&mut self) {
+        let (broker, task) = self.running.take().unwrap();
+        soon("the broker's end", broker.shutdown()).await;
+        soon("serving's end", task).await.unwrap();
+    }
+
+    pub fn url(&self) -> String {
+        format!("ws://127.0.0.1:{}/ws", self.port)
+    }
+}
+
+/// A network of one host that can be cut, or made deaf: what is sent arrives, what comes back does not.
+#[derive(Clone)]
+pub struct Net {
+    dial: NetDial,
+    cut: Arc<AtomicBool>,
+    deaf: Arc<AtomicBool>,
+    /// Streams made before this are broken.
+    age: Arc<AtomicU64>,
+    wake: Arc<tokio::sync::Notify>,
+}
+
+impl Net {
+    pub fn new() -> Self {
+        Self {
+            dial: NetDial::new(None).unwrap(),
+            cut: Arc::default(),
+            deaf: Arc::default(),
+            age: Arc::default(),
+            wake: Arc::default(),
+        }
+    }
+
+    /// Nothing goes any more, and nothing that stood stands.
+    pub fn cut(&self) {
+        self.cut.store(true, Ordering::SeqCst);
+        self.break_all();
+    }
+
+    /// What stood is broken; new connections can be made.
+    pub fn break_all(&self) {
+        self.age.fetch_add(1, Ordering::SeqCst);
+        self.deaf.store(false, Ordering::SeqCst);
+        self.wake.notify_waiters();
+    }
+
+    pub fn mend(&self) {
+        self.cut.store(false, Ordering::SeqCst);
+    }
+
+    pub fn deafen(&self) {
+        self.deaf.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Dial for Net {
+    fn dial<'a>(&'a self, url: &'a BrokerUrl) -> Dialling<'a> {
+        Box::pin(async move {
+            if self.cut.load(Ordering::SeqCst) {
+                return Err(std::io::Error::other("cut"));
+            }
+            let inner = self.dial.dial(url).await?;
+            let (net, wake) = (self.clone(), Arc::clone(&self.wake));
+            let born = self.age.load(Ordering::SeqCst);
+            let broken = Box::pin(async move {
+                loop {
+                    let notified = wake.notified();
+                    if net.age.load(Ordering::SeqCst) != born {
+                        return;
+                    }
+                    notified.await;
+                }
+            });
+            Ok(Box::new(Wire { inner, net: self.clone(), born, broken }) as BoxStream)
+        })
+    }
+}
+
+struct Wire {
+    inner: BoxStream,
+    net: Net,
+    born: u64,
+    broken: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+        if self.net.age.load(Ordering::SeqCst) != self.born || self.broken.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()));
+        }
+        if self.net.deaf.load(Ordering::SeqCst) {
+            return Poll::Pending;
+        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
+        if polled.is_ready() && self.net.deaf.load(Ordering::SeqCst) {
+            buf.set_filled(before);
+            return Poll::Pending;
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
+        if self.net.age.load(Ordering::SeqCst) != self.born {
+            return Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()));
+        }
+        Pin::new(&mut self.inner).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+/// A host: a member of the mesh, with its files, whose daemon can be stopped and started.
+pub struct Host {
+    pub dir: TempDir,
+    pub membership: Membership,
+    pub net: Net,
+    pub mesh: Mesh,
+    pub settings: Settings,
+    running: Option<JoinHandle<Ending>>,
+}
+
+impl Host {
+    async fn of(dir: TempDir, membership: Membership, run: bool) -> Self {
+        let net = Net::new();
+        let settings = quick();
+        let mesh =
+            Mesh::open(options(dir.path().join("mesh"), &membership, net.clone(), settings.clone())).await.unwrap();
+        let mut host = Self { dir, membership, net, mesh, settings, running: None };
+        if run {
+            host.run().await;
+        }
+        host
+    }
+
+    async fn run(&mut self) {
+        let mesh = self.mesh.clone();
+        self.running = Some(tokio::spawn(async move { mesh.run().await }));
+    }
+
+    /// Runs and waits for the connection.
+    pub async fn up(&mut self) {
+        let made = options(self.dir.path().join("mesh"), &self.membership, self.net.clone(), self.settings.clone());
+        self.mesh = Mesh::open(made).await.unwrap();
+        self.run().await;
+    }
+
+    pub async fn connected(&self) {
+        soon("connecting", self.mesh.connected()).await;
+    }
+
+    pub async fn down(&mut self) -> Ending {
+        self.mesh.shutdown();
+        self.ended().await
+    }
+
+    pub async fn ended(&mut self) -> Ending {
+        soon("the daemon's end", self.running.take().unwrap()).await.unwrap()
+    }
+
+    pub fn name(&self) -> String {
+        self.mesh.display_name()
+    }
+
+    pub async fn send(&self, to: &str, message: &str) -> Sent {
+        let request = SendRequest { to: to.to_owned(), message: message.to_owned(), ..SendRequest::default() };
+        self.mesh.send(request, &Caller::Member).await.unwrap()
+    }
+
+    /// All of the inbox, oldest first.
+    pub async fn inbox(&self) -> Vec<InboxItem> {
+        let request = InboxRequest { limit: 1000, mark_seen: false, ..InboxRequest::default() };
+        let mut items = self.mesh.inbox(request, &Caller::Member).await.unwrap().items;
+        items.reverse();
+        items
+    }
+
+    /// Bodies, oldest first.
+    pub async fn bodies(&self) -> Vec<String> {
+        self.inbox().await.into_iter().map(|item| item.body.unwrap_or_else(|| "<null>".to_owned())).collect()
+    }
+
+    /// Waits until the inbox has this many messages.
+    pub async fn wait_inbox(&self, count: usize) -> Vec<InboxItem> {
+        self.wait_for(&format!("{count} messages for {}", self.name()), |items| items.len() >= count).await
+    }
+
+    pub async fn wait_for(&self, what: &str, enough: impl Fn(&[InboxItem]) -> bool) -> Vec<InboxItem> {
+        let mut events = self.mesh.events(EventFilter::default(), &Caller::Member, None).await.unwrap();
+        let waiting = async {
+            loop {
+                let items = self.inbox().await;
+                if enough(&items) {
+                    return items;
+                }
+                events.next().await.expect("the stream goes on");
+            }
+        };
+        match tokio::time::timeout(DEADLINE, waiting).await {
+            Ok(items) => items,
+            Err(_) => panic!("{what} took too long; there are {:?}", self.bodies().await),
+        }
+    }
+
+    /// Waits for an event and gives its data.
+    pub async fn wait_event(&self, name: &str, last: Option<&str>) -> serde_json::Value {
+        let filter = EventFilter { events: vec![name.to_owned()], ..EventFilter::default() };
+        let mut events = self.mesh.events(filter, &Caller::Member, last).await.unwrap();
+        let event = soon(name, events.next()).await.expect("the stream goes on");
+        serde_json::from_str(&event.data).unwrap()
+    }
+
+    /// Waits until nothing is owed.
+    pub async fn drained(&self) {
+        let draining = async {
+            while self.mesh.health().await.queue_depth > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(DEADLINE, draining).await.is_err() {
+            let mut owed = self.mesh.outbox_list(Some("pending"), 1000).await.unwrap();
+            owed.extend(self.mesh.outbox_list(Some("inflight"), 1000).await.unwrap());
+            panic!(
+                "draining took too long; {} are owed, of them {:#?}",
+                owed.len(),
+                owed.iter().take(3).collect::<Vec<_>>()
+            );
+        }
+    }
+}
+
+/// As in life, but nobody waits long for a reconnect.
+pub fn quick() -> Settings {
+    let mut settings = Settings::default();
+    settings.reconnect.initial_backoff_ms = 20;
+    settings.reconnect.max_backoff_ms = 200;
+    settings.inbox.max_bytes = 0;
+    settings
+}
+
+pub fn options(dir: PathBuf, membership: &Membership, net: Net, settings: Settings) -> MeshOptions {
+    std::fs::create_dir_all(&dir).unwrap();
+    MeshOptions {
+        slug: membership.slug.clone(),
+        mesh_id: membership.mesh_id.clone(),
+        member_id: membership.member_id.clone(),
+        member_key: membership.key.clone(),
+        root_key: membership.root_key.clone(),
+        owner_key: membership.owner_key.clone(),
+        display_name: membership.display_name.clone().unwrap_or_else(|| "nameless".to_owned()),
+        rename: false,
+        groups: Vec::new(),
+        broker_urls: membership.broker_urls.clone(),
+        certificate: membership.cert,
+        dir: Some(dir),
+        leave_on_end: false,
+        host_fingerprint: None,
+        hostname: "testhost".to_owned(),
+        cwd: "/".to_owned(),
+        version: "0.9.0".to_owned(),
+        settings,
+        clock: Clock::system(),
+        dial: Arc::new(net),
+        log: log(),
+        inline_stores: false,
+    }
+}
+
+/// Lines go to the test's output when `MESH_LOG` is set.
+pub fn log() -> Log {
+    match std::env::var_os("MESH_LOG") {
+        Some(_) => Log::new(Clock::system(), hostel_mesh::log::Level::Debug, |_, line| eprintln!("{line}")),
+        None => Log::silent(),
+    }
+}
+
+pub fn cold_options(membership: &Membership) -> ColdOptions {
+    ColdOptions {
+        slug: membership.slug.clone(),
+        mesh_id: membership.mesh_id.clone(),
+        member_id: membership.member_id.clone(),
+        member_key: membership.key.clone(),
+        root_key: membership.root_key.clone(),
+        owner_key: membership.owner_key.clone(),
+        certificate: membership.cert,
+        display_name: membership.display_name.clone().unwrap_or_default(),
+        broker_urls: membership.broker_urls.clone(),
+        dial: Arc::new(NetDial::new(None).unwrap()),
+        clock: Clock::system(),
+    }
+}
+
+/// The memberships of a new mesh, the first is the owner's.
+pub async fn enrol(broker: &TestBroker, names: &[&str]) -> Vec<(TempDir, Membership)> {
+    let mut all: Vec<(TempDir, Membership)> = Vec::new();
+    let mut invite = None;
+    for name in names {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::at(dir.path().join("config"), dir.path().join("daemon"));
+        let enrol = Enrol::new(places, Clock::system());
+        let membership = match &invite {
+            None => {
+                let create = Create {
+                    broker_url: broker.url(),
+                    admin_token: None,
+                    name: "lab".to_owned(),
+                    display_name: (*name).to_owned(),
+                    cert: None,
+                };
+                let membership = enrol.create(create).await.unwrap();
+                let cold = soon("the cold way", Cold::connect(cold_options(&membership))).await.unwrap();
+                let request = InviteRequest { max_uses: Some(100), ..InviteRequest::default() };
+                invite = Some(soon("inviting", cold.invite_create(request)).await.unwrap().invite);
+                cold.leave().await;
+                membership
+            }
+            Some(link) => enrol.join(link, name).await.unwrap().membership,
+        };
+        all.push((dir, membership));
+    }
+    all
+}
+
+/// Hosts of a new mesh, all connected.
+pub async fn hosts<const N: usize>(broker: &TestBroker, names: [&str; N]) -> [Host; N] {
+    let mut hosts = Vec::new();
+    for (dir, membership) in enrol(broker, &names).await {
+        hosts.push(Host::of(dir, membership, true).await);
+    }
+    for host in &hosts {
+        host.connected().await;
+    }
+    hosts.try_into().ok().unwrap()
+}
+
+/// A further host, by invite.
+pub async fn join(invite: &str, name: &str) -> Host {
+    let dir = tempfile::tempdir().unwrap();
+    let places = Places::at(dir.path().join("config"), dir.path().join("daemon"));
+    let joined = Enrol::new(places, Clock::system()).join(invite, name).await.unwrap();
+    Host::of(dir, joined.membership, true).await
+}

@@ -1,0 +1,157 @@
+//! Topics: who gets what, who can read what, and when.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+mod link_support;
+
+use hostel_mesh::{Caller, Ending, MemberAction, PostRequest, Sent, State};
+use link_support::{Host, TestBroker, hosts};
+
+async fn post(host: &Host, topic: &str, message: &str) -> Sent {
+    let request = PostRequest { topic: topic.to_owned(), message: message.to_owned(), ..PostRequest::default() };
+    host.mesh.topic_post(request, &Caller::Member).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_post_reaches_subscribers_and_a_late_one_gets_the_later_ones() {
+    let broker = TestBroker::start().await;
+    let [alice, bob, carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    let made = alice.mesh.subscribe("#Alerts").await.unwrap();
+    assert_eq!((made.topic.as_str(), made.created, made.subscribed, made.pending), ("alerts", Some(true), true, false));
+    let joined = bob.mesh.subscribe("alerts").await.unwrap();
+    assert_eq!((joined.created, joined.topic_id), (Some(false), made.topic_id));
+    assert_eq!(post(&alice, "alerts", "first").await.topic.as_deref(), Some("alerts"));
+    let items = bob.wait_inbox(1).await;
+    assert_eq!((items[0].body.as_deref(), items[0].topic.as_deref()), (Some("first"), Some("alerts")));
+
+    carol.mesh.subscribe("alerts").await.unwrap();
+    post(&bob, "alerts", "second").await;
+    assert_eq!(carol.wait_inbox(1).await[0].body.as_deref(), Some("second"));
+    assert_eq!(alice.wait_inbox(1).await[0].body.as_deref(), Some("second"));
+
+    let listed = carol.mesh.topics().await.unwrap();
+    let alerts = listed.iter().find(|topic| topic.name == "alerts").unwrap();
+    assert_eq!((alerts.subscribed, alerts.unread, alerts.member_count), (true, 1, 3));
+    assert!(listed.iter().any(|topic| topic.name == "general" && topic.subscribed));
+}
+
+#[tokio::test]
+async fn a_topic_without_its_key_waits_for_it() {
+    let broker = TestBroker::start().await;
+    let [mut alice, bob, mut carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    alice.mesh.subscribe("alerts").await.unwrap();
+    bob.mesh.subscribe("alerts").await.unwrap();
+    post(&alice, "alerts", "first").await;
+    bob.wait_inbox(1).await;
+    // Nobody who holds the key is there when carol subscribes and a post comes.
+    alice.down().await;
+    bob.net.cut();
+    carol.mesh.subscribe("alerts").await.unwrap();
+    post(&bob, "alerts", "while nobody could seal").await;
+    carol.down().await;
+    carol.up().await;
+    carol.connected().await;
+    bob.net.mend();
+    let items = carol.wait_inbox(1).await;
+    assert_eq!(items[0].body.as_deref(), Some("while nobody could seal"));
+}
+
+#[tokio::test]
+async fn subscribing_without_a_broker_is_told_later() {
+    let mut broker = TestBroker::start().await;
+    let [alice, mut bob] = hosts(&broker, ["alice", "bob"]).await;
+    broker.down().await;
+    let wish = bob.mesh.subscribe("later").await.unwrap();
+    assert!(wish.pending && wish.subscribed);
+    assert!(bob.mesh.topics().await.unwrap().iter().any(|topic| topic.name == "later" && topic.subscribed));
+    let refusal = bob.mesh.topic_post(PostRequest { topic: "never".into(), ..PostRequest::default() }, &Caller::Member);
+    assert_eq!(refusal.await.unwrap_err().code(), "topic_not_found");
+    bob.down().await;
+    bob.up().await;
+    broker.up().await;
+    alice.connected().await;
+    bob.connected().await;
+    // The wish survived bob's restart, and the topic exists now.
+    link_support::soon("the topic", async {
+        loop {
+            let listed = alice.mesh.topics().await.unwrap();
+            if listed.iter().any(|topic| topic.name == "later") {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    post(&alice, "later", "now").await;
+    assert_eq!(bob.wait_inbox(1).await[0].body.as_deref(), Some("now"));
+}
+
+#[tokio::test]
+async fn unsubscribing_ends_it_and_changes_the_key() {
+    let broker = TestBroker::start().await;
+    let [alice, bob, carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    for host in [&alice, &bob, &carol] {
+        host.mesh.subscribe("alerts").await.unwrap();
+    }
+    post(&alice, "alerts", "for three").await;
+    bob.wait_inbox(1).await;
+    carol.wait_inbox(1).await;
+    let left = carol.mesh.unsubscribe("alerts").await.unwrap();
+    assert!(!left.subscribed && !left.pending);
+    assert!(!carol.mesh.unsubscribe("alerts").await.unwrap().subscribed, "again is no error");
+    post(&alice, "alerts", "for two").await;
+    bob.wait_inbox(2).await;
+    assert_eq!(bob.bodies().await, ["for three", "for two"]);
+    assert_eq!(carol.bodies().await, ["for three"]);
+}
+
+#[tokio::test]
+async fn a_revoked_member_ends_and_reads_nothing_more() {
+    let broker = TestBroker::start().await;
+    let [alice, bob, mut mallory] = hosts(&broker, ["alice", "bob", "mallory"]).await;
+    for host in [&alice, &bob, &mallory] {
+        host.mesh.subscribe("alerts").await.unwrap();
+    }
+    post(&alice, "alerts", "for all").await;
+    alice.send("*", "good morning").await;
+    mallory.wait_inbox(2).await;
+    let refused = bob.mesh.member_action(MemberAction::Revoke, "mallory").await.unwrap_err();
+    assert_eq!(refused.code(), "forbidden", "bob is no administrator");
+    alice.mesh.member_action(MemberAction::Revoke, "mallory").await.unwrap();
+    assert_eq!(mallory.ended().await, Ending::Revoked);
+    assert_eq!(mallory.mesh.state(), State::Revoked);
+    let refusal = mallory.mesh.inbox(hostel_mesh::InboxRequest::default(), &Caller::Member).await.unwrap_err();
+    assert_eq!(refusal.code(), "member_revoked");
+
+    post(&alice, "alerts", "for two").await;
+    alice.send("*", "good riddance").await;
+    bob.wait_inbox(4).await;
+    post(&bob, "alerts", "and back").await;
+    assert_eq!(alice.wait_inbox(1).await[0].body.as_deref(), Some("and back"));
+    let refusal = alice.mesh.send(
+        hostel_mesh::SendRequest { to: "mallory".into(), message: "x".into(), ..Default::default() },
+        &Caller::Member,
+    );
+    assert_eq!(refusal.await.unwrap_err().code(), "peer_not_found");
+
+    // Coming back is of no use: the hello is refused and the daemon ends again.
+    mallory.up().await;
+    assert_eq!(mallory.ended().await, Ending::Revoked);
+}
+
+#[tokio::test]
+async fn who_joins_after_a_revocation_can_read_and_post() {
+    let broker = TestBroker::start().await;
+    let [alice, bob, mut mallory] = hosts(&broker, ["alice", "bob", "mallory"]).await;
+    alice.mesh.member_action(MemberAction::Revoke, "mallory").await.unwrap();
+    assert_eq!(mallory.ended().await, Ending::Revoked);
+    alice.send("*", "a new key").await;
+    assert_eq!(bob.wait_inbox(1).await[0].body.as_deref(), Some("a new key"));
+    let invite = alice.mesh.invite_create(hostel_mesh::InviteRequest::default()).await.unwrap();
+    let dave = link_support::join(&invite.invite, "dave").await;
+    dave.connected().await;
+    alice.send("*", "welcome dave").await;
+    assert_eq!(dave.wait_inbox(1).await[0].body.as_deref(), Some("welcome dave"));
+    dave.send("*", "thanks").await;
+    let items = bob.wait_for("dave's answer", |items| items.iter().any(|item| item.sender_name == "dave")).await;
+    assert_eq!(items.last().unwrap().body.as_deref(), Some("thanks"));
+}

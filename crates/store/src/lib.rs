@@ -1,0 +1,293 @@
+//! One SQLite file, as several rooms have one: the house's `state.db`, a mesh's outbox and inbox, a broker's log.
+//!
+//! Invariant: one thread writes. What waits is written together and committed once (group commit, synchronous to
+//! the disk), and nobody is told that something is written before it is. A write that fails takes back nothing but
+//! itself. Readers have connections of their own and never wait for the writer.
+//!
+//! It knows no tables; the rooms that own them bring their statements and their steps. A simulation opens it inline:
+//! then everything happens on the caller, and the order of things depends on nobody else.
+
+#![forbid(unsafe_code)]
+
+mod readers;
+mod steps;
+mod writer;
+
+pub use steps::Schema;
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, Transaction};
+use tokio::sync::mpsc;
+
+use readers::Readers;
+use writer::{Answer, Message, job, write_all, write_group};
+
+/// Writes that may wait for the writer; more make their askers wait.
+const QUEUE: usize = 4096;
+
+/// How long a connection waits for a lock: only a checkpoint can hold one, and briefly.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// The path of a database that is in memory alone and gone with its last handle. It is always inline: its one
+/// connection also reads.
+pub const IN_MEMORY: &str = ":memory:";
+
+/// Why something could not be written or read.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// SQLite's own reason, after the file's name.
+    #[error("{0}")]
+    Sqlite(String),
+    /// Made by a later program.
+    #[error("{name} is of version {found}, this program knows {known}; use the later program")]
+    TooNew {
+        /// The file.
+        name: &'static str,
+        /// Its version.
+        found: i64,
+        /// Ours.
+        known: i64,
+    },
+    /// What it is about is being worked on.
+    #[error("{0}")]
+    Busy(String),
+    /// The writer is gone: the daemon is ending.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl StoreError {
+    fn of(name: &str, error: &rusqlite::Error) -> Self {
+        Self::Sqlite(format!("{name}: {error}"))
+    }
+}
+
+/// How hard a commit is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Synchronous {
+    /// What was acknowledged survives a power cut.
+    #[default]
+    Full,
+    /// It survives the death of any process, not a power cut: for what can be had again.
+    Normal,
+}
+
+/// How a database is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// How hard a commit is.
+    pub synchronous: Synchronous,
+    /// Pages each connection keeps in memory, in KiB.
+    pub cache_kib: u32,
+    /// Everything happens on the caller: for simulations. The caller is suspended before and after, as it would be if
+    /// somebody else did the work, so that it can end there.
+    pub inline: bool,
+    /// A new database can give room back piece by piece.
+    pub incremental_vacuum: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { synchronous: Synchronous::Full, cache_kib: 512, inline: false, incremental_vacuum: false }
+    }
+}
+
+/// The database. Cheap to clone.
+#[derive(Clone)]
+pub struct Store {
+    name: &'static str,
+    way: Way,
+    readers: Arc<Readers>,
+    /// Lives as long as the writer.
+    writer: Weak<()>,
+}
+
+/// How writes get done.
+#[derive(Clone)]
+enum Way {
+    Thread(mpsc::Sender<Message>),
+    Inline(Arc<Mutex<Inline>>),
+}
+
+struct Inline {
+    /// Absent once closed.
+    connection: Option<Connection>,
+    life: Option<Arc<()>>,
+    /// There is no other connection to read with.
+    in_memory: bool,
+}
+
+impl Store {
+    /// Opens the database, makes it if it is missing, brings it up to date and starts its writer.
+    pub fn open(path: &Path, schema: &Schema, options: Options) -> Result<Self, StoreError> {
+        let name = schema.name;
+        let in_memory = path == Path::new(IN_MEMORY);
+        if !in_memory {
+            make_private(name, path)?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut connection = connect(path, flags, options).map_err(|error| StoreError::of(name, &error))?;
+        steps::run(&mut connection, schema)?;
+        let life = Arc::new(());
+        let writer = Arc::downgrade(&life);
+        let way = if options.inline || in_memory {
+            let inline = Inline { connection: Some(connection), life: Some(life), in_memory };
+            Way::Inline(Arc::new(Mutex::new(inline)))
+        } else {
+            let (jobs, queue) = mpsc::channel(QUEUE);
+            let work = move || {
+                write_all(name, connection, queue);
+                drop(life);
+            };
+            let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
+            started.map_err(|error| StoreError::Sqlite(format!("{name}: {error}")))?;
+            Way::Thread(jobs)
+        };
+        let readers = Arc::new(Readers::new(name, path.to_owned(), options));
+        Ok(Self { name, way, readers, writer })
+    }
+
+    /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
+    pub fn close(&self) -> Weak<()> {
+        match &self.way {
+            Way::Thread(jobs) => {
+                let jobs = jobs.clone();
+                // The line may be full: a thread may wait for room in it, the caller may not be able to.
+                std::thread::spawn(move || jobs.blocking_send(Message::End).ok());
+            }
+            Way::Inline(inline) => {
+                let mut inline = inline.lock();
+                inline.connection = None;
+                inline.life = None;
+            }
+        }
+        Weak::clone(&self.writer)
+    }
+
+    /// Writes something and waits until it is on disk.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.pause().await;
+        self.submit(work).await?.done().await
+    }
+
+    /// An await where the work would be somebody else's.
+    async fn pause(&self) {
+        if let Way::Inline(_) = &self.way {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Puts a write in line and returns; the ticket tells when it is on disk. Writes take effect in the order in which
+    /// they were put in line.
+    pub async fn submit<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Ticket<T>, StoreError> {
+        let (job, answer) = job(self.name, work);
+        match &self.way {
+            Way::Thread(jobs) => jobs.send(Message::Job(job)).await.map_err(|_| StoreError::Closed)?,
+            Way::Inline(inline) => self.inline(inline, job)?,
+        }
+        Ok(Ticket { answer, inline: matches!(self.way, Way::Inline(_)) })
+    }
+
+    /// As `submit`, for who does not need to know; `false` when the line is full and nothing was done.
+    pub fn try_submit(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static) -> bool {
+        let job = job(self.name, work).0;
+        match &self.way {
+            Way::Thread(jobs) => jobs.try_send(Message::Job(job)).is_ok(),
+            Way::Inline(inline) => self.inline(inline, job).is_ok(),
+        }
+    }
+
+    /// Reads something, on a thread that may wait for the disk.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if let Way::Inline(inline) = &self.way {
+            self.pause().await;
+            let done = self.read_inline(inline, work);
+            self.pause().await;
+            return done;
+        }
+        let readers = Arc::clone(&self.readers);
+        let _place = self.readers.places.acquire().await.map_err(|_| StoreError::Closed)?;
+        let done = tokio::task::spawn_blocking(move || readers.with(work)).await;
+        done.map_err(|error| StoreError::Sqlite(format!("{}: {error}", self.name)))?
+    }
+
+    fn read_inline<T>(
+        &self,
+        inline: &Mutex<Inline>,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let inline = inline.lock();
+        if !inline.in_memory {
+            drop(inline);
+            return self.readers.with(work);
+        }
+        let connection = inline.connection.as_ref().ok_or(StoreError::Closed)?;
+        work(connection).map_err(|error| StoreError::of(self.name, &error))
+    }
+
+    fn inline(&self, inline: &Mutex<Inline>, job: writer::Job) -> Result<(), StoreError> {
+        let mut inline = inline.lock();
+        let connection = inline.connection.as_mut().ok_or(StoreError::Closed)?;
+        write_group(self.name, connection, vec![job]);
+        Ok(())
+    }
+}
+
+/// A write that stands in line.
+pub struct Ticket<T> {
+    answer: Answer<T>,
+    /// It is done already; who asks still waits once.
+    inline: bool,
+}
+
+impl<T> Ticket<T> {
+    /// Waits until it is on disk.
+    pub async fn done(self) -> Result<T, StoreError> {
+        if self.inline {
+            tokio::task::yield_now().await;
+        }
+        self.answer.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+/// The file and what SQLite puts beside it must be nobody else's business from the first instant.
+fn make_private(name: &str, path: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let made = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
+    made.map(drop).map_err(|error| StoreError::Sqlite(format!("{name}: cannot open `{}`: {error}", path.display())))
+}
+
+fn connect(path: &Path, flags: OpenFlags, options: Options) -> rusqlite::Result<Connection> {
+    let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    if flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE) {
+        if options.incremental_vacuum {
+            // Takes effect in a database that has no tables yet.
+            connection.pragma_update(None, "auto_vacuum", "incremental")?;
+        }
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        let synchronous = match options.synchronous {
+            Synchronous::Full => "full",
+            Synchronous::Normal => "normal",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+    }
+    connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib))?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}

@@ -1,0 +1,42 @@
+//! Connections that only read; they never wait for the writer.
+
+use std::path::PathBuf;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::Semaphore;
+
+use super::{Options, StoreError, connect};
+
+/// Connections for reading that are kept open, and that there may be at once: each has a cache and descriptors.
+const KEPT: usize = 2;
+const MOST: usize = 8;
+
+pub(crate) struct Readers {
+    name: &'static str,
+    path: PathBuf,
+    options: Options,
+    idle: Mutex<Vec<Connection>>,
+    pub(crate) places: Semaphore,
+}
+
+impl Readers {
+    pub(crate) fn new(name: &'static str, path: PathBuf, options: Options) -> Self {
+        Self { name, path, options, idle: Mutex::default(), places: Semaphore::new(MOST) }
+    }
+
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
+        let named = |error| StoreError::of(self.name, &error);
+        let idle = self.idle.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY, self.options).map_err(named)?,
+        };
+        let result = work(&connection);
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT {
+            idle.push(connection);
+        }
+        result.map_err(named)
+    }
+}

@@ -1,0 +1,13 @@
+//! Hosts of a mesh: a broker, daemons, requests over both transports and the data files of the `/v1` surface.
+
+pub mod client;
+pub mod host;
+pub mod lab;
+pub mod play;
+pub mod script;
+pub mod stream;
+
+pub use client::{Client, Transport};
+pub use host::Host;
+pub use lab::{Lab, Options};
+pub use stream::{Block, Stream};
