@@ -31,7 +31,7 @@ fn bytes(entry: &Value, field: &str) -> Vec<u8> {
     base64_simd::STANDARD.decode_to_vec(entry[field].as_str().expect("a text")).expect("base64")
 }
 
-/// Whether a key opens an entry, by an implementation that is not the product's.
+/// Whether a key opens an entry: the bare box, without any of the product's own code.
 fn opens(entry: &Value, key: &[u8; 32]) -> bool {
     let (nonce, sealed) = (bytes(entry, "nonce"), bytes(entry, "ciphertext"));
     let mut plain = vec![0; sealed.len().saturating_sub(16)];

@@ -100,3 +100,19 @@ async fn what_is_not_persistent_ends_and_what_belongs_to_nothing_goes() {
     assert!(!there(&blob_id(id, &short)).await && there(&blob_id(id, &long)).await);
     assert!(!there("lost-file").await && there("fresh-file").await);
 }
+
+#[tokio::test]
+async fn a_key_for_everybody_is_of_the_present_epoch() {
+    let world = World::new().await;
+    world.member("bob").await;
+    let for_all = |epoch: u64| {
+        let keys = [("*".to_owned(), format!("general:{epoch}:n:c"))].into();
+        NewFile { keys, ..file("a") }
+    };
+    assert!(upload(&world, world.alice(), for_all(0)).await.is_ok());
+    assert_eq!(upload(&world, world.alice(), for_all(1)).await, Err("stale_key_epoch"));
+    // Who is sent away holds the first one.
+    world.registry.revoke(world.id(), world.alice(), "bob").await.unwrap();
+    assert_eq!(upload(&world, world.alice(), for_all(0)).await, Err("stale_key_epoch"));
+    assert_eq!(upload(&world, world.alice(), for_all(1)).await, Err("stale_key_epoch"), "nobody has made it yet");
+}

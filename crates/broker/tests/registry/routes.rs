@@ -41,6 +41,9 @@ async fn a_destination_is_found_or_refused() {
     assert_eq!(refused(To::All(false)), "invalid");
     let key_epoch = Some(1);
     assert_eq!(world.now().route(Ask { key_epoch, ..ask(alice, &To::All(true)) }), Err(Refusal::StaleKeyEpoch));
+    // What a file is announced with is sealed with the same key.
+    let announced = Ask { kind: Some(Kind::File), key_epoch, ..ask(alice, &To::All(true)) };
+    assert_eq!(world.now().route(announced), Err(Refusal::StaleKeyEpoch));
     assert!(world.now().route(Ask { key_epoch: Some(0), ..ask(alice, &To::Group("ops".into())) }).is_ok());
     registry.revoke(id, alice, "bob").await.unwrap();
     registry.leave(id, &carol, None).await.unwrap();

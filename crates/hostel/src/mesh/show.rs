@@ -66,11 +66,18 @@ pub(super) fn message(ui: &Ui, item: &Value) -> String {
         None => ui.paint(Paint::Yellow, "(cannot be read)"),
     };
     let mut section = head;
-    for line in body.lines() {
+    for line in body.lines().map(str::to_owned).chain(item.get("file").and_then(file)) {
         section.push_str("\n  ");
-        section.push_str(line);
+        section.push_str(&line);
     }
     section
+}
+
+/// The file a message announces, with what to say to get it.
+fn file(about: &Value) -> Option<String> {
+    let (name, id) = (text::printable(field(about, "name")), text::printable(field(about, "id")));
+    let size = text::size(about.get("size").and_then(Value::as_u64)?);
+    Some(format!("file {name} ({size}), id {id}"))
 }
 
 #[cfg(test)]
@@ -92,6 +99,9 @@ mod tests {
         );
         let unread = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null}));
         assert!(unread.ends_with("\n  (cannot be read)"), "{unread}");
+        let about = json!({"id": "01h", "name": "a\u{7}.log", "size": 6});
+        let file = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": "", "file": about}));
+        assert!(file.ends_with("\n  file a\\u{7}.log (6 B), id 01h"), "{file}");
     }
 
     #[test]
