@@ -209,7 +209,8 @@ fn questions_survive_the_daemons_and_are_answered_once() {
         r#"*'"content":"go"'*) n=$((n+1)); i=1; init; ask 1 "ls $n";;
         *'"behavior":"allow"'*) say "$n.$i"; i=$((i+1)); if [ $i -le 3 ]; then ask 1 "ls $n"; else result x; fi;;"#,
     );
-    let turns = 12;
+    // More than a quick machine gets through while daemons vanish.
+    let turns = 40;
     let storm = Storm {
         agent: "script",
         hosting: Hosting::Warm,
