@@ -10,7 +10,7 @@ use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::{Action, ApprovalOptions, Approvals, Glob, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{Cause, NewSession, NextEvents, Scope, SendError, Session, Sessions, Status};
-use hostel_house::store::Store;
+use hostel_house::store;
 use support::sessions::{a_person, ask, end_of, follow, new_session, options, prompt};
 use support::{LIMIT, TestHouse};
 
@@ -30,7 +30,7 @@ impl House {
         let script = ["sh", "-c", script, "claude"].map(str::to_owned).to_vec();
         let place = TestHouse::new();
         let processes = place.open().await;
-        let store = Store::open(&place.path().join("state.db")).unwrap();
+        let store = store::open(&place.path().join("state.db")).unwrap();
         let mut consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
         consent.rules = rules;
         let approvals = Approvals::open(store.clone(), consent).await.unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hostel_house::store::{Store, StoreError};
+use hostel_house::store::{self, StoreError};
 use rusqlite::Connection;
 
 /// Every table and index as SQLite remembers it.
@@ -25,7 +25,7 @@ fn schema(path: &Path) -> String {
 fn the_steps_make_what_they_always_made() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("state.db");
-    drop(Store::open(&path).unwrap());
+    drop(store::open(&path).unwrap());
     let found = schema(&path);
     let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-2.sql");
     if std::env::var_os("HOSTEL_UPDATE").is_some() {
@@ -55,7 +55,7 @@ fn a_database_of_the_first_release_is_brought_up_to_date() {
     )
     .unwrap();
     drop(old);
-    drop(Store::open(&path).unwrap());
+    drop(store::open(&path).unwrap());
     assert_eq!(schema(&path), std::fs::read_to_string(snapshots.join("state-2.sql")).unwrap());
     let now = Connection::open(&path).unwrap();
     let kept: (String, String, i64) = now
@@ -70,9 +70,9 @@ fn a_database_of_the_first_release_is_brought_up_to_date() {
 fn a_database_of_a_later_program_is_refused_and_left_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("state.db");
-    drop(Store::open(&path).unwrap());
+    drop(store::open(&path).unwrap());
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    let Err(refused) = Store::open(&path) else { panic!("opened") };
+    let Err(refused) = store::open(&path) else { panic!("opened") };
     assert!(matches!(refused, StoreError::TooNew { found: 99, .. }), "{refused}");
     assert!(schema(&path).starts_with("-- version 99"));
 }
@@ -82,7 +82,7 @@ fn the_file_is_private() {
     use std::os::unix::fs::MetadataExt as _;
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("state.db");
-    let _store = Store::open(&path).unwrap();
+    let _store = store::open(&path).unwrap();
     for entry in std::fs::read_dir(scratch.path()).unwrap() {
         let entry = entry.unwrap();
         assert_eq!(entry.metadata().unwrap().mode() & 0o077, 0, "{}", entry.path().display());
@@ -100,7 +100,7 @@ fn insert(transaction: &rusqlite::Transaction<'_>, door: &str) -> rusqlite::Resu
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failing_write_takes_back_only_itself() {
     let scratch = tempfile::tempdir().unwrap();
-    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let store = store::open(&scratch.path().join("state.db")).unwrap();
     let mut tickets = Vec::new();
     for number in 0..100 {
         let work = move |transaction: &rusqlite::Transaction<'_>| {
@@ -125,7 +125,7 @@ async fn a_failing_write_takes_back_only_itself() {
 async fn what_stands_in_line_is_written_before_the_end_and_nothing_after() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("state.db");
-    let store = Store::open(&path).unwrap();
+    let store = store::open(&path).unwrap();
     let ticket = store.submit(|transaction| insert(transaction, "before")).await.unwrap();
     let writer = store.close();
     ticket.done().await.unwrap();
@@ -140,7 +140,7 @@ async fn what_stands_in_line_is_written_before_the_end_and_nothing_after() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_patient_write_keeps_its_place_and_waits_for_nobody_for_long() {
     let scratch = tempfile::tempdir().unwrap();
-    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let store = store::open(&scratch.path().join("state.db")).unwrap();
     let count = |transaction: &rusqlite::Transaction<'_>| -> rusqlite::Result<i64> {
         transaction.query_row("SELECT count(*) FROM sessions", [], |row| row.get(0))
     };
@@ -170,7 +170,7 @@ fn lose_everything(transaction: &rusqlite::Transaction<'_>) -> rusqlite::Result<
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_is_told_wrong_when_a_whole_transaction_is_lost() {
     let scratch = tempfile::tempdir().unwrap();
-    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let store = store::open(&scratch.path().join("state.db")).unwrap();
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let (begun, began) = tokio::sync::oneshot::channel::<()>();
     // The first keeps the writer busy until the others stand in line, so that they are written together.
@@ -199,7 +199,7 @@ async fn nobody_is_told_wrong_when_a_whole_transaction_is_lost() {
 async fn a_database_that_somebody_else_holds_is_not_taken_for_closed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("state.db");
-    let store = Store::open(&path).unwrap();
+    let store = store::open(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let refused = store.write(|transaction| insert(transaction, "refused")).await;
@@ -211,7 +211,7 @@ async fn a_database_that_somebody_else_holds_is_not_taken_for_closed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_readers_share_few_connections() {
     let scratch = tempfile::tempdir().unwrap();
-    let store = Store::open(&scratch.path().join("state.db")).unwrap();
+    let store = store::open(&scratch.path().join("state.db")).unwrap();
     let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut readers = tokio::task::JoinSet::new();
     for _ in 0..64 {

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod line;
 mod readers;
 mod steps;
 mod writer;
@@ -88,11 +89,19 @@ pub struct Options {
     pub inline: bool,
     /// A new database can give room back piece by piece.
     pub incremental_vacuum: bool,
+    /// Called after a while without writes, when memory of the last ones may go back to the system.
+    pub when_quiet: Option<fn()>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { synchronous: Synchronous::Full, cache_kib: 512, inline: false, incremental_vacuum: false }
+        Self {
+            synchronous: Synchronous::Full,
+            cache_kib: 512,
+            inline: false,
+            incremental_vacuum: false,
+            when_quiet: None,
+        }
     }
 }
 
@@ -140,7 +149,7 @@ impl Store {
         } else {
             let (jobs, queue) = mpsc::channel(QUEUE);
             let work = move || {
-                write_all(name, connection, queue);
+                write_all(name, connection, queue, options.when_quiet);
                 drop(life);
             };
             let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
@@ -190,9 +199,25 @@ impl Store {
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Ticket<T>, StoreError> {
+        self.line_up(work, Message::Job).await
+    }
+
+    /// As `submit`, for what nobody waits for: it may be on disk a moment later than it could be, and a commit is saved.
+    pub async fn submit_patiently<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<Ticket<T>, StoreError> {
+        self.line_up(work, Message::Patient).await
+    }
+
+    async fn line_up<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+        message: fn(writer::Job) -> Message,
+    ) -> Result<Ticket<T>, StoreError> {
         let (job, answer) = job(self.name, work);
         match &self.way {
-            Way::Thread(jobs) => jobs.send(Message::Job(job)).await.map_err(|_| StoreError::Closed)?,
+            Way::Thread(jobs) => jobs.send(message(job)).await.map_err(|_| StoreError::Closed)?,
             Way::Inline(inline) => self.inline(inline, job)?,
         }
         Ok(Ticket { answer, inline: matches!(self.way, Way::Inline(_)) })

@@ -3,18 +3,36 @@
 //! Invariant: nobody is told that something is written before its group is committed, and a write that fails takes
 //! back nothing but itself.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
+use super::line::{GROUP, Line, Taken};
 
-/// Writes that are committed together at most.
-const GROUP: usize = 512;
+/// After so long without a write, what the last ones needed of memory goes back to the system.
+const QUIET: Duration = Duration::from_millis(300);
 
 /// What stands in line; nothing comes after the end.
 pub(crate) enum Message {
     Job(Job),
+    /// One that nobody waits for: it goes with the next that somebody does wait for, or alone a moment later.
+    Patient(Job),
     End,
+}
+
+impl Message {
+    pub(crate) fn may_wait(&self) -> bool {
+        matches!(self, Message::Patient(_))
+    }
+
+    fn job(self) -> Option<Job> {
+        match self {
+            Message::Job(job) | Message::Patient(job) => Some(job),
+            Message::End => None,
+        }
+    }
 }
 
 /// A write, with the way to tell its asker. Without a transaction it is not done, and the asker hears why.
@@ -64,19 +82,34 @@ fn in_savepoint<T>(
     }
 }
 
-/// The writer's whole life.
-pub(crate) fn write_all(name: &'static str, mut connection: Connection, mut queue: mpsc::Receiver<Message>) {
+/// The writer's whole life. Where there is something to do when it is quiet, it also gives back SQLite's memory then.
+pub(crate) fn write_all(
+    name: &'static str,
+    mut connection: Connection,
+    queue: mpsc::Receiver<Message>,
+    when_quiet: Option<fn()>,
+) {
+    let mut line = Line::new(queue);
     let mut group = Vec::with_capacity(GROUP);
-    let mut open = true;
-    while open && queue.blocking_recv_many(&mut group, GROUP) > 0 {
+    let (mut open, mut is_warm) = (true, true);
+    while open {
+        let quiet = when_quiet.filter(|_| is_warm);
+        match line.take(&mut group, quiet.map(|_| QUIET)) {
+            Taken::Group => is_warm = true,
+            Taken::Nothing => {
+                is_warm = false;
+                connection.execute_batch("PRAGMA shrink_memory").ok();
+                if let Some(quiet) = quiet {
+                    quiet();
+                }
+                continue;
+            }
+            Taken::Closed => return,
+        }
         let end = group.iter().position(|message| matches!(message, Message::End));
         open = end.is_none();
         group.truncate(end.unwrap_or(group.len()));
-        let jobs = group.drain(..).filter_map(|message| match message {
-            Message::Job(job) => Some(job),
-            Message::End => None,
-        });
-        write_group(name, &mut connection, jobs.collect());
+        write_group(name, &mut connection, group.drain(..).filter_map(Message::job).collect());
     }
 }
 

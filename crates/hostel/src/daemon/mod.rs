@@ -39,7 +39,7 @@ use hostel_house::sessions::Scope;
 use hostel_house::sessions::SessionOptions;
 use hostel_house::sessions::Sessions;
 use hostel_house::sessions::Status;
-use hostel_house::store::Store;
+use hostel_house::store;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -424,7 +424,7 @@ async fn open_sessions(
         prompt_limit: usize::try_from(ours.prompt_limit).unwrap_or(usize::MAX),
         keep_archived: ours.keep_archived,
     };
-    let store = Store::open(&dir.database()).map_err(|error| problem(&error))?;
+    let store = store::open(&dir.database()).map_err(|error| problem(&error))?;
     let consent = consent::approval_options(dir, settings, processes)?;
     let approvals = Approvals::open(store.clone(), consent).await.map_err(|error| problem(&error))?;
     let sessions =

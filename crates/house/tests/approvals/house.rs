@@ -11,7 +11,7 @@ use hostel_house::approvals::{
     Glob, Household, KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
 };
 use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd};
-use hostel_house::store::Store;
+use hostel_house::store::{self, Store};
 use parking_lot::Mutex;
 
 /// How long anything may take.
@@ -60,7 +60,7 @@ impl House {
         let mut options = ApprovalOptions::with_household(directory.path().join("approver"), household);
         options.cost = CHEAP;
         change(&mut options);
-        let store = Store::open(&directory.path().join("state.db")).unwrap();
+        let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
         House { directory, options, neighbours, store, approvals }
     }
@@ -91,7 +91,7 @@ impl House {
         .await
         .expect("the writer does not end");
         change(&mut options);
-        let store = Store::open(&directory.path().join("state.db")).unwrap();
+        let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
         House { directory, options, neighbours, store, approvals }
     }

@@ -12,7 +12,7 @@ use hostel_house::approvals::{
 };
 use hostel_house::pipelines::{End, PipelineLimits, Pipelines};
 use hostel_house::processes::Processes;
-use hostel_house::store::Store;
+use hostel_house::store::{self, Store};
 use hostel_keeper::SOCKET_NAME;
 use parking_lot::Mutex;
 
@@ -81,7 +81,7 @@ impl Daemon {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let (processes, house, store) = runtime.block_on(async {
             let processes = Processes::connect(place.options()).await.unwrap();
-            let store = Store::open(&place.path().join("state.db")).unwrap();
+            let store = store::open(&place.path().join("state.db")).unwrap();
             let mut options = ApprovalOptions::new(place.path().join("approver"), processes.clone());
             options.eligible = eligible;
             options.rules = match rules {

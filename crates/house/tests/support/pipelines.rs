@@ -8,7 +8,7 @@ use hostel_house::approvals::{
 };
 use hostel_house::pipelines::{Outcome, PipelineLimits, Pipelines, PlanRequest, Run, RunError, plan};
 use hostel_house::processes::{KeeperOptions, Processes};
-use hostel_house::store::Store;
+use hostel_house::store::{self, Store};
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME};
 
 use super::{LIMIT, TestHouse};
@@ -104,7 +104,7 @@ impl Place {
 
     pub(crate) async fn open_at(&self, options: KeeperOptions, limits: PipelineLimits) -> Opened {
         let processes = Processes::connect(options).await.unwrap();
-        let store = Store::open(&self.path().join("state.db")).unwrap();
+        let store = store::open(&self.path().join("state.db")).unwrap();
         let mut options = ApprovalOptions::new(self.path().join("approver"), processes.clone());
         options.rules = vec![allow("anything", false), allow("anything as root", true)];
         let approvals = Approvals::open(store.clone(), options).await.unwrap();

@@ -10,7 +10,7 @@ use hostel_house::processes::Processes;
 use hostel_house::sessions::{
     AgentLimits, AgentSpec, Entry, NewSession, NextEvents, Prompt, Session, SessionOptions, Sessions, Status,
 };
-use hostel_house::store::Store;
+use hostel_house::store::{self, Store};
 
 use super::{LIMIT, TestHouse, keeper_program};
 
@@ -86,7 +86,7 @@ impl Daemon {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (processes, sessions, approvals, store) = runtime.block_on(async {
             let processes = place.open().await;
-            let store = Store::open(&place.path().join("state.db")).unwrap();
+            let store = store::open(&place.path().join("state.db")).unwrap();
             let consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
             let approvals = Approvals::open(store.clone(), consent).await.unwrap();
             let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();

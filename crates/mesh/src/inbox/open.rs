@@ -150,8 +150,13 @@ impl Inbox {
 
 /// Opens the database and, if it is small, looks through it; `None` if it is damaged, and then nobody holds it any more.
 async fn open(options: &InboxOptions, opened: &mut Opened) -> Result<Option<(Store, Start)>, InboxOpenError> {
-    let how =
-        Options { synchronous: Synchronous::Normal, cache_kib: 2048, inline: options.inline, incremental_vacuum: true };
+    let how = Options {
+        synchronous: Synchronous::Normal,
+        cache_kib: 2048,
+        inline: options.inline,
+        incremental_vacuum: true,
+        ..Options::default()
+    };
     let store = match Store::open(&options.path, &schema::INBOX, how) {
         Ok(store) => store,
         Err(error @ StoreError::TooNew { .. }) => return Err(InboxOpenError::TooNew(error.to_string())),

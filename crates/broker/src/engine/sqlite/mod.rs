@@ -145,6 +145,7 @@ impl SqliteEngine {
             cache_kib: options.cache_kib,
             inline: options.inline,
             incremental_vacuum: true,
+            ..Options::default()
         };
         let store = Store::open(&options.db, &SCHEMA, store_options)?;
         let blobs = blobs::Blobs::open(options.blobs).map_err(|error| EngineError::Unreadable(error.to_string()))?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
-use super::Message;
+use super::writer::Message;
 
 /// Writes that are committed together at most.
 pub(super) const GROUP: usize = 512;
