@@ -16,6 +16,7 @@ mod consent;
 mod drain;
 mod lines;
 mod machine;
+mod mesh;
 mod options;
 mod procfs;
 mod report;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         Command::Drain(request) => drain::run(&request).map(|()| true),
         Command::BareLoop => codecast::bare_loop::run().map(|()| true),
         Command::BareHttp { threads } => codecast::bare_http::run(threads).map(|()| true),
+        Command::BareEcho => mesh::echo::run().map(|()| true),
         Command::Agent(arguments) => codecast::agent::run(&arguments).map(|()| true),
         Command::Lines { interval, count } => lines::print(interval, count).map(|()| true),
     };

@@ -24,6 +24,8 @@ pub(crate) enum Suite {
     Sessions,
     /// Approved commands, through the sudo-proxy door.
     Consent,
+    /// Messages between hosts.
+    Mesh,
 }
 
 impl Suite {
@@ -32,6 +34,7 @@ impl Suite {
             Suite::Claustrum => "claustrum",
             Suite::Sessions => "sessions",
             Suite::Consent => "consent",
+            Suite::Mesh => "mesh",
         }
     }
 
@@ -39,7 +42,7 @@ impl Suite {
     pub(crate) fn peer(self) -> Option<&'static str> {
         match self {
             Suite::Claustrum => Some(subject::PEER),
-            Suite::Sessions => None,
+            Suite::Sessions | Suite::Mesh => None,
             Suite::Consent => Some(subject::PROXY),
         }
     }
@@ -50,6 +53,7 @@ impl Suite {
             Suite::Claustrum => &scenarios::CLAUSTRUM,
             Suite::Sessions => &scenarios::sessions::ALL,
             Suite::Consent => &scenarios::consent::ALL,
+            Suite::Mesh => &scenarios::mesh::ALL,
         }
     }
 
@@ -57,7 +61,7 @@ impl Suite {
     fn subjects(self) -> &'static [&'static str] {
         match self {
             Suite::Claustrum => &["bare", "hostel", "claustrum"],
-            Suite::Sessions => &["bare", "hostel"],
+            Suite::Sessions | Suite::Mesh => &["bare", "hostel"],
             Suite::Consent => &["bare", "hostel", "sudo-proxy"],
         }
     }
@@ -65,17 +69,18 @@ impl Suite {
 
 /// What `--help` prints.
 pub(crate) const HELP: &str = "\
-Usage: hostel-benches claustrum|sessions|consent [OPTIONS]
+Usage: hostel-benches claustrum|sessions|consent|mesh [OPTIONS]
 
 claustrum compares hostel's claustrum door with the bare limit of this machine and with the real claustrum;
 sessions compares agent sessions through hostel's codecast door with the bare limit of this machine;
-consent compares approved commands through hostel's sudo-proxy door with a bare spawn and the real sudo-proxy.
+consent compares approved commands through hostel's sudo-proxy door with a bare spawn and the real sudo-proxy;
+mesh compares messages between hosts with SQLite alone and a bare WebSocket.
 
 Options:
   --runs N            interleaved runs per comparison (default 5; 2 with --quick)
   --only A,B          only these scenarios; of claustrum: stream, latency, ping, spawn, ready, memory, scale,
                       stalled; of sessions: events, latency, health, create, stalled, memory, turns;
-                      of consent: commands, output, memory
+                      of consent: commands, output, memory; of mesh: accept, door, latency, backlog, search, memory
   --subjects A,B      only these of: bare, hostel, claustrum, sudo-proxy (default: all that can be had)
   --quick             small sizes: a smoke test, whose figures are not written to --results
   --json FILE         write every sample as JSON
@@ -94,7 +99,7 @@ Exit code: 0 when every run finished (bars met or not), 1 when a run failed, 2 f
 
 Parts, each a process of its own, not meant for people:
   bare-stream SOCKET | bare-ping SOCKET | drain [--gated] SOCKET ID COMMAND ARGS… | lines MICROS COUNT |
-  bare-loop DIR | bare-http THREADS DIR | agent --print PROMPT
+  bare-loop DIR | bare-http THREADS DIR | bare-echo DIR | agent --print PROMPT
 ";
 
 /// What to do.
@@ -105,6 +110,7 @@ pub(crate) enum Command {
     BarePing { socket: PathBuf },
     BareLoop,
     BareHttp { threads: usize },
+    BareEcho,
     Agent(Vec<String>),
     Drain(DrainRequest),
     Lines { interval: Duration, count: u64 },
@@ -138,17 +144,19 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Command> {
         .map(|argument| argument.to_str().context("arguments must be valid UTF-8").map(str::to_owned))
         .collect::<Result<Vec<String>>>()?;
     let Some((first, rest)) = arguments.split_first() else {
-        bail!("a suite is required: `claustrum`, `sessions` or `consent`");
+        bail!("a suite is required: `claustrum`, `sessions`, `consent` or `mesh`");
     };
     match first.as_str() {
         "--help" | "-h" | "help" => Ok(Command::Help),
         "claustrum" => suite(Suite::Claustrum, rest),
         "sessions" => suite(Suite::Sessions, rest),
         "consent" => suite(Suite::Consent, rest),
+        "mesh" => suite(Suite::Mesh, rest),
         "bare-stream" => Ok(Command::BareStream { socket: only_path(rest)? }),
         "bare-ping" => Ok(Command::BarePing { socket: only_path(rest)? }),
         // The directory only shows to whom the process belongs.
         "bare-loop" => only_path(rest).map(|_| Command::BareLoop),
+        "bare-echo" => only_path(rest).map(|_| Command::BareEcho),
         "bare-http" => {
             let [threads, _] = rest else {
                 bail!("bare-http takes THREADS DIR");
@@ -269,6 +277,8 @@ mod tests {
             ("sessions --subjects claustrum", "claustrum"),
             ("consent --only ping", "ping"),
             ("consent --subjects claustrum", "claustrum"),
+            ("mesh --only ping", "ping"),
+            ("mesh --subjects sudo-proxy", "sudo-proxy"),
         ] {
             let Err(problem) = parse(&arguments(line)) else {
                 panic!("{line} was taken");

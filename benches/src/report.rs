@@ -172,14 +172,18 @@ pub(crate) fn markdown(
     };
     line(format!("## {}, {headline}\n", machine.date));
     line(format!("{}.\n", machine.line()));
+    // What stands beside hostel and the bare limit.
+    let beside = match suite {
+        Suite::Claustrum => Some("hostel / claustrum 1.4.0"),
+        Suite::Sessions => Some(QUOTED),
+        Suite::Consent => Some("hostel / sudo-proxy 1.2.0"),
+        Suite::Mesh => None,
+    };
     let header: Vec<&str> = ["scenario", "measure", "unit"]
         .into_iter()
         .chain(labels.iter().copied())
-        .chain(match suite {
-            Suite::Claustrum => ["hostel / bare", "hostel / claustrum 1.4.0"],
-            Suite::Sessions => ["hostel / bare", QUOTED],
-            Suite::Consent => ["hostel / bare", "hostel / sudo-proxy 1.2.0"],
-        })
+        .chain(["hostel / bare"])
+        .chain(beside)
         .collect();
     line(format!("| {} |", header.join(" | ")));
     line(format!("|{}", "---|".repeat(header.len())));
@@ -192,11 +196,13 @@ pub(crate) fn markdown(
         cells.extend(labels.iter().map(|label| cell(metric, label)));
         let listed = |label: &str| metric.samples.iter().any(|(subject, _)| *subject == label);
         cells.push(ratio_cell(metric, "bare", listed("bare")));
-        cells.push(match suite.peer() {
-            // A metric that lists the peer without samples was to be compared with it.
-            Some(peer) => ratio_cell(metric, peer, listed(peer)),
-            None => metric.quoted.unwrap_or("–").to_owned(),
-        });
+        if beside.is_some() {
+            cells.push(match suite.peer() {
+                // A metric that lists the peer without samples was to be compared with it.
+                Some(peer) => ratio_cell(metric, peer, listed(peer)),
+                None => metric.quoted.unwrap_or("–").to_owned(),
+            });
+        }
         line(format!("| {} |", cells.join(" | ")));
     }
     line(String::new());

@@ -184,6 +184,9 @@ _hostel() {
             hostel__subcmd__mesh,join)
                 cmd="hostel__subcmd__mesh__subcmd__join"
                 ;;
+            hostel__subcmd__mesh,launch)
+                cmd="hostel__subcmd__mesh__subcmd__launch"
+                ;;
             hostel__subcmd__mesh,leave)
                 cmd="hostel__subcmd__mesh__subcmd__leave"
                 ;;
@@ -342,6 +345,9 @@ _hostel() {
                 ;;
             hostel__subcmd__sessions,list)
                 cmd="hostel__subcmd__sessions__subcmd__list"
+                ;;
+            hostel__subcmd__sessions,mesh)
+                cmd="hostel__subcmd__sessions__subcmd__mesh"
                 ;;
             hostel__subcmd__sessions,show)
                 cmd="hostel__subcmd__sessions__subcmd__show"
@@ -1455,7 +1461,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mcp)
-            opts="-h --no-start --json --home --house --color --help install uninstall"
+            opts="-h --no-start --channel --json --home --house --color --help install uninstall"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1481,7 +1487,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mcp__subcmd__install)
-            opts="-h --scope --name --dry-run --json --home --house --color --help claude codex gemini opencode"
+            opts="-h --scope --name --channel --dry-run --json --home --house --color --help claude codex gemini opencode"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1515,7 +1521,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mcp__subcmd__uninstall)
-            opts="-h --scope --name --dry-run --json --home --house --color --help claude codex gemini opencode"
+            opts="-h --scope --name --channel --dry-run --json --home --house --color --help claude codex gemini opencode"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1549,7 +1555,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh)
-            opts="-h --mesh --json --home --house --color --help create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon"
+            opts="-h --mesh --json --home --house --color --help create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1799,12 +1805,16 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__daemon__subcmd__outbox)
-            opts="-h --mesh --json --home --house --color --help list requeue prune"
+            opts="-h --pending --inflight --done --dead --failed --aborted --limit --mesh --json --home --house --color --help list requeue prune"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --mesh)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2494,6 +2504,72 @@ _hostel() {
             fi
             case "${prev}" in
                 --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__launch)
+            opts="-p -h --print --name --agent --mode --model --cwd --role --group --no-start --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --print)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mode)
+                    COMPREPLY=($(compgen -W "auto code plan ask" -- "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cwd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --role)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --group)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -3407,7 +3483,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__run)
-            opts="-d -h --name --detach --cwd --agent --mode --model --env --no-stdin --replace --json --home --house --color --help"
+            opts="-d -h --name --detach --cwd --agent --mode --model --mesh --env --no-stdin --replace --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3431,6 +3507,10 @@ _hostel() {
                     ;;
                 --model)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -W "off ask on" -- "${cur}"))
                     return 0
                     ;;
                 --env)
@@ -3483,7 +3563,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__sessions)
-            opts="-a -h --all --json --home --house --color --help list show interrupt close delete export"
+            opts="-a -h --all --json --home --house --color --help list show interrupt close delete mesh export"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3626,6 +3706,32 @@ _hostel() {
             ;;
         hostel__subcmd__sessions__subcmd__list)
             opts="-a -h --all --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__sessions__subcmd__mesh)
+            opts="-h --json --home --house --color --help off ask on"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -83,6 +83,9 @@ code\t''
 plan\t''
 ask\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l model -d 'The model the agent is to use' -r
+complete -c hostel -n "__fish_hostel_using_subcommand run" -l mesh -d 'What becomes of messages from a mesh for the session: they lie in its mailbox (off), you are asked about each (ask), or each is put to the agent (on)' -r -f -a "off\t'They lie in the mailbox'
+ask\t'A person is asked about each'
+on\t'Each is put to the agent'"
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l env -d 'Set a variable for the command; may be repeated' -r
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
@@ -93,21 +96,22 @@ complete -c hostel -n "__fish_hostel_using_subcommand run" -s d -l detach -d 'Re
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l no-stdin -d 'Give the command an empty stdin instead of ours'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l replace -d 'End a running process of the same name first'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand run" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -s a -l all -d 'Also those that were closed'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "list" -d 'List sessions'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "show" -d 'Show one session: its agent, its state, its latest messages'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "interrupt" -d 'Stop the running turn; prompts that wait come next'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "close" -d 'Close sessions: their agents end, their history stays, a prompt opens them again'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "delete" -d 'Delete sessions with all their history; it cannot be brought back'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete export" -f -a "export" -d 'Write a transcript: prompts, answers, tool calls, costs'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -s a -l all -d 'Also those that were closed'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "list" -d 'List sessions'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "show" -d 'Show one session: its agent, its state, its latest messages'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "interrupt" -d 'Stop the running turn; prompts that wait come next'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "close" -d 'Close sessions: their agents end, their history stays, a prompt opens them again'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "delete" -d 'Delete sessions with all their history; it cannot be brought back'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "mesh" -d 'Show or say what becomes of mesh messages for a session: `HOST/NAME` is its address'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "export" -d 'Write a transcript: prompts, answers, tool calls, costs'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -145,6 +149,13 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from delete" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l format -d '`markdown` for people, `jsonl` with every numbered event' -r -f -a "markdown\t''
 jsonl\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -s o -l out -d 'Write to this file instead of standard output' -r -F
@@ -320,6 +331,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_s
 always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l no-start -d 'Do not start the house when it is not up'
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l channel -d 'Push messages of the mesh to the client even if it did not say that it takes them'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -f -a "install" -d 'Enter the server into an agent\'s own configuration'
@@ -333,6 +345,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subco
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l channel -d 'Push messages of the mesh to the client, which does not say by itself that it takes them'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l dry-run -d 'Say what would be written, write nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
@@ -345,40 +358,42 @@ complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subco
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l channel -d 'Push messages of the mesh to the client, which does not say by itself that it takes them'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l dry-run -d 'Say what would be written, write nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "create" -d 'Make a mesh, join it, and print an invite for the first peer'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "join" -d 'Join a mesh by its invite, and start its daemon'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "list" -d 'List the meshes that are joined here'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "leave" -d 'Leave a mesh: tell the broker, stop the daemon, forget the keys'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "invite" -d 'Make, list and take back invites'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "member" -d 'List members, and revoke, kick, ban or rename them'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "post" -d 'Post to a topic'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "topics" -d 'List topics'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "topic" -d 'Topics under their longer names'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "inbox" -d 'Show what was received, newest first'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "search" -d 'Search what was received'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "file" -d 'Share files, fetch them, list them'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "events" -d 'Print events as they come'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "profile" -d 'Say what this host is doing, for its peers'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "rename" -d 'Take another name in the mesh'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "verify" -d 'Print the safety number of a peer, to compare over another channel'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify daemon" -f -a "daemon" -d 'Look after the mesh daemon: one process per mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "create" -d 'Make a mesh, join it, and print an invite for the first peer'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "join" -d 'Join a mesh by its invite, and start its daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "list" -d 'List the meshes that are joined here'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "leave" -d 'Leave a mesh: tell the broker, stop the daemon, forget the keys'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "invite" -d 'Make, list and take back invites'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "member" -d 'List members, and revoke, kick, ban or rename them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "post" -d 'Post to a topic'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "topics" -d 'List topics'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "topic" -d 'Topics under their longer names'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "inbox" -d 'Show what was received, newest first'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "search" -d 'Search what was received'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "file" -d 'Share files, fetch them, list them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "events" -d 'Print events as they come'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "profile" -d 'Say what this host is doing, for its peers'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "rename" -d 'Take another name in the mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "verify" -d 'Print the safety number of a peer, to compare over another channel'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "launch" -d 'Launch an agent as a session of its own in the mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "daemon" -d 'Look after the mesh daemon: one process per mesh'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l name -d 'What this host is called in it [default: the host\'s name]' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l listen -d 'Where the broker listens for other machines, with TLS' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l url -d 'How other machines reach the broker: wss://HOST[:PORT]/ws' -r
@@ -620,6 +635,26 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s p -l print -d 'Ask only this, print the answer, and end; `-` reads it from standard input' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l name -d 'What the session is called in the mesh [default: the agent and four digits]' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l agent -d 'The agent to launch' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l mode -d 'What the agent may do: everything (auto), edits (code), nothing that writes (plan), or nothing without asking (ask)' -r -f -a "auto\t''
+code\t''
+plan\t''
+ask\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l model -d 'The model the agent is to use' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l cwd -d 'Where the agent works' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l role -d 'What the session is there for, for peers' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l group -d 'A group the session is in; may be repeated' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l no-start -d 'Start neither house nor mesh daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r

@@ -38,6 +38,8 @@ fn main() -> Result<(), Failure> {
     keeper()?;
     journal()?;
     wire()?;
+    mesh()?;
+    broker()?;
     program()
 }
 
@@ -432,7 +434,7 @@ fn wire() -> Result<(), Failure> {
         ClientFrame::SessionHello(Box::new(SessionHello { hello, ..SessionHello::default() })),
         ClientFrame::ClientAck(ClientAck { seq: Some(7), above: vec![9], ..ClientAck::default() }),
         ClientFrame::Request(Request { req_id: Some("1".into()), call: Call::ListPeers { all: true } }),
-        ClientFrame::Request(Request { req_id: None, call: Call::TopicList {} }),
+        ClientFrame::Request(Request { req_id: None, call: Call::TopicList { after: None } }),
     ];
     for (number, frame) in frames.iter().enumerate() {
         put("wire_client", &format!("{number:02}"), frame.encode())?;
@@ -471,4 +473,124 @@ fn wire() -> Result<(), Failure> {
     let (mut sealer, mut sealed) = FileSealer::new(&FileKey::from_bytes([3; 32]), &head)?;
     sealed.extend(sealer.chunk(b"hello", true));
     put("wire_file", "small", sealed)
+}
+
+/// What a daemon reads: a broker's frames, its own files, the answer to who joins.
+fn mesh() -> Result<(), Failure> {
+    let push = r#"{"type":"push","messageId":"m-1","meshId":"mesh","senderMemberId":"bob-id","senderName":"bob","priority":"next","nonce":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","ciphertext":"AAAAAAAAAAAAAAAAAAAAAAAAAAAA","createdAt":"2026-01-01T00:00:00.000Z","client_message_id":"c-1","seq":1,"kind":"dm","bodyVersion":3,"mentions":[]}"#;
+    let topic = push.replace("\"kind\":\"dm\"", "\"kind\":\"topic\",\"topicId\":\"t\",\"keyEpoch\":1");
+    let system = |event: &str, data: &str| {
+        format!(r#"{{"type":"push","subtype":"system","event":"{event}","eventData":{data},"seq":0}}"#)
+    };
+    put(
+        "mesh_frames",
+        "pushes",
+        format!("{push}\n{topic}\n{}\n", push.replace("\"seq\":1", "\"seq\":9,\"ahead\":true")),
+    )?;
+    let news = [
+        system("peer_joined", r#"{"memberId":"bob-id","name":"bob","pubkey":"00"}"#),
+        system("peer_left", r#"{"memberId":"bob-id"}"#),
+        system("member_renamed", r#"{"memberId":"alice-id","name":"ada"}"#),
+        system("member_clone_suspected", r#"{"memberId":"bob-id","hostname":"x"}"#),
+        system("caught_up", r#"{"seq":7}"#).replace("\"seq\":0", "\"seq\":7"),
+    ];
+    put("mesh_frames", "news", news.join("\n"))?;
+    put("mesh_frames", "revoked", system("member_revoked", r#"{"memberId":"alice-id"}"#))?;
+    let answers = [
+        r#"{"type":"topic_list_response","_reqId":"","topics":[{"id":"t","name":"alerts","visibility":"public","epoch":1,"subscribed":true}]}"#,
+        r#"{"type":"topic_key","_reqId":"","topicId":"t","epoch":1,"memberId":"alice-id","blob":"AAAA","nonce":"AAAA"}"#,
+        r#"{"type":"peers_list","_reqId":"","peers":[{"pubkey":"00","memberId":"bob-id","sessionId":"s","status":"idle"}]}"#,
+        r#"{"type":"error","_reqId":"","code":"forbidden","message":"no"}"#,
+    ];
+    put("mesh_frames", "answers", answers.join("\n"))?;
+    put(
+        "mesh_frames",
+        "roster",
+        r#"{"type":"roster","rev":2,"members":[{"id":"carol-id","name":"carol","pubkey":"00","role":"admin"}]}
+{"type":"roster_delta","rev":3,"members":[{"id":"bob-id","name":"robert","pubkey":"","revoked":true}]}
+{"type":"topic_key_needed","topicId":"t","epoch":1,"members":["bob-id"]}"#,
+    )?;
+    for (name, text) in
+        [("place", "01jh3q5w6e7r8t9y0a1s2d3f4g"), ("number", "17"), ("event", "0a1b2c3d-5"), ("empty", "")]
+    {
+        put("mesh_cursors", name, text)?;
+    }
+    let key = SecretKey::from_seed(&[7; 32]);
+    let entry = format!(
+        r#"{{"meshId":"m","memberId":"a","slug":"lab","name":"lab","pubkey":"{}","secretKey":"{}","brokerUrl":"ws://127.0.0.1:1/ws","brokerUrls":["ws://127.0.0.1:1/ws","wss://b/ws"],"joinedAt":"2026-01-01T00:00:00Z","rootKey":"{}","brokerCert":"{}","inviteVersion":1,"more":true}}"#,
+        key.public().hex(),
+        &*key.to_hex(),
+        "A".repeat(43),
+        "0".repeat(64)
+    );
+    let config = format!(
+        r#"{{"version":1,"meshes":[{entry},{{}}],"displayName":"ada","groups":[{{"name":"ops"}}],"accountId":"x"}}"#
+    );
+    put("mesh_home", "config", [&[0], config.as_bytes()].concat())?;
+    put("mesh_home", "empty", [0])?;
+    let pair = format!(
+        r#"{{"schema_version":1,"ed25519_public":"{}","ed25519_secret":"{}","x25519_public":"","x25519_secret":"","created_at":""}}"#,
+        key.public().hex(),
+        &*key.to_hex()
+    );
+    put("mesh_home", "keypair", [&[1], pair.as_bytes()].concat())?;
+    let record = r#"{"schema_version":2,"fingerprint":"00","host_id":"linux:00","stable_mac":"00:16:3e:00:00:02","written_at":""}"#;
+    put("mesh_home", "host", [&[2], record.as_bytes()].concat())?;
+    let settings = "[daemon]\nmesh = \"lab\"\n[ipc]\nuds_mode = \"0660\"\nhttp_bind = \"::1\"\nmax_body_bytes = \"2MiB\"\n\
+        [broker]\nurls = [\"wss://a/ws\"]\nping_s = 5\nsilence_s = 0x10\nca_file = \"/a\"\n[outbox]\nmax_bytes = \"1.5GB\"\n\
+        fsync_mode = \"batched\"\n[inbox]\nfts_enabled = false\n[reconnect]\nbackoff_multiplier = 1e1\n[unknown]\nx = 1\n";
+    put("mesh_settings", "some", settings)?;
+    for (name, body) in [
+        (
+            "joined",
+            r#"{"ok":true,"memberId":"a","displayName":"bob","sealed_root_key":"$SEALED","brokers":["ws://broker/ws"]}"#,
+        ),
+        ("known", r#"{"ok":true,"memberId":"a","alreadyMember":true,"sealed_root_key":"AAAA"}"#),
+        ("refused", r#"{"ok":false,"error":"invite_expired","detail":"x"}"#),
+    ] {
+        let status = if name == "refused" { "400 Bad Request" } else { "200 OK" };
+        // Longer than it says: what `$SEALED` stands for is longer.
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n\r\n{body}");
+        put("mesh_enrol", name, answer)?;
+    }
+    Ok(())
+}
+
+/// What a broker reads by HTTP.
+fn broker() -> Result<(), Failure> {
+    let (owner, member) =
+        (SecretKey::from_seed(&[1; 32]).public().hex(), SecretKey::from_seed(&[2; 32]).public().hex());
+    let mesh =
+        format!(r#"{{"name":"Lab 2","owner_pubkey":"{owner}","member":{{"pubkey":"{member}","display_name":"bob"}}}}"#);
+    put("broker_http", "mesh", [&[0], mesh.as_bytes()].concat())?;
+    let terms = Terms {
+        mesh_id: "m".into(),
+        mesh_slug: "lab".into(),
+        broker_url: "ws://host/ws".into(),
+        expires_at: 4_000_000_000,
+        role: "member".into(),
+    };
+    let link = InviteLink::make(&terms, &SecretKey::from_seed(&[1; 32]), None)?;
+    let payload = serde_json::to_string(&link.payload)?;
+    let join = format!(
+        r#"{{"invite_token":"{}","invite_payload":{payload},"peer_pubkey":"{member}","display_name":"bob","timestamp":1,"signature":"{}"}}"#,
+        link.token,
+        "0".repeat(128)
+    );
+    put("broker_http", "join", [&[1], join.as_bytes()].concat())?;
+    let upload =
+        b"\x0201jh3q5w6e7r8t9y0a1s2d3f4g\0r%C3%A9sum%C3%A9.txt\0[\"a\"]\0true\0*\0{\"*\":\"k\"}\0bytes of a file";
+    put("broker_http", "upload", upload)?;
+    let leave = format!(r#"{{"meshId":"m","timestamp":1,"signature":"{}"}}"#, "0".repeat(128));
+    put("broker_http", "leave", [&[3], leave.as_bytes()].concat())?;
+    let remint = format!(
+        r#"{{"meshId":"m","newPubkey":"{member}","displayName":"x","ephemeral":true,"timestamp":1,"signature":"{0}","proof":"{0}"}}"#,
+        "0".repeat(128)
+    );
+    put("broker_http", "remint", [&[4], remint.as_bytes()].concat())?;
+    put(
+        "broker_http",
+        "raw",
+        b"\x05GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    )
 }

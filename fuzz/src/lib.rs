@@ -7,6 +7,7 @@ pub mod events;
 pub mod fields;
 pub mod journal;
 pub mod json;
+pub mod mesh;
 pub mod messages;
 pub mod sandbox;
 pub mod tarball;

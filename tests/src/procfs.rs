@@ -58,6 +58,23 @@ impl Identity {
         }
     }
 
+    /// Stops it with `SIGSTOP` and waits until each of its threads stands still; `SIGCONT` has it go on.
+    ///
+    /// # Panics
+    /// If it does not stop.
+    pub fn freeze(self) {
+        self.signal(Signal::STOP);
+        wait::until_true(wait::LIMIT, &format!("process {} to stand still", self.pid), || {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+            let mut states = threads.filter_map(|thread| {
+                let text = fs::read_to_string(thread.path().join("stat")).ok()?;
+                let (_, rest) = text.rsplit_once(") ")?;
+                rest.bytes().next()
+            });
+            states.all(|state| matches!(state, b'T' | b'Z' | b'X'))
+        });
+    }
+
     /// Waits until it runs no more.
     ///
     /// # Panics

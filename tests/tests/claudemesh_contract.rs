@@ -53,6 +53,7 @@ data_files! {
     guards,
     idempotency,
     inbox,
+    metrics,
     offline,
     origins,
     outbox,
@@ -61,5 +62,7 @@ data_files! {
     search,
     send,
     sessions,
+    settings,
+    siblings,
     topics,
 }

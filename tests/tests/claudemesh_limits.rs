@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 use hostel_tests::claudemesh::{Client, Lab, Options, Transport};
 use hostel_tests::codecast::http::{Answer, Connection};
@@ -310,4 +311,18 @@ fn who_reads_nothing_holds_nothing_up() {
     }
     silent.socket().flush().ok();
     assert_eq!(client.get("/v1/version").status, 200);
+}
+
+#[test]
+fn a_body_that_does_not_come_is_waited_for_30_seconds() {
+    let lab = lab("");
+    let clients = Transport::ALL.map(|transport| lab.hosts[0].client(transport));
+    let mut waiting: Vec<Connection> = clients.iter().map(half_open).collect();
+    let begun = Instant::now();
+    for connection in &mut waiting {
+        // The contract's time is the client's own limit: it waits longer here.
+        connection.socket().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(code(&connection.answer()), refused(408, "request_timeout"));
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(25), "{:?}", begun.elapsed());
 }

@@ -38,6 +38,8 @@ fn in_and_out_again_for_every_client() {
             assert!(written.contains("--home") && written.contains(place.house().to_str().unwrap()), "{written}");
             assert_eq!(install(&place, &["install", client, "--scope", scope])["changed"], false);
             assert_eq!(fs::read_to_string(file(&told)).unwrap(), written);
+            assert_eq!(install(&place, &["install", client, "--scope", scope, "--channel"])["changed"], true);
+            assert!(fs::read_to_string(file(&told)).unwrap().contains("\"--channel\""));
             assert_eq!(install(&place, &["uninstall", client, "--scope", scope])["changed"], true);
             assert!(!fs::read_to_string(file(&told)).unwrap().contains("\"hostel\""));
             assert_eq!(install(&place, &["uninstall", client, "--scope", scope])["changed"], false);

@@ -25,7 +25,8 @@ fn what_it_says_of_itself() {
     let mut client = server(&place, &["--no-start"]);
     let greeting = client.greeting["result"].clone();
     assert_eq!(greeting["serverInfo"]["name"], "hostel");
-    assert_eq!(greeting["capabilities"], json!({"tools": {}, "resources": {}}));
+    let experimental = json!({"claude/channel": {}});
+    assert_eq!(greeting["capabilities"], json!({"tools": {}, "resources": {}, "experimental": experimental}));
     let instructions = greeting["instructions"].as_str().unwrap();
     let version = greeting["serverInfo"]["version"].as_str().unwrap();
     assert!(instructions.contains(&format!("is version {version}.")), "{instructions}");

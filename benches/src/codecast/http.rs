@@ -44,7 +44,7 @@ pub(crate) fn head_length(bytes: &[u8]) -> Option<usize> {
 }
 
 /// The value of a header, if it is there.
-fn header<'head>(head: &'head [u8], name: &str) -> Option<&'head str> {
+pub(crate) fn header<'head>(head: &'head [u8], name: &str) -> Option<&'head str> {
     let head = std::str::from_utf8(head).ok()?;
     head.lines().find_map(|line| {
         let (found, value) = line.split_once(':')?;

@@ -21,6 +21,9 @@ use serde_json::json;
 use crate::client::PATIENCE;
 use crate::stats;
 
+/// Bytes of an answer without output, and more.
+const SHORT: usize = 16 << 10;
+
 /// The least of an answer that a scenario looks at.
 #[derive(Deserialize)]
 struct Answer {
@@ -38,15 +41,31 @@ struct Stage {
     exit_code: i64,
 }
 
+/// Where an answer is put. It is touched once and used again: what a client pays for fresh memory is no daemon's.
+pub(crate) struct Room(Vec<u8>);
+
+impl Room {
+    /// For answers up to this long.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self(vec![1; bytes])
+    }
+}
+
 /// The whole answer to one request line, or the error of the connection.
-fn exchange(socket: &Path, request: &Value) -> Result<Vec<u8>> {
+fn exchange<'a>(socket: &Path, request: &Value, room: &'a mut Room) -> Result<&'a [u8]> {
     let mut stream = UnixStream::connect(socket).context("connecting")?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{request}\n").as_bytes()).context("asking")?;
-    let mut answer = Vec::with_capacity(1024);
-    stream.read_to_end(&mut answer).context("waiting for the answer")?;
-    Ok(answer)
+    let mut filled = 0;
+    loop {
+        match stream.read(&mut room.0[filled..]).context("waiting for the answer")? {
+            0 => break,
+            count => filled += count,
+        }
+    }
+    ensure!(filled < room.0.len(), "an answer of more than {filled} bytes");
+    Ok(&room.0[..filled])
 }
 
 fn request(argv: &[String]) -> Result<Value> {
@@ -67,22 +86,22 @@ fn checked(answer: &[u8]) -> Result<Answer> {
 
 /// Runs a command and gives how long that took; it must end with 0 and print nothing.
 pub(crate) fn run(socket: &Path, argv: &[String]) -> Result<Duration> {
-    let request = request(argv)?;
+    let (request, mut room) = (request(argv)?, Room::new(SHORT));
     let begun = Instant::now();
-    let answer = exchange(socket, &request)?;
+    let answer = exchange(socket, &request, &mut room)?;
     let took = begun.elapsed();
-    let answer = checked(&answer)?;
+    let answer = checked(answer)?;
     ensure!(answer.stdout.is_empty(), "a command that prints nothing printed something");
     Ok(took)
 }
 
 /// Runs a command that prints exactly this, and gives how long that took.
-pub(crate) fn output(socket: &Path, argv: &[String], expected: &[u8]) -> Result<Duration> {
+pub(crate) fn output(socket: &Path, argv: &[String], expected: &[u8], room: &mut Room) -> Result<Duration> {
     let request = request(argv)?;
     let begun = Instant::now();
-    let answer = exchange(socket, &request)?;
+    let answer = exchange(socket, &request, room)?;
     let took = begun.elapsed();
-    let stdout = base64_simd::STANDARD.decode_to_vec(checked(&answer)?.stdout).context("the output is not base64")?;
+    let stdout = base64_simd::STANDARD.decode_to_vec(checked(answer)?.stdout).context("the output is not base64")?;
     ensure!(stdout == expected, "{} bytes came of {}, or others", stdout.len(), expected.len());
     Ok(took)
 }
@@ -90,7 +109,8 @@ pub(crate) fn output(socket: &Path, argv: &[String], expected: &[u8]) -> Result<
 /// Asks the daemon to end.
 pub(crate) fn stop(socket: &Path) -> Result<()> {
     let request = json!({"id": id()?, "action": "stop", "session": "bench", "time": now(), "pipeline": []});
-    let answer: Value = serde_json::from_slice(&exchange(socket, &request)?).context("the answer to stop")?;
+    let answer: Value =
+        serde_json::from_slice(exchange(socket, &request, &mut Room::new(SHORT))?).context("the answer to stop")?;
     ensure!(answer["status"] == "ok", "stop was answered with {answer}");
     Ok(())
 }

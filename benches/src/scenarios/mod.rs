@@ -6,6 +6,7 @@
 pub(crate) mod consent;
 mod latency;
 mod memory;
+pub(crate) mod mesh;
 mod ping;
 mod ready;
 mod scale;

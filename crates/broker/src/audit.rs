@@ -6,9 +6,11 @@
 //!
 //! It cannot keep away whoever may write to the file; it makes what they do visible. The tables are the engine's.
 
+use hostel_store::Chain;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
+
+pub use hostel_store::{Broken, Verified};
 
 /// Something to be recorded.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +33,8 @@ pub struct AuditEvent {
 pub mod kind {
     /// A mesh was made.
     pub const MESH_CREATED: &str = "mesh_created";
+    /// Its log was found to be an earlier one.
+    pub const LOG_SET_BACK: &str = "log_set_back";
     /// Its policy was changed.
     pub const MESH_POLICY: &str = "mesh_policy_changed";
     /// Somebody joined.
@@ -95,47 +99,6 @@ pub struct AuditRecord {
     pub digest: String,
 }
 
-/// What a look through the audit found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// Records that are as they were written, from the first on.
-    pub records: u64,
-    /// The first that is not.
-    pub broken: Option<Broken>,
-}
-
-/// A record that is not as it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Broken {
-    /// Its number.
-    pub no: u64,
-    /// What is wrong with it.
-    pub what: String,
-}
-
-/// A record as bytes, the way it is digested and stored.
-#[derive(Clone, Copy)]
-pub(crate) struct Parts<'a> {
-    pub(crate) no: i64,
-    pub(crate) time_ms: i64,
-    pub(crate) mesh: &'a [u8],
-    pub(crate) kind: &'a [u8],
-    pub(crate) actor: &'a [u8],
-    pub(crate) subject: &'a [u8],
-    pub(crate) body: &'a [u8],
-}
-
-impl Parts<'_> {
-    /// Everything in it, each part with its length so that nothing can move between them.
-    pub(crate) fn digest(&self, previous: &[u8]) -> [u8; 32] {
-        let mut hash = Sha256::new();
-        hash.update(b"hostel broker audit 1\0");
-        hash.update(self.no.to_le_bytes());
-        hash.update(self.time_ms.to_le_bytes());
-        for part in [self.mesh, self.kind, self.actor, self.subject, self.body, previous] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        hash.finalize().into()
-    }
-}
+/// What is digested of a record.
+pub(crate) const CHAIN: Chain =
+    Chain { tag: b"hostel broker audit 1\0", time: "time_ms", texts: &["mesh", "kind", "actor", "subject", "body"] };

@@ -23,6 +23,7 @@ mod mcp;
 mod mesh;
 mod notify;
 mod paths;
+mod postman;
 mod session;
 mod sudo_proxy;
 mod text;

@@ -44,6 +44,16 @@ impl HouseDir {
         &self.root
     }
 
+    /// Whether it is the user's own house and no personality's.
+    pub(crate) fn is_main(&self) -> bool {
+        self.root == self.home
+    }
+
+    /// Where the tokens of sessions are, with which they speak to mesh daemons.
+    pub(crate) fn mesh_sessions(&self) -> PathBuf {
+        self.root.join("mesh-sessions")
+    }
+
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
     }

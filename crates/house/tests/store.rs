@@ -27,7 +27,7 @@ fn the_steps_make_what_they_always_made() {
     let path = scratch.path().join("state.db");
     drop(store::open(&path).unwrap());
     let found = schema(&path);
-    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-2.sql");
+    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-3.sql");
     if std::env::var_os("HOSTEL_UPDATE").is_some() {
         std::fs::write(&snapshot, &found).unwrap();
     }
@@ -56,7 +56,7 @@ fn a_database_of_the_first_release_is_brought_up_to_date() {
     .unwrap();
     drop(old);
     drop(store::open(&path).unwrap());
-    assert_eq!(schema(&path), std::fs::read_to_string(snapshots.join("state-2.sql")).unwrap());
+    assert_eq!(schema(&path), std::fs::read_to_string(snapshots.join("state-3.sql")).unwrap());
     let now = Connection::open(&path).unwrap();
     let kept: (String, String, i64) = now
         .query_row("SELECT id, run, (SELECT no FROM audit_head) FROM approvals WHERE session = 7", [], |row| {
@@ -64,6 +64,10 @@ fn a_database_of_the_first_release_is_brought_up_to_date() {
         })
         .unwrap();
     assert_eq!(kept, ("old".to_owned(), "none".to_owned(), 0));
+    let session: (Option<String>, String) = now
+        .query_row("SELECT address, mesh FROM sessions WHERE no = 7", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .unwrap();
+    assert_eq!(session, (None, "off".to_owned()));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::proto::{NoteExit, OnFull, Outcome, Phase, State};
 use crate::state::{Bounds, Command, Progress, SlotKey};
-use crate::stdin_rule;
+use crate::{stdin_rule, sys};
 
 /// Input queued for one child.
 pub(crate) const STDIN_LIMIT: usize = 16 * 1024 * 1024;
@@ -34,6 +34,8 @@ pub(crate) struct Starting {
     pub(crate) waiters: Vec<(u64, u64)>,
     /// Marks for the pump, once it knows the process.
     pub(crate) marks: Vec<Command>,
+    /// What it runs on until then.
+    pub(crate) _birth: sys::Birth,
 }
 
 /// One piece of queued input.

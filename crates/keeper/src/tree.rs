@@ -402,9 +402,10 @@ mod tests {
             };
             let (stdin, stdout, stderr) = (null.as_fd(), null.as_fd(), null.as_fd());
             let ends = sys::ChildEnds { stdin, stdout, stderr, failure: child_failure.as_fd(), cgroup: None };
-            let pid = sys::fork_exec(&program, &ends).unwrap();
+            let (pid, birth) = sys::start(program, &ends).unwrap();
             drop(child_failure);
             assert_eq!(failure.read_to_end(&mut Vec::new()).unwrap(), 0, "it was executed");
+            drop(birth);
             let (found, session) = (limit_of(pid), read_stat(pid).unwrap().session);
             assert_eq!(session, pid);
             let pid = Pid::from_raw(pid as i32).unwrap();

@@ -139,6 +139,7 @@ impl Cold {
             client_message_id: Some(client_message_id.clone()),
             fingerprint: Some(made),
             session,
+            sender: None,
         };
         let plain = body.to_bytes();
         if sealed_len(plain.len()) > self.line.welcome.limits.message_bytes {
@@ -193,7 +194,10 @@ impl Cold {
     async fn destination(&self, target: &Target) -> Result<(Kind, &'static str, String, To, Option<String>), Refusal> {
         Ok(match target {
             Target::Member(member, _) if member.id == self.options.member_id => {
-                return Err(Refusal::field("to", "a member cannot send to itself"));
+                return Err(Refusal::field(
+                    "to",
+                    "that is this host itself; for its sessions its daemon must be up, which hands messages over",
+                ));
             }
             Target::Member(member, session) => {
                 let reference =
@@ -357,11 +361,10 @@ async fn pump(
                     let (Ok(frame), Some(line)) = (ServerFrame::decode(&text), line.upgrade()) else { continue };
                     match frame {
                         ServerFrame::Ack(ack) => drop(acks.send(*ack).await),
-                        ServerFrame::Roster(list) => {
-                            roster.replace(list);
+                        ServerFrame::Roster(list) => drop(here.send_replace(roster.take_part(list, true))),
+                        ServerFrame::RosterDelta(list) => if roster.take_part(list, false) {
                             here.send_replace(true);
-                        }
-                        ServerFrame::RosterDelta(list) => roster.change(list),
+                        },
                         ServerFrame::TopicKey(frame) => {
                             let id = frame.req_id.clone();
                             line.answered(id.as_deref(), Ok(Reply::TopicKey(frame)));

@@ -5,6 +5,7 @@
 
 mod answers;
 pub(crate) mod core;
+mod faces;
 mod filing;
 pub(crate) mod invite;
 mod options;
@@ -13,6 +14,7 @@ mod reading;
 mod refusal;
 mod requests;
 pub(crate) mod sending;
+pub(crate) mod siblings;
 mod subscribing;
 mod telling;
 pub(crate) mod tuning;
@@ -242,6 +244,7 @@ impl Mesh {
             reporting,
             waking,
             reaping,
+            siblings::deliver(core),
             self.watch_pressure(),
             files::upload::run(core),
             self.watch_heartbeat()
@@ -393,8 +396,8 @@ fn tuning(options: &MeshOptions) -> Tuning {
         ack_timeout: Duration::from_secs(settings.broker.ack_timeout_s.max(1)),
         window_rows: 256,
         window_bytes: 1024 * 1024,
-        ping: Duration::from_secs(30),
-        silent: Duration::from_secs(75),
+        ping: Duration::from_secs(settings.broker.ping_s.max(1)),
+        silent: Duration::from_secs(settings.broker.silence_s.max(1)),
         require: settings.features.require.clone(),
         optional: settings.features.optional.clone(),
         leave_on_end: options.leave_on_end,

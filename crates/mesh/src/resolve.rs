@@ -136,7 +136,7 @@ mod tests {
             gone,
             banned,
         ];
-        roster.replace(RosterFrame { rev: 1, members });
+        roster.replace(RosterFrame { rev: 1, members, more: false });
         roster
     }
 

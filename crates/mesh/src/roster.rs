@@ -6,10 +6,11 @@
 
 use std::collections::btree_map::Values;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hostel_wire::frames::server::{Member, Roster as RosterFrame};
 use hostel_wire::keys::PublicKey;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
@@ -24,6 +25,9 @@ pub(crate) struct Roster {
     kept: Kept,
     log: Log,
     state: RwLock<Listed>,
+    /// The beginning of a list that is too long for one frame.
+    parts: Mutex<Option<RosterFrame>>,
+    heard: AtomicBool,
     /// Members with a connection, as far as we have heard on this connection of ours.
     online: RwLock<HashSet<String>>,
     changed: watch::Sender<u64>,
@@ -53,11 +57,42 @@ impl Roster {
     pub(crate) fn load(kept: Kept, log: Log) -> std::io::Result<Self> {
         let state: Listed = kept.load()?;
         let (changed, _) = watch::channel(0);
-        Ok(Self { kept, log, state: RwLock::new(state), online: RwLock::default(), changed })
+        let (parts, heard) = (Mutex::default(), AtomicBool::new(false));
+        Ok(Self { kept, log, state: RwLock::new(state), parts, heard, online: RwLock::default(), changed })
+    }
+
+    /// Takes a part of a whole list, and the list once all of it is here; `true` then.
+    pub(crate) fn take_part(&self, mut frame: RosterFrame, first: bool) -> bool {
+        let mut parts = self.parts.lock();
+        if first {
+            *parts = None;
+        } else if parts.as_ref().is_none_or(|before| before.rev != frame.rev) {
+            // Only news, and no part of anything.
+            drop(parts);
+            self.change(frame);
+            return false;
+        }
+        if let Some(mut before) = parts.take() {
+            before.members.append(&mut frame.members);
+            frame.members = before.members;
+        }
+        if frame.more && frame.members.len() <= MOST {
+            *parts = Some(frame);
+            return false;
+        }
+        drop(parts);
+        self.replace(frame);
+        true
+    }
+
+    /// Whether a whole list has come since we run: who is in none of what is kept is nobody.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.heard.load(Ordering::Relaxed)
     }
 
     /// Takes a whole list. Members that it does not name are gone: they count as having left.
     pub(crate) fn replace(&self, frame: RosterFrame) {
+        self.heard.store(true, Ordering::Relaxed);
         let mut state = self.state.write();
         let named: HashSet<String> = frame.members.iter().map(|member| member.id.clone()).collect();
         for (id, member) in &mut state.members {
@@ -80,7 +115,7 @@ impl Roster {
     fn take(&self, mut state: parking_lot::RwLockWriteGuard<'_, Listed>, members: Vec<Member>) {
         for member in members {
             let fits = PublicKey::from_hex(&member.pubkey).is_some() && !member.id.is_empty() && member.id.len() <= 64;
-            if fits && (state.members.len() < MOST || state.members.contains_key(&member.id)) {
+            if fits && (state.members.contains_key(&member.id) || make_room(&mut state.members)) {
                 state.members.insert(member.id.clone(), member);
             }
         }
@@ -166,5 +201,59 @@ impl Roster {
     /// The session with this key.
     pub(crate) fn session(&self, pubkey: &str) -> Option<SessionOf> {
         self.state.read().sessions.get(pubkey).cloned()
+    }
+}
+
+/// Room for somebody new: whoever left first is forgotten when there is none. `false` if everybody is still there.
+fn make_room(members: &mut BTreeMap<String, Member>) -> bool {
+    if members.len() < MOST {
+        return true;
+    }
+    // Ids begin with a time.
+    let gone = members.iter().find(|(_, member)| member.left).map(|(id, _)| id.clone());
+    gone.is_some_and(|gone| members.remove(&gone).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(rev: u64, ids: &[&str], more: bool) -> RosterFrame {
+        let member = |id: &&str| Member { id: (*id).to_owned(), pubkey: "a".repeat(64), ..Member::default() };
+        RosterFrame { rev, members: ids.iter().map(member).collect(), more }
+    }
+
+    #[test]
+    fn who_left_long_ago_makes_room_for_who_comes() {
+        let roster = Roster::load(Kept::new(None, "r"), Log::silent()).unwrap();
+        let ids: Vec<String> = (0..MOST).map(|number| format!("{number:05}")).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        roster.replace(frame(1, &ids, false));
+        roster.change(frame(2, &["x"], false));
+        assert!(roster.member("x").is_none(), "everybody is there");
+        roster.replace(frame(3, &ids[2..], false));
+        roster.change(frame(4, &["x", "y"], false));
+        assert!(roster.member("x").is_some() && roster.member("y").is_some());
+        assert!(
+            roster.member("00000").is_none() && roster.member("00001").is_none() && roster.member("00002").is_some()
+        );
+    }
+
+    #[test]
+    fn a_long_list_counts_when_all_of_it_is_here() {
+        let roster = Roster::load(Kept::new(None, "r"), Log::silent()).unwrap();
+        assert!(roster.take_part(frame(1, &["a", "b", "c"], false), true));
+        let left = |id: &str| roster.member(id).unwrap().left;
+        assert!(!roster.take_part(frame(2, &["a"], true), true));
+        assert!(!left("c"), "it may be in the next part");
+        assert!(!roster.take_part(frame(3, &["d"], false), false), "somebody new, meanwhile");
+        assert!(!roster.take_part(frame(2, &["b"], true), false));
+        assert!(roster.take_part(frame(2, &["e"], false), false));
+        assert_eq!(["a", "b", "e"].map(left), [false; 3]);
+        assert!(left("c"));
+        // A connection that ended in the middle leaves nothing behind.
+        assert!(!roster.take_part(frame(4, &["a"], true), true));
+        assert!(roster.take_part(frame(5, &["a", "c"], false), true));
+        assert!(!left("c") && left("b"));
     }
 }

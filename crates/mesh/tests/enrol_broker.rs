@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hostel_broker::engine::{EngineOptions, SqliteEngine};
 use hostel_broker::registry::{NewInvite, RegistrySettings};
-use hostel_broker::{Broker, Settings};
+use hostel_broker::{AdminToken, Broker, Settings};
 use hostel_mesh::enrol::{Create, Enrol};
 use hostel_mesh::home::{Memberships, Places};
 use hostel_wire::Clock;
@@ -15,6 +15,9 @@ use rcgen::generate_simple_self_signed;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
+
+/// The word that lets tests make meshes.
+const TOKEN: &str = "a token of some length";
 
 /// A broker, its address and the digest of its certificate.
 struct Running {
@@ -31,7 +34,8 @@ impl Running {
         let engine = SqliteEngine::open(options).await.unwrap();
         let log = hostel_broker::Log::silent();
         let registry = RegistrySettings::default();
-        let broker = Broker::open(engine, Settings::default(), registry, Clock::system(), log).await.unwrap();
+        let settings = Settings { admin_token: AdminToken::new(TOKEN), ..Settings::default() };
+        let broker = Broker::open(engine, settings, registry, Clock::system(), log).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (config, cert) = if tls { certificate() } else { (None, None) };
@@ -67,7 +71,7 @@ fn certificate() -> (Option<Arc<rustls::ServerConfig>>, Option<[u8; 32]>) {
 fn wanted(running: &Running) -> Create {
     Create {
         broker_url: running.url.clone(),
-        admin_token: None,
+        admin_token: Some(TOKEN.to_owned().into()),
         name: "Lab".into(),
         display_name: "ada".into(),
         cert: running.cert,
@@ -106,8 +110,7 @@ async fn life_of_members(running: &Running) {
     assert_ne!(reminted.member_id, joined.membership.member_id);
     assert_eq!(Memberships::load(&places).unwrap().find("lab").unwrap().key, reminted.key);
     bob.leave(&reminted).await.unwrap();
-    let said = bob.leave(&reminted).await.unwrap_err();
-    assert!(["forbidden", "not_found"].contains(&said.code()), "who has left is nobody: {said}");
+    bob.leave(&reminted).await.expect("an answer may be lost, so it may be asked again");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

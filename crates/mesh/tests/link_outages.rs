@@ -25,6 +25,20 @@ async fn what_is_sent_without_a_broker_arrives_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn who_asks_right_after_the_start_waits_for_the_first_connection() {
+    let mut broker = TestBroker::start().await;
+    let [mut alice, _bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.down().await;
+    broker.down().await;
+    alice.up().await;
+    let mesh = alice.mesh.clone();
+    let asked = tokio::spawn(async move { mesh.peers(false).await });
+    broker.up().await;
+    let peers = soon("the peers", asked).await.unwrap().unwrap();
+    assert!(peers.iter().any(|peer| peer.display_name == "alice"), "{peers:?}");
+}
+
+#[tokio::test]
 async fn a_daemon_that_was_away_gets_what_it_missed_once() {
     let broker = TestBroker::start().await;
     let [alice, mut bob] = hosts(&broker, ["alice", "bob"]).await;
@@ -124,28 +138,14 @@ async fn a_broker_that_was_set_back_gets_again_what_it_lost() {
     broker.down().await;
     // A copy of how things are now.
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(broker.dir.path()).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-    }
+    copy_files(broker.dir.path(), copy.path());
     broker.up().await;
     bob.down().await;
     alice.connected().await;
     alice.send("bob", "two").await;
     alice.drained().await;
     broker.down().await;
-    for entry in std::fs::read_dir(broker.dir.path()).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            std::fs::remove_file(entry.path()).unwrap();
-        }
-    }
-    for entry in std::fs::read_dir(copy.path()).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), broker.dir.path().join(entry.file_name())).unwrap();
-    }
+    put_back(copy.path(), broker.dir.path());
     broker.up().await;
     bob.up().await;
     let items = bob.wait_inbox(2).await;
@@ -186,4 +186,61 @@ async fn a_second_daemon_with_the_same_key_does_not_fight_for_ever() {
     assert_eq!(bob.wait_inbox(1).await[0].sender_name, "alice");
     twin.shutdown();
     soon("the twin's end", task).await.unwrap();
+}
+
+/// Copies the files of a directory into another that has none.
+fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Puts a copy in the place of what is there.
+fn put_back(copy: &std::path::Path, place: &std::path::Path) {
+    for entry in std::fs::read_dir(place).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    copy_files(copy, place);
+}
+
+#[tokio::test]
+async fn a_reader_misses_nothing_when_the_log_is_put_back() {
+    let mut broker = TestBroker::start().await;
+    let [alice, mut bob, carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    alice.send("bob", "one").await;
+    bob.wait_inbox(1).await;
+    alice.drained().await;
+    broker.down().await;
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(broker.dir.path(), copy.path());
+    broker.up().await;
+    alice.connected().await;
+    for n in 0..20 {
+        carol.send("bob", &format!("lost {n}")).await;
+    }
+    bob.wait_inbox(21).await;
+    carol.drained().await;
+    bob.down().await;
+    broker.down().await;
+    put_back(copy.path(), broker.dir.path());
+    broker.up().await;
+    // The log grows again while bob, who has read further than it goes, is away.
+    alice.send("bob", "two").await;
+    alice.drained().await;
+    bob.up().await;
+    bob.wait_for("what came while bob was away", |items| items.iter().any(|one| one.body.as_deref() == Some("two")))
+        .await;
+    carol.send("bob", "three").await;
+    bob.wait_inbox(23).await;
+    let mut bodies = bob.bodies().await;
+    assert_eq!(bodies.len(), 23);
+    bodies.sort();
+    bodies.dedup();
+    assert_eq!(bodies.len(), 23, "nothing twice");
 }

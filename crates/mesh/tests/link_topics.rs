@@ -155,3 +155,45 @@ async fn who_joins_after_a_revocation_can_read_and_post() {
     let items = bob.wait_for("dave's answer", |items| items.iter().any(|item| item.sender_name == "dave")).await;
     assert_eq!(items.last().unwrap().body.as_deref(), Some("thanks"));
 }
+
+#[tokio::test]
+async fn posts_are_not_given_up_because_the_topics_were_forgotten_here() {
+    let mut broker = TestBroker::start().await;
+    let [mut alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.mesh.subscribe("alerts").await.unwrap();
+    bob.mesh.subscribe("alerts").await.unwrap();
+    post(&alice, "alerts", "zero").await;
+    bob.wait_inbox(1).await;
+    broker.down().await;
+    for text in ["one", "two"] {
+        assert_eq!(post(&alice, "alerts", text).await.status, "queued");
+    }
+    alice.down().await;
+    // As after a power cut: the outbox has everything, what is learned from the broker is gone.
+    for name in ["topics.json", "roster.json"] {
+        std::fs::remove_file(alice.dir.path().join("mesh").join(name)).unwrap();
+    }
+    alice.up().await;
+    broker.up().await;
+    bob.wait_inbox(3).await;
+    assert_eq!(bob.bodies().await, ["zero", "one", "two"]);
+    alice.drained().await;
+    assert!(alice.mesh.outbox_list(Some("dead"), 10).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_post_to_a_topic_that_was_deleted_is_given_up() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    bob.mesh.subscribe("alerts").await.unwrap();
+    post(&bob, "alerts", "is there").await;
+    bob.drained().await;
+    let gone = bob.wait_event("daemon_disconnect", None);
+    tokio::join!(async { bob.net.cut() }, gone);
+    post(&bob, "alerts", "too late").await;
+    broker.delete_topic("alerts").await;
+    let given_up = bob.wait_event("outbox_dead", None);
+    let ((), given_up) = tokio::join!(async { bob.net.mend() }, given_up);
+    assert_eq!(given_up["reason"], "topic_not_found");
+    drop(alice);
+}

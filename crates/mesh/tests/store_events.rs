@@ -251,6 +251,21 @@ async fn who_falls_behind_is_cut_off() {
     assert_eq!(next(&mut late).await, None);
 }
 
+#[tokio::test]
+async fn what_was_told_before_the_end_is_still_taken() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let inbox = inbox(scratch.path(), &hands).await;
+    let events = inbox.events();
+    let mut stream = events.subscribe(EventFilter::default(), None).await.unwrap();
+    tick(&events, 1).await;
+    tick(&events, 2).await;
+    events.close();
+    assert_eq!(number(&next(&mut stream).await.unwrap()), 1);
+    assert_eq!(number(&next(&mut stream).await.unwrap()), 2, "it may say why it is the last");
+    assert_eq!(next(&mut stream).await, None);
+    assert_eq!(next(&mut stream).await, None);
+}
+
 /// Many tasks tell, in transactions that are committed together; streams come and go in between.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn streams_are_complete_and_in_order_whoever_tells() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_mesh::inbox::{Cursor, Inbox, InboxOptions, Stored};
-use hostel_mesh::outbox::{Lane, Outbox, OutboxOptions, Status};
+use hostel_mesh::outbox::{Lane, Outbox, OutboxOptions, RequeueError, Status};
 use store_support::{Hands, acked, arrival, dm, inbox_options, outbox_options};
 use tokio::task::JoinSet;
 
@@ -206,13 +206,66 @@ async fn what_the_disk_refuses_did_not_happen() {
         outbox.claim(10, usize::MAX, |_| true),
         outbox.acked(vec![acked(&first[0], 1)]),
     );
-    assert!(accepted.is_err() && claimed.is_err() && settled.is_err(), "{accepted:?} {claimed:?} {settled:?}");
+    assert!(accepted.is_err() && settled.is_err(), "{accepted:?} {settled:?}");
+    // What is on disk and at hand can be sent all the same.
+    let claimed = claimed.unwrap().rows;
+    assert_eq!(store_support::ids(&claimed), ["b", "c"]);
     other.execute_batch("ROLLBACK").unwrap();
     assert!(!outbox.accept(dm("d", "bob", "something else")).await.unwrap().duplicate, "the id was free");
+    // That those two are under way was refused as well; nobody else gets them for that.
     let rest = outbox.claim(10, usize::MAX, |_| true).await.unwrap().rows;
-    assert_eq!(store_support::ids(&rest), ["b", "c", "d"]);
+    assert_eq!(store_support::ids(&rest), ["d"]);
     outbox.acked(vec![acked(&first[0], 1)]).await.unwrap();
-    outbox.acked(rest.iter().map(|row| acked(row, 2)).collect()).await.unwrap();
+    assert!(outbox.claim(10, usize::MAX, |_| true).await.unwrap().rows.is_empty());
+    outbox.acked(claimed.iter().chain(&rest).map(|row| acked(row, 2)).collect()).await.unwrap();
     assert_eq!(outbox.depth(), hostel_mesh::outbox::Depth::default());
     assert_eq!(outbox.list(Some(Status::Done), 10).await.unwrap().len(), 4);
+}
+
+/// What was accepted a moment ago is handed out before the database says that it is under way; everybody is told all the
+/// same, and whatever was not written by a crash waits again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_claim_may_be_ahead_of_the_database() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let outbox = threaded(scratch.path(), &hands).await;
+    for id in ["a", "b", "c"] {
+        outbox.accept(dm(id, "bob", "hello")).await.unwrap();
+    }
+    let rows = outbox.claim(2, usize::MAX, |_| true).await.unwrap().rows;
+    assert_eq!(store_support::ids(&rows), ["a", "b"]);
+    let again = outbox.accept(dm("a", "bob", "hello")).await.unwrap();
+    assert_eq!((again.status, again.duplicate), (Status::Inflight, true));
+    let refused = outbox.requeue("b", None, "somebody").await;
+    assert!(matches!(refused, Err(RequeueError::WrongState(Status::Inflight))), "{refused:?}");
+    hands.forward(365 * store_support::DAY);
+    let dead = outbox.expire().await.unwrap();
+    assert_eq!(dead.iter().map(|row| row.client_message_id.as_str()).collect::<Vec<_>>(), ["c"]);
+    outbox.acked(rows.iter().map(|row| acked(row, 1)).collect()).await.unwrap();
+    assert_eq!(outbox.depth().pending + outbox.depth().inflight, 0);
+    assert_eq!(outbox.list(Some(Status::Done), 10).await.unwrap().len(), 2);
+}
+
+/// A process that ends while something is under way: it is there once, and waits, whatever was written of the claim.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_was_under_way_at_the_end_waits_again() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    for round in 0..5 {
+        let outbox = threaded(scratch.path(), &hands).await;
+        hands.forward(60_000);
+        outbox.accept(dm(&format!("m{round}"), "bob", "hello")).await.unwrap();
+        let mut claimed = 0;
+        while let rows = outbox.claim(100, usize::MAX, |_| true).await.unwrap().rows
+            && !rows.is_empty()
+        {
+            claimed += rows.len();
+        }
+        assert_eq!(claimed, round + 1);
+        let writer = outbox.close();
+        drop(outbox);
+        while writer.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    let outbox = threaded(scratch.path(), &hands).await;
+    assert_eq!((outbox.depth().pending, outbox.depth().inflight), (5, 0));
 }

@@ -72,6 +72,7 @@ async fn a_row_is_shown_as_it_came() {
         mention: true,
         session: Some("work".to_owned()),
         file: Some(json!({"id": "f"})),
+        sender: None,
         events: Vec::new(),
     };
     let came = Arrival {

@@ -5,7 +5,7 @@ mod store_support;
 
 use hostel_mesh::disk::Level;
 use hostel_mesh::outbox::{
-    AcceptError, Limits, NewMessage, Outbox, OutboxError, RefusedRow, RequeueError, RetryRow, Row, Status,
+    AcceptError, DestKind, Limits, NewMessage, Outbox, OutboxError, RefusedRow, RequeueError, RetryRow, Row, Status,
 };
 use hostel_wire::frames::Priority;
 use serde_json::json;
@@ -516,4 +516,52 @@ async fn lanes_of_different_senders_are_different_lanes() {
     assert_eq!(ids(&member), ["m1", "m2"]);
     outbox.retry(vec![later(&member[0], "rate_limited", None)]).await.unwrap();
     assert_eq!(ids(&claim_all(&outbox).await), ["s1"]);
+}
+
+#[tokio::test]
+async fn what_is_given_up_says_what_it_was() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let outbox = outbox(scratch.path(), &hands).await;
+    outbox.accept(dm("dm", "bob", "hello")).await.unwrap();
+    outbox.accept(NewMessage { dest_kind: DestKind::Topic, ..dm("topic", "t-1", "hello") }).await.unwrap();
+    outbox.accept(NewMessage { dest_kind: DestKind::All, ..dm("all", "*", "hello") }).await.unwrap();
+    let mut file = dm("file", "bob", "hello");
+    file.payload.file_id = Some("f-1".to_owned());
+    outbox.accept(file).await.unwrap();
+    let refused = |row: &Row| RefusedRow { key: row.key, code: "blocked".to_owned(), error: "no".to_owned() };
+    let rows = claim_all(&outbox).await;
+    let dead = outbox.refused(rows.iter().map(refused).collect()).await.unwrap();
+    assert_eq!(dead.len(), 4);
+    for row in dead {
+        assert_eq!(row.kind(), row.client_message_id);
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_of_a_lane_is_with_one_alone() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let outbox = outbox(scratch.path(), &hands).await;
+    for id in ["b1", "b2", "b3", "b4"] {
+        outbox.accept(dm(id, "bob", "hello")).await.unwrap();
+    }
+    outbox.accept(dm("c1", "carol", "hello")).await.unwrap();
+    let claim = async |by: u64, rows: usize| outbox.claim_as(by, rows, usize::MAX, |_| true).await.unwrap().rows;
+    let first = claim(1, 2).await;
+    assert_eq!(ids(&first), ["b1", "b2"]);
+    // Another connection gets what is not the first one's, whose own goes on.
+    assert_eq!(ids(&claim(2, 9).await), ["c1"]);
+    let third = claim(1, 1).await;
+    assert_eq!((ids(&third), claim(2, 9).await), (vec!["b3"], vec![]));
+    outbox.acked(first.iter().map(|row| acked(row, 1)).collect()).await.unwrap();
+    assert_eq!(claim(2, 9).await, [], "one is still under way");
+    outbox.release(third.iter().map(|row| row.key).collect()).await.unwrap();
+    let rest = claim(2, 9).await;
+    assert_eq!(ids(&rest), ["b3", "b4"], "then all of it is the other's, in order");
+    // Whoever was turned away is woken when its turn has come.
+    outbox.accept(dm("b5", "bob", "hello")).await.unwrap();
+    outbox.woken().notified().await;
+    assert_eq!(claim(1, 9).await, []);
+    outbox.acked(rest.iter().map(|row| acked(row, 2)).collect()).await.unwrap();
+    outbox.woken().notified().await;
+    assert_eq!(ids(&claim(1, 9).await), ["b5"]);
 }

@@ -9,11 +9,13 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod line;
 mod readers;
 mod steps;
 mod writer;
 
+pub use chain::{Broken, Chain, Verified};
 pub use steps::Schema;
 
 use std::path::Path;
@@ -24,8 +26,9 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, Transaction};
 use tokio::sync::mpsc;
 
+use line::Bell;
 use readers::Readers;
-use writer::{Answer, Message, job, write_all, write_group};
+use writer::{Answer, Failure, Message, job, write_all, write_group};
 
 /// Writes that may wait for the writer; more make their askers wait.
 const QUEUE: usize = 4096;
@@ -118,7 +121,7 @@ pub struct Store {
 /// How writes get done.
 #[derive(Clone)]
 enum Way {
-    Thread(mpsc::Sender<Message>),
+    Thread(mpsc::Sender<Message>, Arc<Bell>),
     Inline(Arc<Mutex<Inline>>),
 }
 
@@ -148,13 +151,15 @@ impl Store {
             Way::Inline(Arc::new(Mutex::new(inline)))
         } else {
             let (jobs, queue) = mpsc::channel(QUEUE);
+            let bell = Arc::<Bell>::default();
+            let hung = Arc::clone(&bell);
             let work = move || {
-                write_all(name, connection, queue, options.when_quiet);
+                write_all(name, connection, queue, hung, options.when_quiet);
                 drop(life);
             };
             let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
             started.map_err(|error| StoreError::Sqlite(format!("{name}: {error}")))?;
-            Way::Thread(jobs)
+            Way::Thread(jobs, bell)
         };
         let readers = Arc::new(Readers::new(name, path.to_owned(), options));
         Ok(Self { name, way, readers, writer })
@@ -163,10 +168,10 @@ impl Store {
     /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
     pub fn close(&self) -> Weak<()> {
         match &self.way {
-            Way::Thread(jobs) => {
-                let jobs = jobs.clone();
+            Way::Thread(jobs, bell) => {
+                let (jobs, bell) = (jobs.clone(), Arc::clone(bell));
                 // The line may be full: a thread may wait for room in it, the caller may not be able to.
-                std::thread::spawn(move || jobs.blocking_send(Message::End).ok());
+                std::thread::spawn(move || jobs.blocking_send(Message::End).map(|()| bell.tell(false)).ok());
             }
             Way::Inline(inline) => {
                 let mut inline = inline.lock();
@@ -210,24 +215,72 @@ impl Store {
         self.line_up(work, Message::Patient).await
     }
 
+    /// Writes something that only the disk can refuse, and waits until it is on disk. If it is refused, so is what is
+    /// written together with it; so it need not be kept apart from that, and costs less than `write`. `then` makes the
+    /// answer of what became of it: on the writer, after the commit and before the next, also if nobody waits any more.
+    pub async fn write_then<T: Send + 'static, U: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
+        then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
+    ) -> Result<U, StoreError> {
+        self.pause().await;
+        let (job, answer) = job(self.name, Failure::All, work, then);
+        self.put(job, Message::Job).await?;
+        self.ticket(answer).done().await
+    }
+
     async fn line_up<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
         message: fn(writer::Job) -> Message,
     ) -> Result<Ticket<T>, StoreError> {
-        let (job, answer) = job(self.name, work);
+        let (job, answer) = job(self.name, Failure::Own, work, |result| result);
+        self.put(job, message).await?;
+        Ok(self.ticket(answer))
+    }
+
+    async fn put(&self, job: writer::Job, message: fn(writer::Job) -> Message) -> Result<(), StoreError> {
         match &self.way {
-            Way::Thread(jobs) => jobs.send(message(job)).await.map_err(|_| StoreError::Closed)?,
-            Way::Inline(inline) => self.inline(inline, job)?,
+            Way::Thread(jobs, bell) => {
+                let message = message(job);
+                let may_wait = message.may_wait();
+                jobs.send(message).await.map_err(|_| StoreError::Closed)?;
+                bell.tell(may_wait);
+                Ok(())
+            }
+            Way::Inline(inline) => self.inline(inline, job),
         }
-        Ok(Ticket { answer, inline: matches!(self.way, Way::Inline(_)) })
+    }
+
+    fn ticket<T>(&self, answer: Answer<T>) -> Ticket<T> {
+        Ticket { answer, inline: matches!(self.way, Way::Inline(_)) }
     }
 
     /// As `submit`, for who does not need to know; `false` when the line is full and nothing was done.
     pub fn try_submit(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static) -> bool {
-        let job = job(self.name, work).0;
+        self.try_put(work, Message::Job)
+    }
+
+    /// As `try_submit`, and a moment later than it could be, as with `submit_patiently`.
+    pub fn try_submit_patiently(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
+    ) -> bool {
+        self.try_put(work, Message::Patient)
+    }
+
+    fn try_put(
+        &self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
+        message: fn(writer::Job) -> Message,
+    ) -> bool {
+        let job = job(self.name, Failure::Own, work, |result| result).0;
         match &self.way {
-            Way::Thread(jobs) => jobs.try_send(Message::Job(job)).is_ok(),
+            Way::Thread(jobs, bell) => {
+                let message = message(job);
+                let may_wait = message.may_wait();
+                jobs.try_send(message).map(|()| bell.tell(may_wait)).is_ok()
+            }
             Way::Inline(inline) => self.inline(inline, job).is_ok(),
         }
     }

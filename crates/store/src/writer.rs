@@ -1,15 +1,16 @@
 //! The one thread that writes: take what waits, write it, commit, tell.
 //!
 //! Invariant: nobody is told that something is written before its group is committed, and a write that fails takes
-//! back nothing but itself.
+//! back nothing but itself, unless it says that only the disk can refuse it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
-use super::line::{GROUP, Line, Taken};
+use super::line::{Bell, GROUP, Line, Taken};
 
 /// After so long without a write, what the last ones needed of memory goes back to the system.
 const QUIET: Duration = Duration::from_millis(300);
@@ -35,25 +36,57 @@ impl Message {
     }
 }
 
-/// A write, with the way to tell its asker. Without a transaction it is not done, and the asker hears why.
-pub(crate) type Job = Box<dyn FnOnce(Result<&Transaction<'_>, StoreError>) -> Told + Send>;
+/// A write, with the way to tell its asker. Without a transaction it is not done, and the asker hears why. The flag says
+/// that it is written alone.
+pub(crate) type Job = Box<dyn FnOnce(Result<&Transaction<'_>, StoreError>, bool) -> Told + Send>;
 
-/// Tells an asker what became of its write, once that is certain.
-type Told = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// What is left to do of a write.
+pub(crate) struct Told {
+    /// Tells its asker what became of it, once that is certain.
+    tell: Box<dyn FnOnce(Result<(), StoreError>) + Send>,
+    /// It failed half way, and only the whole transaction can be taken back.
+    spoiled: bool,
+}
+
+/// What a write's failure takes back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    /// Itself.
+    Own,
+    /// What is written together with it as well: for writes that only the disk can refuse. They cost less.
+    All,
+}
 
 /// The answer to a job, when there is one.
 pub(crate) type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 
-/// A write and where its answer will be.
-pub(crate) fn job<T: Send + 'static>(
+/// A write and where its answer will be. `then` makes the answer of what became of it, on the writer, after the commit and
+/// before the next one.
+pub(crate) fn job<T: Send + 'static, U: Send + 'static>(
     name: &'static str,
+    failure: Failure,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
-) -> (Job, Answer<T>) {
+    then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
+) -> (Job, Answer<U>) {
     let (answer, answered) = oneshot::channel();
-    let job = Box::new(move |transaction: Result<&Transaction<'_>, StoreError>| -> Told {
-        let result = transaction.and_then(|transaction| in_savepoint(name, transaction, work));
-        // An asker that has left wants no answer; what it asked for counts all the same.
-        Box::new(move |committed| drop(answer.send(committed.and(result))))
+    let job = Box::new(move |transaction: Result<&Transaction<'_>, StoreError>, alone: bool| -> Told {
+        let apart = failure == Failure::Own && !alone;
+        let result = transaction.map(|transaction| match apart {
+            true => (in_savepoint(name, transaction, work), false),
+            false => {
+                let result = work(transaction).map_err(|error| StoreError::of(name, &error));
+                let spoiled = result.is_err();
+                (result, spoiled)
+            }
+        });
+        let (result, spoiled) = result.unwrap_or_else(|error| (Err(error), false));
+        let tell = move |committed: Result<(), StoreError>| {
+            // Its own failure says more than that of all.
+            let result = result.and_then(|value| committed.map(|()| value));
+            // An asker that has left wants no answer; what it asked for counts all the same.
+            drop(answer.send(then(result)));
+        };
+        Told { tell: Box::new(tell), spoiled }
     });
     (job, answered)
 }
@@ -87,9 +120,10 @@ pub(crate) fn write_all(
     name: &'static str,
     mut connection: Connection,
     queue: mpsc::Receiver<Message>,
+    bell: Arc<Bell>,
     when_quiet: Option<fn()>,
 ) {
-    let mut line = Line::new(queue);
+    let mut line = Line::new(queue, bell);
     let mut group = Vec::with_capacity(GROUP);
     let (mut open, mut is_warm) = (true, true);
     while open {
@@ -121,11 +155,11 @@ pub(crate) fn write_group(name: &'static str, connection: &mut Connection, jobs:
     // Those that could not even be begun.
     for job in jobs {
         if let Err(error) = &committed {
-            told.push(job(Err(error.clone())));
+            told.push(job(Err(error.clone()), false));
         }
     }
-    for tell in told {
-        tell(committed.clone());
+    for told in told {
+        (told.tell)(committed.clone());
     }
 }
 
@@ -140,9 +174,16 @@ fn commit_group(
     let named = |error| StoreError::of(name, &error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(named)?;
     let broken = || StoreError::Sqlite(format!("{name}: the disk refused what was written together with this"));
+    // What is written alone is taken back by taking everything back.
+    let alone = jobs.len() == 1;
     for job in jobs {
         let ended = transaction.is_autocommit();
-        told.push(job(if ended { Err(broken()) } else { Ok(&transaction) }));
+        let one = job(if ended { Err(broken()) } else { Ok(&transaction) }, alone);
+        let spoiled = one.spoiled;
+        told.push(one);
+        if spoiled {
+            return Err(broken());
+        }
     }
     match transaction.is_autocommit() {
         true => Err(broken()),

@@ -50,6 +50,8 @@ pub struct Body {
     pub fingerprint: Option<Fingerprint>,
     /// The session it is for, where the address named one.
     pub session: Option<String>,
+    /// The session of the sender that wrote it, by name; none if it was the member itself.
+    pub sender: Option<String>,
 }
 
 /// The letters of version 3.
@@ -67,6 +69,8 @@ struct Letters<'a> {
     f: std::borrow::Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     s: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    w: Option<std::borrow::Cow<'a, str>>,
 }
 
 impl Body {
@@ -81,6 +85,7 @@ impl Body {
             c: self.client_message_id.as_deref().unwrap_or_default().into(),
             f: self.fingerprint.map(|hash| encoding::hex(&hash)).unwrap_or_default().into(),
             s: self.session.as_deref().map(Into::into),
+            w: self.sender.as_deref().map(Into::into),
         };
         // Text and values with text names: it can always be written.
         serde_json::to_vec(&letters).unwrap_or_default()
@@ -109,6 +114,7 @@ impl Body {
                     client_message_id: Some(letters.c.into_owned()),
                     fingerprint: Some(fingerprint),
                     session: letters.s.map(std::borrow::Cow::into_owned),
+                    sender: letters.w.map(std::borrow::Cow::into_owned),
                 })
             }
             other => Err(BodyError::Version(other)),
@@ -150,12 +156,15 @@ mod tests {
             client_message_id: Some("c1".into()),
             fingerprint: Some([7; 32]),
             session: Some("tests".into()),
+            sender: Some("ci".into()),
         };
         let text = String::from_utf8(body.to_bytes()).unwrap();
         let hash = "07".repeat(32);
         assert_eq!(
             text,
-            format!(r#"{{"b":"hi \"you\"","m":{{"a":1.5}},"r":"m0","n":["bob"],"c":"c1","f":"{hash}","s":"tests"}}"#)
+            format!(
+                r#"{{"b":"hi \"you\"","m":{{"a":1.5}},"r":"m0","n":["bob"],"c":"c1","f":"{hash}","s":"tests","w":"ci"}}"#
+            )
         );
         assert_eq!(Body::from_bytes(3, text.as_bytes()).unwrap(), body);
         assert!(body.matches("c1", &hash));

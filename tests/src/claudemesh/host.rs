@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -10,6 +11,7 @@ use serde_json::Value;
 
 use super::client::{Client, Transport};
 use super::lab::PATIENCE;
+use super::space::Space;
 use crate::procfs::Identity;
 use crate::{binary, house, wait};
 
@@ -23,6 +25,7 @@ pub struct Host {
     pub name: String,
     root: PathBuf,
     child: Option<Child>,
+    space: Option<Arc<Space>>,
 }
 
 impl Host {
@@ -35,7 +38,7 @@ impl Host {
         for directory in ["", "home", "hostel"] {
             fs::create_dir_all(root.join(directory)).expect("a fresh directory");
         }
-        Self { name: name.to_owned(), root, child: None }
+        Self { name: name.to_owned(), root, child: None, space: None }
     }
 
     /// Its `HOME`.
@@ -43,8 +46,19 @@ impl Host {
         self.root.join("home")
     }
 
-    /// Where the daemon's files are.
+    /// Has everything of this host happen in a space from now on.
+    pub fn move_into(&mut self, space: &Arc<Space>) {
+        self.space = Some(Arc::clone(space));
+    }
+
+    /// Where the daemon's files are, as seen from here.
     pub fn directory(&self) -> PathBuf {
+        let inside = self.own_directory();
+        self.space.as_ref().map_or_else(|| inside.clone(), |space| space.path(&inside))
+    }
+
+    /// The same, as the host itself sees it.
+    pub fn own_directory(&self) -> PathBuf {
         self.home().join(".claudemesh/daemon").join(MESH)
     }
 
@@ -59,7 +73,15 @@ impl Host {
 
     /// A command of the program as claudemesh, with this host's environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::hostel());
+        let mut command = match &self.space {
+            None => Command::new(binary::hostel()),
+            Some(space) => {
+                let entrance = space.entrance();
+                let mut command = Command::new(&entrance[0]);
+                command.args(&entrance[1..]).arg(binary::hostel());
+                command
+            }
+        };
         command.args(["as", "claudemesh"]).args(arguments);
         self.set_environment(&mut command);
         command
@@ -97,6 +119,16 @@ impl Host {
     /// Runs a command of claudemesh.
     pub fn try_run(&self, arguments: &[&str]) -> Output {
         house::run(self.command(arguments))
+    }
+
+    /// An invite of the mesh, good for so many; the owner's daemon must run.
+    ///
+    /// # Panics
+    /// If none is printed.
+    pub fn invite(&self, uses: usize) -> String {
+        let printed = self.run(&["mesh", "invite", "--mesh", MESH, "--uses", &uses.to_string()]);
+        let link = printed.lines().map(str::trim).find(|line| line.starts_with("ic://"));
+        link.expect("a link is printed").to_owned()
     }
 
     /// Its membership, as `config.json` has it.
@@ -157,6 +189,10 @@ impl Host {
             }
             let port = fs::read_to_string(directory.join("http.port")).ok()?.trim().parse::<u16>().ok()?;
             std::os::unix::net::UnixStream::connect(directory.join("sock")).ok()?;
+            // Another network's loopback is not ours.
+            if self.space.as_ref().is_some_and(|space| space.has_network()) {
+                return Some(());
+            }
             std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
         });
     }

@@ -26,12 +26,15 @@ pub struct Options {
     pub members: Vec<String>,
     /// `config.toml` of each.
     pub config: String,
+    /// `hostel.toml` of the broker.
+    pub broker: String,
 }
 
 impl Options {
     /// These members, all by default.
     pub fn of(members: &[&str]) -> Self {
-        Self { members: members.iter().map(|name| (*name).to_owned()).collect(), config: String::new() }
+        let members = members.iter().map(|name| (*name).to_owned()).collect();
+        Self { members, config: String::new(), broker: String::new() }
     }
 }
 
@@ -74,6 +77,8 @@ impl Lab {
         let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
         let mut lab = Self { hosts, broker: None, root };
+        fs::create_dir_all(lab.broker_home()).expect("a directory");
+        fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
         lab.start_broker();
         let url = format!("ws://127.0.0.1:{}/ws", lab.broker_port().expect("the broker runs"));
         let broker_home = lab.broker_home();
@@ -87,12 +92,9 @@ impl Lab {
             // An invite is the owner's to make, and its daemon the one that registers it.
             first.start();
             first.wait_connected();
-            let uses = others.len().to_string();
-            let printed = first.run(&["mesh", "invite", "--mesh", MESH, "--uses", &uses]);
-            let link =
-                printed.lines().map(str::trim).find(|line| line.starts_with("ic://")).expect("a link is printed");
+            let link = first.invite(others.len());
             for host in others {
-                host.run(&["join", link, "--name", &host.name]);
+                host.run(&["join", &link, "--name", &host.name]);
             }
             first.stop();
         }
@@ -104,7 +106,8 @@ impl Lab {
         self.root.path()
     }
 
-    fn broker_home(&self) -> PathBuf {
+    /// The house of the broker.
+    pub fn broker_home(&self) -> PathBuf {
         self.root.path().join("broker")
     }
 

@@ -5,9 +5,11 @@ pub mod host;
 pub mod lab;
 pub mod play;
 pub mod script;
+pub mod space;
 pub mod stream;
 
 pub use client::{Client, Transport};
 pub use host::Host;
 pub use lab::{Lab, Options};
+pub use space::Space;
 pub use stream::{Block, Stream};

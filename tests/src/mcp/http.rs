@@ -70,8 +70,16 @@ impl Http {
     /// # Panics
     /// If that fails.
     pub fn initialize(&mut self) -> Value {
-        let params =
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "web", "version": "1"}});
+        self.initialize_announcing(&json!({}))
+    }
+
+    /// The same with capabilities of the client.
+    ///
+    /// # Panics
+    /// If that fails.
+    pub fn initialize_announcing(&mut self, capabilities: &Value) -> Value {
+        let client = json!({"name": "web", "version": "1"});
+        let params = json!({"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": client});
         let answer = self.post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}));
         assert_eq!(answer.status, 200, "{answer:?}");
         let session = answer.header("mcp-session-id").expect("a session");

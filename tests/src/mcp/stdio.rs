@@ -36,7 +36,15 @@ impl Stdio {
     ///
     /// # Panics
     /// If the program does not answer.
-    pub fn start_with(mut command: Command, version: &str) -> Self {
+    pub fn start_with(command: Command, version: &str) -> Self {
+        Self::start_announcing(command, version, &json!({}))
+    }
+
+    /// The same with capabilities of the client.
+    ///
+    /// # Panics
+    /// If the program does not answer.
+    pub fn start_announcing(mut command: Command, version: &str, capabilities: &Value) -> Self {
         let mut child = command.stdin(Streams::piped()).stdout(Streams::piped()).spawn().expect("the program starts");
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().expect("a pipe"));
         let (say, heard) = channel();
@@ -51,7 +59,7 @@ impl Stdio {
         let mut client = Self { child, stdin, heard, kept: VecDeque::new(), next: 0, greeting: Value::Null };
         client.greeting = client.call(
             "initialize",
-            json!({"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "tests", "version": "1"}}),
+            json!({"protocolVersion": version, "capabilities": capabilities, "clientInfo": {"name": "tests", "version": "1"}}),
         );
         client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         client

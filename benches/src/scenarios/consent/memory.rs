@@ -10,6 +10,7 @@ use super::super::Bench;
 use super::super::memory::settled;
 use super::output;
 use crate::consent::client;
+use crate::consent::client::Room;
 use crate::consent::client::Until;
 use crate::consent::proxy::Proxy;
 use crate::procfs::Memory;
@@ -72,8 +73,9 @@ fn measure(bench: &Bench, subject: &Subject, commands: usize, answers: u64) -> R
     let nothing = [subject::program("true")?];
     client::closed_loop(proxy.socket(), &nothing, CLIENTS, Until::Answers(commands / CLIENTS))?;
     let print = [subject::program("cat")?, file.display().to_string()];
+    let mut room = Room::new(2 * expected.len());
     for _ in 0..answers {
-        client::output(proxy.socket(), &print, &expected)?;
+        client::output(proxy.socket(), &print, &expected, &mut room)?;
     }
     let after = private(&proxy)?;
     proxy.stop()?;

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use super::super::Bench;
 use crate::consent::client;
+use crate::consent::client::Room;
 use crate::consent::proxy::Proxy;
 use crate::report::Report;
 use crate::report::Wanted;
@@ -31,6 +32,7 @@ pub(super) fn text(short_lines: bool) -> Vec<u8> {
 pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
     let repeats = bench.size(8, 2);
     let dir = server::scratch(&bench.dir)?;
+    let mut room = Room::new(2 * BYTES);
     for (short_lines, name, bar) in [(true, "8 MiB in short lines", 5.0), (false, "8 MiB on one line", 10.0)] {
         let expected = text(short_lines);
         let file = dir.path().join("text");
@@ -40,7 +42,7 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
             let proxy = Proxy::granted(subject, &bench.dir)?;
             let mut rates = Vec::new();
             for _ in 0..repeats {
-                let took = client::output(proxy.socket(), &command, &expected)?;
+                let took = client::output(proxy.socket(), &command, &expected, &mut room)?;
                 rates.push(BYTES as f64 / 1e6 / took.as_secs_f64());
             }
             proxy.stop()?;

@@ -41,6 +41,9 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// Makes a mesh's log if there is none, with an epoch of its own.
     fn ensure_log(&self, mesh: &str) -> impl Future<Output = Result<Bounds, EngineError>> + Send;
 
+    /// Gives a mesh's log another epoch: it was put back to an earlier state, and whoever has read it begins anew.
+    fn renew_epoch(&self, mesh: &str) -> impl Future<Output = Result<Bounds, EngineError>> + Send;
+
     /// Puts an entry in line and returns; the ticket tells when it is on disk. Entries get their numbers in the order in
     /// which they were put in line. The id is looked up first (B0), the guards are checked next (B2), both inside the
     /// transaction that writes: a duplicate is told as one whatever the guards say.

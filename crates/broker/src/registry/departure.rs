@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::change::What;
 use super::mesh::Mesh;
-use super::records::{Held, InviteRecord, MemberRecord, Role};
+use super::records::{Held, InviteRecord, MemberRecord, MeshRecord, Role};
 use super::update::Update;
 use super::{Engine, Inner};
 use crate::audit::kind;
@@ -23,6 +23,7 @@ impl<E: Engine> Inner<E> {
             self.tell(update, kind::MEMBER_ROLE, &found.id, &heir.id, json!({"role": Role::Owner.as_str()}));
             update.news(What::Changed { member: heir.id.clone() });
             update.member(MemberRecord { role: Role::Owner, ..heir.record.clone() });
+            update.mesh(MeshRecord { owner_member: heir.id.clone(), ..mesh.record.record.clone() });
         }
         if mesh.is_alone(found) {
             // Nobody is left to answer for who would come.
@@ -84,9 +85,14 @@ impl Mesh {
         member.role != Role::Owner || self.heir(&member.id).is_some() || self.is_alone(member)
     }
 
-    /// Who would own the mesh without this one.
+    /// Who would own the mesh without this one: its own successor, else the administrator who has been there longest. Who
+    /// would go along is none.
     fn heir(&self, but_for: &str) -> Option<&Arc<Held<MemberRecord>>> {
-        let others = self.members().filter(|member| member.is_admin() && member.id != but_for);
-        others.min_by_key(|member| (std::cmp::Reverse(member.role), member.joined_ms, member.id.clone()))
+        let others =
+            self.members().filter(|member| member.is_admin() && member.id != but_for && member.sponsor.is_none());
+        let is_successor = |member: &MemberRecord| member.predecessor.as_deref() == Some(but_for);
+        others.min_by_key(|member| {
+            (std::cmp::Reverse(member.role), !is_successor(member), member.joined_ms, member.id.clone())
+        })
     }
 }

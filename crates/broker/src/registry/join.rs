@@ -96,9 +96,6 @@ impl<E: Engine> Inner<E> {
         if payload.owner_pubkey != record.owner_pubkey {
             return Err(JoinError::OwnerMismatch);
         }
-        if payload.mesh_slug != record.slug {
-            return Err(JoinError::MeshMismatch);
-        }
         let invite = snapshot.invite(&request.invite_token).ok_or(JoinError::NotFound)?;
         if invite.revoked_ms.is_some() {
             return Err(JoinError::Revoked);

@@ -87,6 +87,10 @@ impl<E: Engine> Registry<E> {
             if found.role == Role::Owner || role == Role::Owner {
                 return Err(RegistryError::Forbidden("a mesh keeps its owner".to_owned()));
             }
+            if found.sponsor.is_some() {
+                let why = "a member for a while has no more rights than any other";
+                return Err(RegistryError::Forbidden(why.to_owned()));
+            }
             let id = found.id.clone();
             let mut update = Update::of(&mesh);
             inner.tell(&mut update, kind::MEMBER_ROLE, &by, &id, json!({"role": role.as_str()}));

@@ -117,7 +117,7 @@ impl<E: Engine> Inner<E> {
             owner_pubkey,
             owner_member: member_id.clone(),
             created_ms: now,
-            policy: Policy::default(),
+            policy: Policy { concurrency: self.settings.concurrency, ..Policy::default() },
         });
         update.member(member);
         update.topic(&topic_id, Some(general));

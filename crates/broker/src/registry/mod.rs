@@ -83,12 +83,16 @@ pub struct RegistrySettings {
     pub wards: usize,
     /// Hours after which one of those is gone if it was not seen.
     pub ward_hours: u64,
-    /// Keys of a topic whose copies are kept.
+    /// Keys of a topic whose copies are kept at most.
     pub epochs: u64,
+    /// Days that copies of a key are kept after it ceased to count: as long as there are posts that it opens.
+    pub key_days: u64,
     /// Hours that a file which is not persistent lives.
     pub ephemeral_hours: u64,
     /// Days that those who left, and invites that are over, are remembered.
     pub remember_days: u64,
+    /// What a mesh that is made here does with two connections of one key.
+    pub concurrency: Concurrency,
 }
 
 impl Default for RegistrySettings {
@@ -104,9 +108,11 @@ impl Default for RegistrySettings {
             sessions: 256,
             wards: 64,
             ward_hours: 24,
-            epochs: 64,
+            epochs: 1024,
+            key_days: 31,
             ephemeral_hours: 24,
             remember_days: 60,
+            concurrency: Concurrency::default(),
         }
     }
 }

@@ -281,6 +281,8 @@ pub struct TopicRecord {
     pub visibility: String,
     /// Posts must be sealed with this key of it. It is raised when somebody who has the key may no longer read.
     pub epoch: u64,
+    /// When earlier keys ceased to count, as long as entries of the log may be sealed with them.
+    pub ended: BTreeMap<u64, u64>,
     /// Who made it.
     pub created_by: String,
     /// When.

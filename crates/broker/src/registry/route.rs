@@ -4,6 +4,7 @@
 //! checked where the entry is written: what was changed in between makes the caller look again.
 
 use hostel_wire::frames::{Kind, To};
+use hostel_wire::topic;
 
 use super::error::Refusal;
 use super::mesh::Mesh;
@@ -59,12 +60,16 @@ impl Mesh {
                 (if announced { Kind::File } else { Kind::Dm }, id.clone())
             }
             To::Topic(id) => {
-                let topic = self.topics.get(id).ok_or(Refusal::TopicNotFound)?;
+                let topic = self.topics.get(id).filter(|topic| self.shows(topic, ask.sender));
+                let topic = topic.ok_or(Refusal::TopicNotFound)?;
                 self.check_key(topic, ask.key_epoch)?;
                 guards.push(self.guard(bucket::TOPIC, id, topic.revision));
                 (Kind::Topic, id.clone())
             }
             To::Group(name) => {
+                if topic::group_name(name).ok().as_ref() != Some(name) {
+                    return Err(Refusal::Invalid);
+                }
                 guards.push(self.general_guard(ask.key_epoch)?);
                 audience = self.group(name);
                 (Kind::Group, name.clone())
@@ -99,10 +104,11 @@ impl Mesh {
     }
 
     /// Whether an entry of the log is for a member (17.4). A direct message that is in the log was allowed when it got
-    /// there; what goes to many is left out for who does not want it of its sender.
+    /// there; what goes to many is left out for who does not want it of its sender. Nothing is for who was revoked, also
+    /// while its connections are being closed.
     #[must_use]
     pub fn sees(&self, member: &str, entry: &Entry) -> bool {
-        let Some(record) = self.member(member) else { return false };
+        let Some(record) = self.member(member).filter(|record| record.is_active()) else { return false };
         if entry.sender == member {
             return false;
         }

@@ -19,6 +19,8 @@ use crate::audit::kind;
 /// Copies in one request at most.
 const MOST: usize = 10_000;
 
+const DAY_MS: u64 = 24 * 3_600_000;
+
 /// A copy has this many bytes as base64 at most.
 const BLOB: usize = 512;
 
@@ -56,7 +58,10 @@ impl<E: Engine> Registry<E> {
     ) -> Result<(u64, SealRecord), RegistryError> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.active_member(member)?;
-        let topic = snapshot.topic(topic).ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
+        // A copy that was sealed for somebody stays theirs: it opens what was posted while they were in.
+        let has = |found: &TopicRecord| snapshot.holds(&found.id, epoch.unwrap_or(found.epoch), member);
+        let shown = snapshot.topic(topic).filter(|found| snapshot.shows(found, member) || has(found));
+        let topic = shown.ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
         let epoch = epoch.unwrap_or(topic.epoch);
         if !snapshot.holds(&topic.id, epoch, member) {
             return Err(RegistryError::NotSealed);
@@ -78,7 +83,8 @@ impl<E: Engine> Inner<E> {
     ) -> Result<SealsStored, RegistryError> {
         let snapshot = self.snapshot(mesh)?;
         snapshot.active_member(by)?;
-        let topic = snapshot.topic(topic).ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
+        let shown = snapshot.topic(topic).filter(|found| snapshot.shows(found, by));
+        let topic = shown.ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
         let invalid = |text: &str| Err(RegistryError::Invalid(text.to_owned()));
         if seals.is_empty() || seals.len() > MOST || !seals.iter().all(well_formed) {
             return invalid("`seals` must be copies of a key, as base64");
@@ -104,6 +110,7 @@ impl<E: Engine> Inner<E> {
         let mut members: Vec<String> = Vec::new();
         for seal in seals {
             let there = snapshot.member(&seal.member_id).is_some_and(|member| member.is_active());
+            let there = there && snapshot.shows(topic, &seal.member_id);
             let had = snapshot.holds(&topic.id, epoch, &seal.member_id) || members.contains(&seal.member_id);
             if !there || had {
                 continue;
@@ -121,13 +128,19 @@ impl<E: Engine> Inner<E> {
         Ok(SealsStored { members, made })
     }
 
-    /// Makes a topic need another key. Copies of keys from long ago go.
+    /// Makes a topic need another key. Copies of keys go once no entry of the log can need them.
     pub(super) fn raise_epoch(&self, update: &mut Update, mesh: &Mesh, topic: &TopicRecord) {
-        let epoch = topic.epoch + 1;
+        let (epoch, now) = (topic.epoch + 1, self.clock.now_ms());
         self.tell(update, kind::TOPIC_EPOCH, "", &topic.id, json!({"epoch": epoch}));
         update.news(What::Epoch { topic: topic.id.clone(), epoch });
-        self.forget_seals(update, mesh, &topic.id, (epoch + 1).saturating_sub(self.settings.epochs));
-        update.topic(&topic.id, Some(TopicRecord { epoch, ..topic.clone() }));
+        let mut ended = topic.ended.clone();
+        ended.insert(topic.epoch, now);
+        let old = now.saturating_sub(self.settings.key_days * DAY_MS);
+        let over = ended.iter().take_while(|(_, at)| **at < old).last().map_or(0, |(epoch, _)| epoch + 1);
+        let first = over.max((epoch + 1).saturating_sub(self.settings.epochs));
+        self.forget_seals(update, mesh, &topic.id, first);
+        let ended = ended.split_off(&first);
+        update.topic(&topic.id, Some(TopicRecord { epoch, ended, ..topic.clone() }));
     }
 
     /// Removes copies of all keys before an epoch.

@@ -2,16 +2,18 @@
 //!
 //! Invariant: a bounded piece of work per call; whoever calls comes again.
 
+use std::collections::HashMap;
+
 use hostel_wire::Clock;
 
 use super::change::What;
 use super::error::RegistryError;
 use super::files::blob_id;
 use super::mesh::Mesh;
-use super::records::MemberRecord;
+use super::records::{MemberRecord, bucket};
 use super::update::Update;
 use super::{Engine, Inner, Registry};
-use crate::engine::Pruned;
+use crate::engine::{KvOp, Pruned};
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -129,6 +131,7 @@ impl<E: Engine> Inner<E> {
         for (key, _) in snapshot.sessions.iter().filter(|(_, session)| session.at_ms < old) {
             update.session(key, None);
         }
+        self.forget_strays(&mut update, &snapshot);
         let mut ended = Vec::new();
         for file in snapshot.files().filter(|file| !file.is_kept(now)) {
             update.file(&file.id, None);
@@ -143,6 +146,21 @@ impl<E: Engine> Inner<E> {
             self.engine.blob_delete(&blob_id(id, &file)).await?;
         }
         Ok(swept)
+    }
+
+    /// Removes what is kept for members and sessions that nobody remembers any more.
+    fn forget_strays(&self, update: &mut Update, mesh: &Mesh) {
+        let known = |key: &str| match key.split_once('.') {
+            Some((member, session)) => mesh.member(member).is_some() && mesh.sessions.contains_key(session),
+            None => mesh.member(key).is_some(),
+        };
+        let mut remove = |bucket: &str, keys: Vec<String>| {
+            for key in keys {
+                update.raw(KvOp::delete(bucket, &format!("{}/{key}", mesh.id())));
+            }
+        };
+        remove(bucket::CURSOR, strays(&mut self.cursors.lock(), mesh.id(), known));
+        remove(bucket::SEEN, strays(&mut self.seen.lock(), mesh.id(), known));
     }
 
     fn last_seen(&self, mesh: &str, member: &MemberRecord) -> u64 {
@@ -172,4 +190,13 @@ impl<E: Engine> Inner<E> {
         self.cursors.lock().remove(&(mesh.id().to_owned(), member.to_owned()));
         update.forget_member(member);
     }
+}
+
+/// Takes out what is kept of a mesh under keys that nobody knows; the keys.
+fn strays<T>(kept: &mut HashMap<(String, String), T>, mesh: &str, known: impl Fn(&str) -> bool) -> Vec<String> {
+    let gone: Vec<_> = kept.keys().filter(|(of, key)| of == mesh && !known(key)).cloned().collect();
+    for key in &gone {
+        kept.remove(key);
+    }
+    gone.into_iter().map(|(_, key)| key).collect()
 }

@@ -65,7 +65,11 @@ impl<E: Engine> Registry<E> {
             let snapshot = inner.snapshot(&mesh)?;
             snapshot.active_member(&by)?;
             if let Some(topic) = snapshot.topic(&name) {
-                return Ok(Made { topic: Arc::clone(topic), created: false });
+                // Its name is taken, and that is all somebody learns who is not in it.
+                return match snapshot.shows(topic, &by) {
+                    true => Ok(Made { topic: Arc::clone(topic), created: false }),
+                    false => Err(RegistryError::Taken(format!("`{name}` is taken"))),
+                };
             }
             let mut update = Update::of(&mesh);
             let id = inner.new_topic(&mut update, &snapshot, &by, (name, description, visibility))?;
@@ -92,6 +96,12 @@ impl<E: Engine> Registry<E> {
                 Some(topic) if snapshot.subscribed(&topic.id, &member) => {
                     return Ok(Subscribed { topic: Arc::clone(topic), created: false, already: true });
                 }
+                Some(topic) if !snapshot.shows(topic, &member) => {
+                    return Err(match create {
+                        true => RegistryError::Taken(format!("`{}` is taken", topic.name)),
+                        false => RegistryError::TopicNotFound(text),
+                    });
+                }
                 Some(topic) => {
                     inner.open_sub(&mut update, &snapshot, &topic.id, &member);
                     (topic.id.clone(), false)
@@ -109,6 +119,35 @@ impl<E: Engine> Registry<E> {
         .await
     }
 
+    /// Lets another member, given by id, key or name, into a topic: for who sees it. Into a public one everybody goes by
+    /// themselves.
+    pub async fn let_in(&self, mesh: &str, by: &str, topic: &str, target: &str) -> Result<Subscribed, RegistryError> {
+        let (mesh, by, text, target) = (mesh.to_owned(), by.to_owned(), topic.to_owned(), target.to_owned());
+        self.in_turn(|inner| async move {
+            let snapshot = inner.snapshot(&mesh)?;
+            snapshot.active_member(&by)?;
+            let topic = snapshot.topic(&text).filter(|topic| snapshot.shows(topic, &by));
+            let topic = topic.ok_or(RegistryError::TopicNotFound(text))?;
+            let found = snapshot.find(&target)?;
+            if found.id != by && topic.visibility != "private" {
+                return Err(RegistryError::Forbidden("members subscribe to a public topic by themselves".to_owned()));
+            }
+            if !found.is_active() {
+                return Err(RegistryError::NotFound(format!("no member `{target}`")));
+            }
+            let already = snapshot.subscribed(&topic.id, &found.id);
+            if already {
+                return Ok(Subscribed { topic: Arc::clone(topic), created: false, already });
+            }
+            let mut update = Update::of(&mesh);
+            inner.open_sub(&mut update, &snapshot, &topic.id, &found.id);
+            update.news(What::Subscribed { topic: topic.id.clone(), member: found.id.clone() });
+            let topic = inner.commit(update).await?.known_topic(&topic.id)?;
+            Ok(Subscribed { topic, created: false, already })
+        })
+        .await
+    }
+
     /// Ends a member's subscription. Who had the key makes the topic need another, but for `general`, whose keys are also
     /// those of broadcasts.
     pub async fn unsubscribe(
@@ -121,7 +160,8 @@ impl<E: Engine> Registry<E> {
         self.in_turn(|inner| async move {
             let snapshot = inner.snapshot(&mesh)?;
             snapshot.active_member(&member)?;
-            let topic = snapshot.topic(&text).ok_or(RegistryError::TopicNotFound(text))?;
+            let topic = snapshot.topic(&text).filter(|topic| snapshot.shows(topic, &member));
+            let topic = topic.ok_or(RegistryError::TopicNotFound(text))?;
             if !snapshot.subscribed(&topic.id, &member) {
                 return Ok(Arc::clone(topic));
             }
@@ -184,6 +224,7 @@ impl<E: Engine> Inner<E> {
             epoch: 0,
             created_by: by.to_owned(),
             created_ms: now,
+            ..TopicRecord::default()
         };
         update.topic(&id, Some(record));
         Ok(id)
@@ -218,7 +259,8 @@ impl<E: Engine> Inner<E> {
 }
 
 impl Mesh {
-    /// Whether a topic is shown to a member: private ones are, to who is subscribed and to administrators.
+    /// Whether a topic is there for a member: private ones are for who is subscribed, for who made them and for
+    /// administrators. For everybody else there is no such topic, whatever they ask.
     #[must_use]
     pub fn shows(&self, topic: &TopicRecord, member: &str) -> bool {
         topic.visibility != "private"

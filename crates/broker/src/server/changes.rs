@@ -94,7 +94,7 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
             if let Some(topic) = mesh.topic(topic)
                 && mesh.without_key(topic).contains(member)
             {
-                keys_needed::ask(broker, &mesh, topic, std::slice::from_ref(member));
+                keys_needed::ask(broker, &mesh, topic, topic.epoch, std::slice::from_ref(member));
             }
         }
         What::Sealed { topic, epoch, members } => {
@@ -105,7 +105,7 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
             if let Some(topic) = mesh.topic(topic).filter(|topic| topic.epoch == *epoch) {
                 let missing = mesh.without_key(topic);
                 if !missing.is_empty() {
-                    keys_needed::ask(broker, &mesh, topic, &missing);
+                    keys_needed::ask(broker, &mesh, topic, topic.epoch, &missing);
                 }
             }
         }

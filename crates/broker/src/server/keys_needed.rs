@@ -13,9 +13,9 @@ use crate::registry::{Mesh, SealRecord, TopicRecord};
 /// Members that are named in one frame.
 const MOST: usize = 512;
 
-fn frames(topic: &TopicRecord, members: &[String]) -> Vec<Utf8Bytes> {
+fn frames(topic: &TopicRecord, epoch: u64, members: &[String]) -> Vec<Utf8Bytes> {
     let frame = |members: &[String]| {
-        let needed = TopicKeyNeeded { topic_id: topic.id.clone(), epoch: topic.epoch, members: members.to_vec() };
+        let needed = TopicKeyNeeded { topic_id: topic.id.clone(), epoch, members: members.to_vec() };
         ServerFrame::TopicKeyNeeded(needed).encode().into()
     };
     members.chunks(MOST).map(frame).collect()
@@ -23,23 +23,24 @@ fn frames(topic: &TopicRecord, members: &[String]) -> Vec<Utf8Bytes> {
 
 /// What a member that has come could give to others.
 pub(crate) fn of_holder(mesh: &Mesh, member: &str) -> Vec<Utf8Bytes> {
-    mesh.wanted_of(member).iter().flat_map(|(topic, members)| frames(topic, members)).collect()
+    mesh.wanted_of(member).iter().flat_map(|(topic, members)| frames(topic, topic.epoch, members)).collect()
 }
 
 /// Asks those who are there for what a member lacks.
 pub(crate) fn ask_for<E: Engine>(broker: &Broker<E>, mesh: &Mesh, member: &str) {
     for topic in mesh.topics() {
         if mesh.without_key(topic).iter().any(|one| one == member) {
-            ask(broker, mesh, topic, &[member.to_owned()]);
+            ask(broker, mesh, topic, topic.epoch, &[member.to_owned()]);
         }
     }
 }
 
-/// Asks those who are there for a topic's key for these members.
-pub(crate) fn ask<E: Engine>(broker: &Broker<E>, mesh: &Mesh, topic: &TopicRecord, members: &[String]) {
+/// Asks those who are there for a key of a topic for these members: the present one, or one that posts in the log still
+/// need.
+pub(crate) fn ask<E: Engine>(broker: &Broker<E>, mesh: &Mesh, topic: &TopicRecord, epoch: u64, members: &[String]) {
     let room = broker.rooms.room(mesh.id());
-    for text in frames(topic, members) {
-        room.tell(&text, |one| one.protocol >= 2 && mesh.holds(&topic.id, topic.epoch, &one.member));
+    for text in frames(topic, epoch, members) {
+        room.tell(&text, |one| one.protocol >= 2 && mesh.holds(&topic.id, epoch, &one.member));
     }
 }
 

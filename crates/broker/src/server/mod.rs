@@ -19,12 +19,14 @@ pub(crate) mod log;
 mod metrics;
 mod presence;
 mod rate;
+mod replay;
 mod requests;
 mod room;
 pub(crate) mod settings;
 mod upkeep;
 mod welcome;
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +35,8 @@ use hostel_wire::Clock;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::AbortHandle;
 
-use crate::engine::{Engine, EngineError};
+use crate::audit;
+use crate::engine::{Bounds, Engine, EngineError};
 use crate::registry::{Registry, RegistryError, RegistrySettings};
 use connection::{Connection, Role};
 use log::{Level, Log};
@@ -69,12 +72,6 @@ pub struct PeerInfo {
 }
 
 impl PeerInfo {
-    /// From this machine: it may make meshes without a token.
-    #[must_use]
-    pub fn is_local(&self) -> bool {
-        self.address.is_some_and(|address| address.ip().to_canonical().is_loopback())
-    }
-
     fn text(&self) -> String {
         self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string())
     }
@@ -92,6 +89,8 @@ pub struct Broker<E: Engine> {
     pub(crate) rates: Rates,
     pub(crate) asks: Rates,
     pub(crate) rooms: Rooms,
+    /// What was said by who cannot be challenged.
+    pub(crate) hellos: replay::Hellos,
     /// How often strangers may make us write a line.
     alarms: Arc<Bucket>,
     /// Rung when a lease begins.
@@ -99,6 +98,8 @@ pub struct Broker<E: Engine> {
     /// Places for connections of any kind, and for uploads and downloads.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) transfers: Arc<Semaphore>,
+    /// Meshes whose log was found to be an earlier one in this process's life.
+    set_back: parking_lot::Mutex<HashSet<String>>,
     ids: AtomicU64,
     stop: watch::Sender<bool>,
     tasks: parking_lot::Mutex<Vec<AbortHandle>>,
@@ -121,10 +122,12 @@ impl<E: Engine> Broker<E> {
             rates: Rates::new(limits.rate_per_s, limits.burst),
             asks: Rates::new(limits.requests_per_s, limits.requests_burst),
             rooms: Rooms::default(),
+            hellos: replay::Hellos::default(),
             alarms: Rates::new(1, ALARMS).of("", ""),
             leased: Arc::new(Notify::new()),
             places: Arc::new(Semaphore::new(limits.connections)),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
+            set_back: parking_lot::Mutex::default(),
             ids: AtomicU64::new(1),
             stop: watch::channel(false).0,
             tasks: parking_lot::Mutex::default(),
@@ -179,6 +182,22 @@ impl<E: Engine> Broker<E> {
 
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A reader has more of a log than there is: a copy of earlier days was put in its place. The log gets another epoch,
+    /// and everybody comes again: senders with what it lost, readers from its beginning. That happens once in a process's
+    /// life, when the files can have been changed; who says so after that speaks for itself alone.
+    pub(crate) async fn log_was_set_back(&self, mesh: &str, by: &str) -> Result<Bounds, EngineError> {
+        if !self.set_back.lock().insert(mesh.to_owned()) {
+            return self.engine.bounds(mesh).ok_or_else(|| EngineError::NoLog(mesh.to_owned()));
+        }
+        let bounds = self.engine.renew_epoch(mesh).await?;
+        self.log.line(Level::Warn, "log_set_back", serde_json::json!({"mesh": mesh, "lastSeq": bounds.last_seq}));
+        self.audit(mesh, audit::kind::LOG_SET_BACK, by, serde_json::json!({"lastSeq": bounds.last_seq})).await;
+        for connection in self.rooms.room(mesh).connections() {
+            connection.end(hostel_wire::frames::close::GOING_AWAY, "log_set_back");
+        }
+        Ok(bounds)
     }
 
     /// Keeps a reader's place for when it comes without one, if enough has changed.

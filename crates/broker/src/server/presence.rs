@@ -14,7 +14,7 @@ use super::room::{Closed, Entered, peer_data, system};
 use super::{Broker, keys_needed, welcome};
 use crate::audit::kind;
 use crate::engine::Engine;
-use crate::registry::{Concurrency, Held, MemberRecord, Mesh, Seen};
+use crate::registry::{Concurrency, Held, MemberRecord, Mesh, Role as MemberRole, Seen};
 
 /// A connection in its room.
 pub(crate) struct Presence<E: Engine> {
@@ -168,9 +168,9 @@ impl<E: Engine> Broker<E> {
         let fields = json!({"mesh": connection.mesh, "member": member.id});
         self.log.line(Level::Warn, "member_clone_suspected", fields);
         let Some(mesh) = self.registry.mesh(&connection.mesh) else { return };
-        let owner = mesh.record.owner_member.as_str();
+        let owns = |id: &str| mesh.member(id).is_some_and(|one| one.is_active() && one.role == MemberRole::Owner);
         let text = system(mesh.id(), "member_clone_suspected", data, self.clock.now_ms());
-        self.rooms.room(mesh.id()).tell(&text, |other| other.member == owner);
+        self.rooms.room(mesh.id()).tell(&text, |other| owns(&other.member));
     }
 
     /// Writes an audit record of something that changed nothing.

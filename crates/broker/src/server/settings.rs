@@ -104,7 +104,7 @@ pub struct Settings {
     pub silence: Duration,
     /// After so much time without a signal a member that works is idle.
     pub working: Duration,
-    /// What `POST /mesh` asks of those who are not on this machine. Without one, nobody else may make meshes.
+    /// What `POST /mesh` asks for. Without one, nobody may make meshes over HTTP.
     pub admin_token: Option<AdminToken>,
 }
 

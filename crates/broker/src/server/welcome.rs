@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hostel_wire::frames::client::Hello;
+use hostel_wire::frames::client::{Hello, Resume};
 use hostel_wire::frames::server::{Gap, HelloAck, Limits, LogBounds, Member, Roster, ServerFeatures, ServerFrame};
 use hostel_wire::iso;
 use serde_json::{Value, json};
@@ -79,8 +79,13 @@ pub(crate) async fn plan<E: Engine>(
         Some(bounds) => bounds,
         None => broker.engine.ensure_log(mesh.id()).await.ok()?,
     };
+    let ahead = |resume: &Resume| resume.epoch == bounds.epoch && resume.seq > bounds.last_seq;
+    let bounds = match hello.resume.as_ref().is_some_and(ahead) {
+        true => broker.log_was_set_back(mesh.id(), &member.id).await.ok()?,
+        false => bounds,
+    };
     let (from, resume) = match &hello.resume {
-        Some(resume) if resume.epoch == bounds.epoch => (Some(resume.seq), "ok"),
+        Some(resume) if resume.epoch == bounds.epoch && resume.seq <= bounds.last_seq => (Some(resume.seq), "ok"),
         Some(_) => (None, "reset"),
         // Who does not keep its place relies on ours.
         None if protocol < 2 => {
@@ -90,10 +95,11 @@ pub(crate) async fn plan<E: Engine>(
         }
         None => (None, "ok"),
     };
-    // Nothing before it joined concerns it.
+    // Nothing before it joined concerns it; but who has a place was here before, and what was sent to it then, before it
+    // left or was banned, is still its own.
     let joined = member.joined_seq.saturating_sub(1);
     let first = bounds.first_seq.saturating_sub(1);
-    let wanted = from.unwrap_or(0).max(joined);
+    let wanted = from.unwrap_or(joined);
     let gap = (from.is_some() && wanted < first).then(|| Gap { from: wanted + 1, to: first });
     let resume = if gap.is_some() { "gap" } else { resume };
     Some(Plan { from: wanted.max(first).min(bounds.last_seq), resume, gap, bounds })
@@ -169,15 +175,15 @@ pub(crate) fn profile(member: &MemberRecord) -> Value {
     profile
 }
 
-/// All members: one frame, and further ones for what does not fit.
+/// All members: one frame, and further ones for what does not fit. All but the last say that there is more.
 pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
     let mut members: Vec<Arc<Held<MemberRecord>>> = mesh.members().cloned().collect();
     members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let mut frames = Vec::new();
     let mut part: Vec<Member> = Vec::new();
     let mut bytes = 0;
-    let mut close = |part: &mut Vec<Member>| {
-        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part) };
+    let mut close = |part: &mut Vec<Member>, more: bool| {
+        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part), more };
         let first = frames.is_empty();
         let frame = if first { ServerFrame::Roster(roster) } else { ServerFrame::RosterDelta(roster) };
         frames.push(frame.encode().into());
@@ -186,17 +192,17 @@ pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
         let groups: usize = member.groups.iter().map(|group| group.name.len() + 64).sum();
         bytes += 256 + member.name.len() + groups + 128 * member.retired.len();
         if bytes > ROSTER && !part.is_empty() {
-            close(&mut part);
+            close(&mut part, true);
             bytes = 0;
         }
         part.push(member.to_frame());
     }
-    close(&mut part);
+    close(&mut part, false);
     frames
 }
 
 /// Members that have changed.
 pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord) -> Utf8Bytes {
-    let roster = Roster { rev: mesh.roster_rev, members: vec![member.to_frame()] };
+    let roster = Roster { rev: mesh.roster_rev, members: vec![member.to_frame()], more: false };
     ServerFrame::RosterDelta(roster).encode().into()
 }

@@ -304,3 +304,55 @@ async fn a_member_for_a_while_goes_with_who_vouches_for_it() {
     world.pass(2 * DAY);
     assert_eq!(registry.sweep().await.unwrap().forgotten, 2);
 }
+
+#[tokio::test]
+async fn ownership_goes_to_somebody_who_stays() {
+    let world = World::new().await;
+    let older = world.member_as("older", "admin").await;
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let key = || SecretKey::generate().public().hex();
+    let ward = registry.sponsor(id, alice, &key(), Some("job".into())).await.unwrap().member_id;
+    // One that goes with its sponsor cannot be left with anything.
+    assert_eq!(registry.set_role(id, alice, &ward, Role::Admin).await.unwrap_err().code(), "forbidden");
+    // An owner that has taken a new key hands over to itself, whoever else has been there for longer.
+    world.pass(1);
+    let successor = registry.succeed(id, alice, &key(), 24).await.unwrap().member_id;
+    world.pass(24 * HOUR);
+    registry.sweep().await.unwrap();
+    let mesh = world.now();
+    assert_eq!(mesh.member(&successor).unwrap().role, Role::Owner);
+    assert_eq!(mesh.member(&older).unwrap().role, Role::Admin);
+    assert_eq!(mesh.record.owner_member, successor);
+    assert!(!mesh.member(alice).unwrap().is_active() && !mesh.member(&ward).unwrap().is_active());
+    // An owner who announced to leave while alone, and is not alone any more, stays until somebody can follow.
+    registry.revoke(id, &successor, "older").await.unwrap();
+    registry.leave(id, &successor, Some(1)).await.unwrap();
+    let admin = world.member("late").await;
+    world.pass(2 * HOUR);
+    registry.sweep().await.unwrap();
+    assert!(world.now().member(&successor).unwrap().is_active());
+    registry.set_role(id, &successor, "late", Role::Admin).await.unwrap();
+    registry.sweep().await.unwrap();
+    assert_eq!(world.now().member(&admin).unwrap().role, Role::Owner);
+    assert!(!world.now().member(&successor).unwrap().is_active());
+}
+
+#[tokio::test]
+async fn what_is_kept_for_nobody_goes() {
+    let world = World::new().await;
+    let bob = world.member("bob").await;
+    let (registry, id) = (&world.registry, world.id());
+    let (known, unknown) = (SecretKey::generate().public().hex(), SecretKey::generate().public().hex());
+    registry.session_seen(id, &known, &bob).await.unwrap();
+    let keys = [bob.clone(), format!("{bob}.{known}"), format!("{bob}.{unknown}"), "nobody".to_owned()];
+    for key in &keys {
+        registry.cursor_put(id, key, "e", 1).await.unwrap();
+    }
+    registry.note_presence(id, "nobody", None, None, None).await.unwrap();
+    registry.sweep().await.unwrap();
+    let there = keys.each_ref().map(|key| registry.cursor(id, key).is_some());
+    assert_eq!(there, [true, true, false, false]);
+    assert_eq!(registry.seen(id, "nobody"), None);
+    let kept = |bucket: &'static str| world.engine.scan(bucket, "");
+    assert_eq!((kept("cursor").await.unwrap().len(), kept("seen").await.unwrap().len()), (2, 0));
+}

@@ -4,7 +4,7 @@ use hostel_broker::registry::{Ask, RegistrySettings, SealsStored, What};
 use hostel_wire::frames::To;
 use hostel_wire::frames::client::Seal;
 
-use crate::support::{World, seals};
+use crate::support::{DAY, World, seals};
 
 #[tokio::test]
 async fn a_topic_is_made_once_and_found_by_name_or_id() {
@@ -193,4 +193,73 @@ async fn who_may_no_longer_read_makes_another_key_necessary() {
     assert_eq!(epoch("alerts"), 2);
     let mesh = world.now();
     assert!(mesh.holders(&topic, 0).count() == 0 && mesh.holds(&topic, 1, alice));
+}
+
+#[tokio::test]
+async fn a_private_topic_is_there_for_those_who_are_in_it() {
+    let world = World::new().await;
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let made = registry.topic_create(id, &bob, "secret", None, Some("private".into())).await.unwrap();
+    let topic = made.topic.id.clone();
+    let to = To::Topic(topic.clone());
+    for text in ["secret", &topic] {
+        let code = |error: hostel_broker::registry::RegistryError| error.code();
+        assert_eq!(registry.subscribe(id, &carol, text, false).await.map(drop).map_err(code), Err("topic_not_found"));
+        assert_eq!(registry.unsubscribe(id, &carol, text).await.map(drop).map_err(code), Err("topic_not_found"));
+        assert_eq!(registry.seal_get(id, &carol, text, None).await.map(drop).map_err(code), Err("topic_not_found"));
+        let put = registry.seal_put(id, &carol, text, 0, seals(&[&carol])).await;
+        assert_eq!(
+            put.map(drop).map_err(code),
+            Err("topic_not_found"),
+            "nobody makes the key of a topic they do not see"
+        );
+        assert_eq!(registry.let_in(id, &carol, text, "carol").await.map(drop).map_err(code), Err("topic_not_found"));
+    }
+    assert_eq!(registry.topic_create(id, &carol, "secret", None, None).await.unwrap_err().code(), "name_taken");
+    assert_eq!(registry.subscribe(id, &carol, "secret", true).await.unwrap_err().code(), "name_taken");
+    let post = |sender: &str| {
+        let route = world.now().route(Ask { sender, kind: None, to: &to, key_epoch: None });
+        route.map(drop).map_err(hostel_broker::registry::Refusal::code)
+    };
+    assert_eq!((post(&carol), post(&bob)), (Err("topic_not_found"), Ok(())));
+    // Who is in may let others in, and a key is sealed for those alone.
+    let stored = registry.seal_put(id, &bob, &topic, 0, seals(&[&bob, &carol])).await.unwrap();
+    assert_eq!(stored.members, std::slice::from_ref(&bob));
+    assert!(!registry.let_in(id, &bob, "secret", "carol").await.unwrap().already);
+    assert!(registry.let_in(id, &bob, "secret", "carol").await.unwrap().already);
+    assert_eq!(post(&carol), Ok(()));
+    assert_eq!(world.now().without_key(world.now().topic("secret").unwrap()), std::slice::from_ref(&carol));
+    registry.seal_put(id, &bob, &topic, 0, seals(&[&carol])).await.unwrap();
+    // Who leaves is out; what was posted before can still be opened.
+    registry.unsubscribe(id, &carol, "secret").await.unwrap();
+    assert_eq!(post(&carol), Err("topic_not_found"));
+    assert_eq!(registry.seal_get(id, &carol, &topic, Some(0)).await.unwrap().0, 0);
+    // Administrators see all of them; into a public one everybody goes by themselves.
+    registry.subscribe(id, alice, "secret", false).await.unwrap();
+    registry.topic_create(id, &bob, "open", None, None).await.unwrap();
+    assert_eq!(registry.let_in(id, &bob, "open", "carol").await.unwrap_err().code(), "forbidden");
+}
+
+#[tokio::test]
+async fn copies_of_a_key_stay_as_long_as_posts_may_need_them() {
+    let world = World::new().await;
+    let bob = world.member("bob").await;
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let topic = registry.subscribe(id, alice, "alerts", true).await.unwrap().topic.id.clone();
+    let round = async |epoch: u64| {
+        registry.subscribe(id, &bob, &topic, false).await.unwrap();
+        registry.seal_put(id, alice, &topic, epoch, seals(&[alice, &bob])).await.unwrap();
+        registry.unsubscribe(id, &bob, &topic).await.unwrap();
+        assert_eq!(world.now().topic(&topic).unwrap().epoch, epoch + 1);
+    };
+    for epoch in 0..70 {
+        round(epoch).await;
+        world.pass(1);
+    }
+    let held = || (0..100).filter(|epoch| world.now().holds(&topic, *epoch, alice)).count();
+    assert_eq!(held(), 70, "somebody may have been away all the time");
+    world.pass(31 * DAY - 1);
+    round(70).await;
+    assert_eq!(held(), 2, "those that ended a month ago are needed by nothing");
 }

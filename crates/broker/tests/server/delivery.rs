@@ -1,6 +1,7 @@
 //! How entries get out of the log: offline, in order, within the window, urgent ones first.
 
 use hostel_broker::{Limits, Settings};
+use hostel_wire::frames::Group;
 use hostel_wire::keys::SecretKey;
 use serde_json::{Value, json};
 
@@ -309,4 +310,79 @@ async fn urgent_ones_come_first_in_a_short_backlog_too() {
     live["priority"] = "now".into();
     a.send(live).await;
     assert!(b.push().await["ahead"].is_null());
+}
+
+#[tokio::test]
+async fn a_reader_that_is_ahead_of_the_log_gives_it_another_epoch() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    let epoch = a.epoch();
+    assert_eq!(a.send(dm(&bob, "m1")).await["queued"], true);
+    // Bob has seen more than there is: somebody has put an earlier copy of the log in its place.
+    let mut b = bob.link_from(&lab.host, &epoch, 99).await;
+    assert_eq!((&b.welcome["resume"], b.epoch() == epoch), (&json!("reset"), false));
+    assert_eq!(b.push().await["client_message_id"], "m1");
+    assert_eq!(a.ended().await, (1001, "log_set_back".to_owned()), "everybody comes again");
+    let mut a = lab.alice.link_from(&lab.host, &epoch, 1).await;
+    assert_eq!((&a.welcome["resume"], a.epoch()), (&json!("reset"), b.epoch()));
+    assert_eq!(a.send(dm(&bob, "m1")).await["duplicate"], true, "ids are known all the same");
+    // Nobody can do that again and again.
+    let mut again = bob.link_from(&lab.host, &b.epoch(), 99).await;
+    assert_eq!((&again.welcome["resume"], again.epoch()), (&json!("reset"), a.epoch()));
+    assert_eq!(again.push().await["client_message_id"], "m1");
+    assert_eq!(a.send(dm(&bob, "m2")).await["queued"], true);
+    // It is on disk.
+    let epoch = a.epoch();
+    drop((a, b, again));
+    let lab = lab.restart(Settings::default()).await;
+    assert_eq!(lab.alice().await.epoch(), epoch);
+}
+
+#[tokio::test]
+async fn what_was_sent_before_a_ban_is_there_after_it() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let b = bob.link(&lab.host).await;
+    let epoch = b.epoch();
+    b.bye().await;
+    let mut a = lab.alice().await;
+    assert_eq!(a.send(dm(&bob, "before")).await["queued"], true);
+    assert_eq!(a.ask(json!({"type": "revoke", "target": "bob"})).await["type"], "ok");
+    assert_eq!(a.send(dm(&bob, "meanwhile")).await["code"], "recipient_revoked");
+    assert_eq!(a.ask(json!({"type": "unban", "target": "bob"})).await["type"], "ok");
+    assert_eq!(a.send(dm(&bob, "after")).await["queued"], true);
+    let mut b = bob.link_from(&lab.host, &epoch, 0).await;
+    assert_eq!(b.push().await["client_message_id"], "before");
+    assert_eq!(b.push().await["client_message_id"], "after");
+}
+
+#[tokio::test]
+async fn a_long_roster_says_when_it_is_whole() {
+    let lab = Lab::new().await;
+    let registry = lab.host.broker.registry();
+    let groups = |name: &str| {
+        let group = |number: usize| Group { name: format!("{name}-{number:02}-{}", "x".repeat(40)), role: None };
+        (0..64).map(group).collect::<Vec<_>>()
+    };
+    let mut members = vec![lab.alice.member.clone()];
+    for number in 0..30 {
+        let peer = lab.join(&format!("m{number}")).await;
+        registry.set_groups(&lab.mesh, &peer.member, groups(&format!("g{number}"))).await.unwrap();
+        members.push(peer.member);
+    }
+    let mut a = lab.alice().await;
+    let mut part = a.hear(|frame| frame["type"] == "roster").await;
+    let (mut heard, mut parts) = (Vec::new(), 1);
+    loop {
+        assert!(part.to_string().len() < hostel_wire::frames::FRAME_LIMIT);
+        heard.extend(part["members"].as_array().unwrap().iter().map(|one| one["id"].as_str().unwrap().to_owned()));
+        if part["more"] != true {
+            break;
+        }
+        part = a.hear(|frame| frame["type"] == "roster_delta").await;
+        parts += 1;
+    }
+    members.sort();
+    assert_eq!((heard, parts > 1), (members, true));
 }

@@ -58,6 +58,17 @@ async fn a_hello_of_the_first_protocol_is_taken_for_a_minute() {
     let (frame, ended) = late.await.err().unwrap();
     assert_eq!(frame["code"], "timestamp_skew");
     assert_eq!(ended, (1008, "timestamp_skew".to_owned()));
+    // Whoever has overheard it says it in vain.
+    let mut overheard = None;
+    let link = lab.alice.link_with(&lab.host, |hello| {
+        first(hello);
+        hello.timestamp += 1000;
+        sign_hello(hello, &lab.alice.key).unwrap();
+        overheard = Some(hello.clone());
+    });
+    link.await.bye().await;
+    let again = lab.alice.try_link(&lab.host, |hello| *hello = overheard.unwrap()).await.err().unwrap();
+    assert_eq!(again.0["code"], "bad_signature");
     // With a challenge the clock does not matter.
     lab.alice.link_with(&lab.host, |hello| hello.timestamp -= 3_600_000).await;
 }

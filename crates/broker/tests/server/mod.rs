@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hostel_broker::engine::{EngineOptions, SqliteEngine};
 use hostel_broker::registry::RegistrySettings;
-use hostel_broker::{Broker, Log, Settings};
+use hostel_broker::{AdminToken, Broker, Log, Settings};
 use hostel_wire::Clock;
 use hostel_wire::invite::{InviteLink, Terms};
 use hostel_wire::keys::SecretKey;
@@ -32,6 +32,9 @@ pub(crate) use peer::{Link, Peer};
 
 /// Nothing in these tests takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The word that lets tests make meshes.
+pub(crate) const TOKEN: &str = "a token of some length";
 
 /// A running broker.
 pub(crate) struct Host {
@@ -48,6 +51,7 @@ impl Host {
 
     pub(crate) async fn with_clock(directory: &tempfile::TempDir, settings: Settings, clock: Clock) -> Self {
         let path = directory.path();
+        let settings = Settings { admin_token: AdminToken::new(TOKEN), ..settings };
         let engine = SqliteEngine::open(EngineOptions::at(path.join("broker.db"), path.join("blobs"))).await.unwrap();
         let registry = RegistrySettings::default();
         let broker = Broker::open(engine, settings, registry, clock, Log::silent()).await.unwrap();
@@ -101,7 +105,8 @@ impl Host {
     }
 
     pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
-        self.http("POST", path, &[("Content-Type", "application/json")], body.to_string().as_bytes()).await
+        let headers = [("Content-Type", "application/json"), ("Authorization", &format!("Bearer {TOKEN}"))];
+        self.http("POST", path, &headers, body.to_string().as_bytes()).await
     }
 }
 

@@ -146,7 +146,10 @@ async fn who_leaves_is_gone() {
         |key: &SecretKey| json!({"meshId": lab.mesh, "timestamp": now, "signature": key.sign(text.as_bytes()).hex()});
     let (status, refused) = lab.host.post(&path, &body(&bob.key)).await;
     assert_eq!((status, &refused["error"]), (401, &json!("bad_signature")));
-    assert_eq!(lab.host.post(&path, &body(&carol.key)).await, (200, json!({"ok": true})));
+    for _ in 0..2 {
+        // Again too: an answer may be lost.
+        assert_eq!(lab.host.post(&path, &body(&carol.key)).await, (200, json!({"ok": true})));
+    }
     assert_eq!(carol.try_link(&lab.host, |_| {}).await.err().unwrap().0["code"], "unauthorized");
 }
 

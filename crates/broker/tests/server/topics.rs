@@ -135,3 +135,51 @@ async fn intervals_outlive_a_restart() {
     assert_eq!(b.news("caught_up").await["seq"], 3);
     b.no_push().await;
 }
+
+#[tokio::test]
+async fn a_key_of_an_earlier_time_is_asked_for_as_well() {
+    let lab = Lab::new().await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let (mut a, mut b, mut c) = (lab.alice().await, bob.link(&lab.host).await, carol.link(&lab.host).await);
+    let topic = a.ask(json!({"type": "topic_create", "name": "alerts"})).await["topic"]["id"].clone();
+    let put = |epoch: u64, seals: Vec<Value>| json!({"type": "topic_key_put", "topicId": topic, "epoch": epoch, "seals": seals});
+    c.ask(json!({"type": "topic_subscribe", "topic": "alerts"})).await;
+    a.ask(put(0, vec![seal(&lab.alice.member), seal(&carol.member)])).await;
+    b.ask(json!({"type": "topic_subscribe", "topic": "alerts"})).await;
+    a.hear(|frame| frame["type"] == "topic_key_needed" && frame["members"] == json!([bob.member])).await;
+    assert_eq!(post(&mut a, &topic, "p1", 0).await["queued"], true);
+    assert_eq!(b.push().await["keyEpoch"], 0);
+    // Before anybody has sealed it for bob, carol leaves and the topic needs another key.
+    c.ask(json!({"type": "topic_unsubscribe", "topic": "alerts"})).await;
+    a.ask(put(1, vec![seal(&lab.alice.member), seal(&bob.member)])).await;
+    let get = json!({"type": "topic_key_get", "topicId": topic, "epoch": 0});
+    assert_eq!(b.ask(get.clone()).await["code"], "key_not_sealed_for_member");
+    let needed = a.hear(|frame| frame["type"] == "topic_key_needed" && frame["epoch"] == 0).await;
+    assert_eq!(needed["members"], json!([bob.member]));
+    assert_eq!(a.ask(put(0, vec![seal(&bob.member)])).await["stored"], json!([bob.member]));
+    assert_eq!(b.ask(get).await["epoch"], 0);
+}
+
+#[tokio::test]
+async fn a_long_list_comes_in_parts() {
+    let lab = Lab::new().await;
+    let mut a = lab.alice().await;
+    for number in 0..350 {
+        let create = json!({"type": "topic_create", "name": format!("t{number:03}"), "description": "x".repeat(500)});
+        assert_eq!(a.ask(create).await["created"], true);
+    }
+    let (mut names, mut after, mut parts) = (Vec::new(), Value::Null, 0);
+    loop {
+        let list = a.ask(json!({"type": "topic_list", "after": after})).await;
+        assert!(list.to_string().len() < hostel_wire::frames::FRAME_LIMIT);
+        names.extend(list["topics"].as_array().unwrap().iter().map(|topic| topic["name"].as_str().unwrap().to_owned()));
+        parts += 1;
+        if list["more"] == false {
+            break;
+        }
+        after = json!(names.last().unwrap());
+    }
+    let mut expected: Vec<_> = (0..350).map(|number| format!("t{number:03}")).collect();
+    expected.insert(0, "general".to_owned());
+    assert_eq!((names, parts > 1), (expected, true));
+}

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, watch};
 use super::door::Door;
 use super::guard::Transport;
 use super::outgoing::Body;
+use super::patience::Patient;
 use super::respond;
 
 /// What the HTTP layer reads of a head before it gives up by itself, without a word of ours: twice what is allowed.
@@ -95,7 +96,7 @@ where
         .header_read_timeout(limits.head_wait)
         .max_buf_size((limits.head * HEAD_FACTOR).max(16 * 1024))
         .max_headers(limits.headers * HEAD_FACTOR)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Patient::new(stream, limits.answer_wait)), service);
     let ended = {
         let mut behind = pin!(connection.fell_behind());
         let first = tokio::select! {

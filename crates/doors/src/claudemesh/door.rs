@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
@@ -21,6 +22,17 @@ use hyper::StatusCode;
 
 /// Over the socket everything may be asked this much more often: whoever reaches it is its owner.
 const SOCKET_FACTOR: f64 = 10.0;
+
+/// Pages of messages that are made at once. One may have as many bytes as an answer, twice while it is made, and the
+/// daemon's memory is bounded.
+const PAGES: usize = 2;
+
+/// Bytes of such answers that may wait to be taken, counted in pieces.
+const UNTAKEN: usize = 32 * 1024 * 1024;
+const PIECE: usize = 64 * 1024;
+
+/// How long a page waits for its turn.
+const TURN: Duration = Duration::from_secs(10);
 
 /// The door of one mesh daemon.
 pub(super) struct Door {
@@ -41,6 +53,8 @@ pub(super) struct Live {
     pub(super) settings: Settings,
     slots: Arc<Semaphore>,
     streams: Arc<Semaphore>,
+    pages: Arc<Semaphore>,
+    untaken: Arc<Semaphore>,
     socket: Bucket,
     tcp: Bucket,
     anybody: Bucket,
@@ -53,6 +67,8 @@ impl Live {
         Self {
             slots: Arc::new(Semaphore::new(limits.inflight.clamp(1, Semaphore::MAX_PERMITS))),
             streams: Arc::new(Semaphore::new(limits.streams.min(Semaphore::MAX_PERMITS))),
+            pages: Arc::new(Semaphore::new(PAGES)),
+            untaken: Arc::new(Semaphore::new(UNTAKEN / PIECE)),
             socket: bucket(SOCKET_FACTOR),
             tcp: bucket(1.0),
             anybody: bucket(1.0),
@@ -73,6 +89,19 @@ impl Live {
         })
     }
 
+    /// A turn at making a page of messages.
+    pub(super) async fn page(&self) -> Result<OwnedSemaphorePermit, Refused> {
+        turn(&self.pages, 1).await
+    }
+
+    /// Room for an answer of so many bytes until it is taken; small ones need none.
+    pub(super) async fn room(&self, bytes: usize) -> Result<Option<OwnedSemaphorePermit>, Refused> {
+        match bytes / PIECE {
+            0 => Ok(None),
+            pieces => turn(&self.untaken, pieces.min(UNTAKEN / PIECE)).await.map(Some),
+        }
+    }
+
     /// A slot for a request.
     pub(super) fn slot(&self) -> Result<OwnedSemaphorePermit, Refused> {
         Arc::clone(&self.slots).try_acquire_owned().map_err(|_| {
@@ -87,6 +116,18 @@ impl Live {
             let detail = "too many event streams are open";
             Refused::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail).retry_after(1)
         })
+    }
+}
+
+/// Waits for a turn, not for ever.
+async fn turn(places: &Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePermit, Refused> {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    match tokio::time::timeout(TURN, Arc::clone(places).acquire_many_owned(count)).await {
+        Ok(Ok(place)) => Ok(place),
+        _ => {
+            let detail = "too many large answers are being made or wait to be taken";
+            Err(Refused::new(StatusCode::TOO_MANY_REQUESTS, "daemon_busy", detail).retry_after(1))
+        }
     }
 }
 

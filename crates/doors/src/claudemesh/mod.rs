@@ -5,7 +5,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `connection` | one connection, from its first byte to its last |
+//! | `connection`, `patience` | one connection, from its first byte to its last |
 //! | `respond` | one request: the checks in their order, then its endpoint |
 //! | `guard` | who may ask at all |
 //! | `route` | the surface in one table |
@@ -27,6 +27,7 @@ mod guard;
 mod incoming;
 mod metrics;
 mod outgoing;
+mod patience;
 mod query;
 mod rate;
 mod respond;

@@ -21,6 +21,7 @@ pub(super) type Pieces = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 pub(super) struct Body {
     kind: Kind,
     _slot: Option<OwnedSemaphorePermit>,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 enum Kind {
@@ -31,12 +32,17 @@ enum Kind {
 impl Body {
     /// Of known length.
     pub(super) fn whole(bytes: Bytes) -> Self {
-        Self { kind: Kind::Whole(bytes), _slot: None }
+        Self { kind: Kind::Whole(bytes), _slot: None, _room: None }
     }
 
     /// Until there is no more.
     pub(super) fn pieces(pieces: Pieces) -> Self {
-        Self { kind: Kind::Pieces(pieces), _slot: None }
+        Self { kind: Kind::Pieces(pieces), _slot: None, _room: None }
+    }
+
+    /// Takes up room until it is over.
+    pub(super) fn taking(self, room: Option<OwnedSemaphorePermit>) -> Self {
+        Self { _room: room, ..self }
     }
 
     /// Holds a slot until it is over.

@@ -50,6 +50,8 @@ pub struct Limits {
     pub body_wait: Duration,
     /// How long a head may take to arrive, and a connection may say nothing.
     pub head_wait: Duration,
+    /// How long a client may take nothing of what is there for it.
+    pub answer_wait: Duration,
     /// How often a stream says that it is alive.
     pub keepalive: Duration,
     /// Connections at once; further ones wait to be accepted.
@@ -69,6 +71,7 @@ impl Default for Limits {
             headers: 100,
             body_wait: Duration::from_secs(30),
             head_wait: Duration::from_secs(30),
+            answer_wait: Duration::from_secs(60),
             keepalive: Duration::from_secs(15),
             connections: 512,
         }

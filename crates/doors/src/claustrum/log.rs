@@ -12,10 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 /// Lines that may wait for the sink.
 const QUEUE: usize = 4096;
 /// Bytes of a message; clients may send names as long as a line, and thousands of them may wait.
 const LONGEST_MESSAGE: usize = 4096;
+/// How long lines are gathered after one was written.
+const TOGETHER: Duration = Duration::from_millis(2);
 
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,8 +63,15 @@ pub struct Log {
 }
 
 struct Shared {
-    queue: SyncSender<Note>,
+    way: Way,
     dropped: AtomicU64,
+}
+
+/// Who writes.
+enum Way {
+    Thread(SyncSender<Note>),
+    /// Whoever logs: the sink never waits.
+    Caller(Mutex<Box<dyn Write + Send>>),
 }
 
 enum Note {
@@ -73,8 +84,16 @@ impl Log {
     pub fn new(lowest: Level, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let (queue, lines) = mpsc::sync_channel(QUEUE);
         std::thread::Builder::new().name("claustrum-log".to_owned()).spawn(move || write_lines(&lines, sink))?;
-        let shared = Arc::new(Shared { queue, dropped: AtomicU64::new(0) });
-        Ok(Self { lowest, shared })
+        Ok(Self::of(lowest, Way::Thread(queue)))
+    }
+
+    /// A log for a sink that never waits, and so needs no thread.
+    pub fn on_caller(lowest: Level, sink: impl Write + Send + 'static) -> Self {
+        Self::of(lowest, Way::Caller(Mutex::new(Box::new(sink))))
+    }
+
+    fn of(lowest: Level, way: Way) -> Self {
+        Self { lowest, shared: Arc::new(Shared { way, dropped: AtomicU64::new(0) }) }
     }
 
     /// Logs a debugging line.
@@ -99,8 +118,9 @@ impl Log {
 
     /// Waits until everything logged so far is written, or for `limit`.
     pub fn flush(&self, limit: Duration) {
+        let Way::Thread(queue) = &self.shared.way else { return };
         let (done, written) = mpsc::sync_channel(1);
-        if self.shared.queue.try_send(Note::Flush(done)).is_ok() {
+        if queue.try_send(Note::Flush(done)).is_ok() {
             // Both outcomes end the wait; a sink that is stuck is nobody's to repair here.
             written.recv_timeout(limit).ok();
         }
@@ -120,8 +140,14 @@ impl Log {
     }
 
     fn send(&self, line: String, stands_for: u64) {
-        if let Err(TrySendError::Full(_)) = self.shared.queue.try_send(Note::Line(line)) {
-            self.shared.dropped.fetch_add(stands_for, Ordering::Relaxed);
+        match &self.shared.way {
+            Way::Thread(queue) => {
+                if let Err(TrySendError::Full(_)) = queue.try_send(Note::Line(line)) {
+                    self.shared.dropped.fetch_add(stands_for, Ordering::Relaxed);
+                }
+            }
+            // There is nowhere to report that the log cannot be written.
+            Way::Caller(sink) => drop(sink.lock().write_all(line.as_bytes())),
         }
     }
 }
@@ -134,15 +160,20 @@ impl fmt::Debug for Log {
 
 fn write_lines(lines: &Receiver<Note>, mut sink: impl Write) {
     while let Ok(note) = lines.recv() {
-        match note {
-            // There is nowhere to report that the log cannot be written.
-            Note::Line(line) => {
-                sink.write_all(line.as_bytes()).ok();
-            }
-            Note::Flush(done) => {
-                sink.flush().ok();
-                done.try_send(()).ok();
-            }
+        write_note(note, &mut sink);
+        // Where lines come thickly, being woken for each of them costs more than writing it.
+        std::thread::sleep(TOGETHER);
+        lines.try_iter().take(QUEUE).for_each(|note| write_note(note, &mut sink));
+    }
+}
+
+fn write_note(note: Note, sink: &mut impl Write) {
+    match note {
+        // There is nowhere to report that the log cannot be written.
+        Note::Line(line) => drop(sink.write_all(line.as_bytes())),
+        Note::Flush(done) => {
+            sink.flush().ok();
+            done.try_send(()).ok();
         }
     }
 }

@@ -121,6 +121,7 @@ async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Fa
         owner: None,
         env: Vec::new(),
         approval_wait: door.settings.approval_wait,
+        mesh: None,
     };
     let session = door.sessions.create(new).await.map_err(|error| match error {
         SessionError::UnknownAgent { .. } | SessionError::MissingCli { .. } => Failure::params(error.to_string()),

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 use hyper::http::request::Parts;
 use rmcp::ErrorData;
@@ -14,6 +16,7 @@ use rmcp::model::CallToolRequestParams;
 use rmcp::model::CallToolResponse;
 use rmcp::model::CallToolResult;
 use rmcp::model::Implementation;
+use rmcp::model::JsonObject;
 use rmcp::model::ListResourcesResult;
 use rmcp::model::ListToolsResult;
 use rmcp::model::PaginatedRequestParams;
@@ -26,6 +29,7 @@ use rmcp::model::ResourceContents;
 use rmcp::model::ServerCapabilities;
 use rmcp::model::ServerConfig;
 use rmcp::model::Tool;
+use rmcp::service::NotificationContext;
 use rmcp::service::RequestContext;
 use tokio::sync::Semaphore;
 
@@ -40,6 +44,7 @@ use super::execute;
 use super::execute::failed;
 use super::instructions::instructions;
 use super::mesh;
+use super::mesh::channel;
 use super::servers;
 use super::sessions;
 use super::sessions::Memory;
@@ -54,6 +59,22 @@ const HOSTS: &str = "sudo-proxy://hosts";
 /// Calls that run at once.
 const CALLS: usize = 64;
 
+/// Says once that something is the first time. A clone has not said it.
+#[derive(Default)]
+struct Once(AtomicBool);
+
+impl Once {
+    fn first(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl Clone for Once {
+    fn clone(&self) -> Self {
+        Once::default()
+    }
+}
+
 /// A server. Cheap to clone.
 #[derive(Clone)]
 pub struct Server {
@@ -63,6 +84,10 @@ pub struct Server {
     pub(super) memory: Arc<Memory>,
     /// None where the tools of the mesh are not offered.
     pub(super) mesh: Option<Arc<dyn Mesh>>,
+    /// Messages are pushed also to a client that did not say that it takes them.
+    pub(super) channel: bool,
+    /// Of this connection alone: every clone has its own.
+    channels: Once,
     calls: Arc<Semaphore>,
     tools: Arc<Vec<Tool>>,
 }
@@ -84,6 +109,8 @@ impl Server {
             desk,
             memory: Arc::default(),
             mesh: None,
+            channel: false,
+            channels: Once::default(),
             calls: Arc::new(Semaphore::new(CALLS)),
         }
     }
@@ -93,6 +120,13 @@ impl Server {
     pub fn with_mesh(mut self, mesh: Arc<dyn Mesh>) -> Self {
         self.tools = Arc::new(self.tools.iter().cloned().chain(mesh::tools()).collect());
         self.mesh = Some(mesh);
+        self
+    }
+
+    /// The same server, for a client that takes messages of the mesh as notifications of a channel without saying so.
+    #[must_use]
+    pub fn with_channel(mut self) -> Self {
+        self.channel = true;
         self
     }
 
@@ -139,9 +173,9 @@ impl Server {
             "session_list" => Some(sessions::list(self, read(arguments)?, caller).await),
             "session_send" => sessions::send(self, read(arguments)?, caller, context).await,
             "session_read" => Some(sessions::read(self, read(arguments)?, caller).await),
-            "mesh_send" => Some(mesh::send(self, read(arguments)?).await),
-            "mesh_inbox" => Some(mesh::inbox(self, read(arguments)?).await),
-            "mesh_peers" => Some(mesh::peers(self, read(arguments)?).await),
+            "mesh_send" => Some(mesh::send(self, caller, read(arguments)?).await),
+            "mesh_inbox" => Some(mesh::inbox(self, caller, read(arguments)?).await),
+            "mesh_peers" => Some(mesh::peers(self, caller, read(arguments)?).await),
             _ => return Err(ErrorData::invalid_params("tool not found", None)),
         };
         // Nobody hears this: an answer to a cancelled request is not sent.
@@ -169,7 +203,10 @@ pub(super) fn http_session(context: &RequestContext<RoleServer>) -> Option<Optio
 
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        let mut capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
+        if self.mesh.is_some() {
+            capabilities.experimental = Some([(channel::CAPABILITY.to_owned(), JsonObject::default())].into());
+        }
         let mut own = Implementation::new(self.profile.name, self.profile.version.clone());
         if !self.profile.contract {
             own = own.with_title("hostel").with_description("A safe home for AI agents on this machine");
@@ -183,6 +220,22 @@ impl ServerHandler for Server {
             info = info.with_protocol_version(ProtocolVersion::V_2025_03_26);
         }
         info
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let Some(mesh) = &self.mesh else { return };
+        let client = context.peer.peer_info();
+        let experimental = client.as_ref().and_then(|client| client.capabilities.experimental.as_ref());
+        let announced = experimental.is_some_and(|known| known.contains_key(channel::CAPABILITY));
+        // Who says twice that it is ready is told everything once.
+        if (announced || self.channel) && self.channels.first() {
+            let visit = context.extensions.get::<Parts>().and_then(|head| head.extensions.get::<Visit>()).cloned();
+            let (name, version) = client
+                .map(|client| (client.client_info.name.clone(), client.client_info.version.clone()))
+                .unwrap_or_default();
+            let caller = Caller { name, version, process: visit.as_ref().and_then(|visit| visit.process) };
+            channel::begin(Arc::clone(mesh), caller, context.peer, visit);
+        }
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,11 +27,22 @@ struct Attendance {
     last: Instant,
     /// Dropped when the session is over, which calls of it notice.
     over: watch::Sender<()>,
+    /// Streams a client holds for what the server says unasked.
+    listening: watch::Sender<usize>,
+    /// How many events of those streams were handed over, whether they arrived or not.
+    handed: Arc<AtomicUsize>,
 }
 
 impl Default for Attendance {
     fn default() -> Self {
-        Attendance { streams: 0, calls: 0, last: Instant::now(), over: watch::Sender::new(()) }
+        Attendance {
+            streams: 0,
+            calls: 0,
+            last: Instant::now(),
+            over: watch::Sender::new(()),
+            listening: watch::Sender::new(0),
+            handed: Arc::default(),
+        }
     }
 }
 
@@ -56,8 +69,20 @@ impl Visits {
                 attendance.last = Instant::now();
             }
         }
-        let over = session.and_then(|session| self.sessions.lock().get(session).map(|known| known.over.subscribe()));
-        Visit { visits: Arc::clone(self), session: session.map(str::to_owned), process, over }
+        let sessions = self.sessions.lock();
+        let known = session.and_then(|session| sessions.get(session));
+        let over = known.map(|known| known.over.subscribe());
+        let listening = known.map(|known| known.listening.subscribe());
+        drop(sessions);
+        Visit { visits: Arc::clone(self), session: session.map(str::to_owned), process, over, listening }
+    }
+
+    /// A client of a session begins to listen to what the server says unasked; none if there is no such session.
+    pub(super) fn listen(&self, session: &str) -> Option<Listening> {
+        let sessions = self.sessions.lock();
+        let known = sessions.get(session)?;
+        known.listening.send_modify(|count| *count += 1);
+        Some(Listening { count: known.listening.clone(), handed: Arc::clone(&known.handed) })
     }
 
     /// A session has begun.
@@ -122,9 +147,18 @@ pub(super) struct Visit {
     /// The process at the other end.
     pub(super) process: Option<Process>,
     over: Option<watch::Receiver<()>>,
+    listening: Option<watch::Receiver<usize>>,
 }
 
 impl Visit {
+    /// Waits until somebody listens to what the server says unasked; false if nobody ever will.
+    pub(super) async fn heard(&self) -> bool {
+        match self.listening.clone() {
+            Some(mut listening) => listening.wait_for(|count| *count > 0).await.is_ok(),
+            None => false,
+        }
+    }
+
     /// Comes back when the session is over; never for a request that belongs to none.
     pub(super) async fn over(&self) {
         match self.over.clone() {
@@ -152,6 +186,30 @@ impl Visit {
                 *count = count.saturating_add_signed(by);
             });
         }
+    }
+}
+
+/// A client that listens, for as long as this lives.
+pub(super) struct Listening {
+    count: watch::Sender<usize>,
+    handed: Arc<AtomicUsize>,
+}
+
+impl Listening {
+    /// How many events were handed over before.
+    pub(super) fn handed(&self) -> usize {
+        self.handed.load(Ordering::Acquire)
+    }
+
+    /// So many have been by now.
+    pub(super) fn hand(&self, count: usize) {
+        self.handed.fetch_max(count, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.count.send_modify(|count| *count = count.saturating_sub(1));
     }
 }
 

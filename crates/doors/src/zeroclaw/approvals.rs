@@ -78,6 +78,18 @@ pub(crate) fn describe(approval: &Approval) -> Value {
         Subject::Tool { .. } => {}
         Subject::Pipeline(pipeline) => entry["subject"] = describe_pipeline(pipeline),
         Subject::Question { text, details } => entry["subject"] = json!({"text": text, "details": details}),
+        Subject::Letter { session, name, letter } => {
+            entry["subject"] = json!({
+                "session_id": session,
+                "name": name,
+                "mesh": letter.mesh,
+                "from": letter.from,
+                "from_key": letter.from_key,
+                "message_id": letter.message,
+                "reply_to": letter.reply_to,
+                "text": letter.text,
+            });
+        }
     }
     entry
 }
@@ -101,6 +113,7 @@ pub(crate) fn weight(approval: &Approval) -> usize {
     let subject = match &approval.subject {
         Subject::Tool { input, .. } => input.get().len(),
         Subject::Question { text, details } => text.len() + details.len(),
+        Subject::Letter { letter, .. } => letter.text.len() + letter.from.len() + 512,
         Subject::Pipeline(pipeline) => {
             let words = pipeline.stages.iter().flat_map(|stage| &stage.argv).map(|word| word.len() + 8);
             let variables = pipeline.env.iter().map(|(name, value)| name.len() + value.len() + 32);

@@ -1,6 +1,6 @@
 //! `session/approve`: a person's answer to what an agent asks.
 //!
-//! Invariant: only the request's id counts, it is about an agent's tool, and who may answer is the house's business: a
+//! Invariant: only the request's id counts, it is about an agent's tool or a message for one, and who may answer is the house's business: a
 //! process of the keeper's tree or of the requester's own, or one that cannot be recognised, decides nothing, and where
 //! the settings demand the passphrase it has to come along. An unknown or settled request is acknowledged all the same.
 
@@ -57,7 +57,7 @@ async fn decide(
         None => Face::Socket,
         // It proves more, and decides no more by this way.
         Some(passphrase) => match approvals.get(request).await.map_err(internal)? {
-            Some(approval) if approval.kind == Kind::Tool => Face::Passphrase(passphrase),
+            Some(approval) if matches!(approval.kind, Kind::Tool | Kind::Letter) => Face::Passphrase(passphrase),
             _ => Face::Socket,
         },
     };

@@ -94,7 +94,12 @@ pub(crate) async fn list(visitor: &Visitor, params: &Params) -> Outcome {
             Some(query) => named_so(&info, query) || said(&sessions.turns(&info.id).await.map_err(internal)?, query),
         };
         if fits {
-            found.push(describe(&info));
+            let mut entry = describe(&info);
+            if visitor.face.is_native() {
+                entry["address"] = json!(info.address);
+                entry["mesh"] = json!(info.mesh.word());
+            }
+            found.push(entry);
         }
     }
     Ok(json!({"sessions": found}))

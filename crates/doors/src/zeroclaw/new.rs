@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hostel_agents::Hosting;
 use hostel_agents::Mode;
+use hostel_house::sessions::MeshPolicy;
 use hostel_house::sessions::NewSession;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::SessionError;
@@ -89,6 +90,7 @@ fn wanted(visitor: &Visitor, params: &Params) -> Result<NewSession, Failure> {
             true => settings.native_approval_wait,
             false => settings.approval_wait,
         },
+        mesh: mesh(params)?,
     })
 }
 
@@ -96,6 +98,12 @@ fn wanted(visitor: &Visitor, params: &Params) -> Result<NewSession, Failure> {
 pub(crate) fn mode(params: &Params) -> Result<Option<Mode>, Failure> {
     let Some(word) = params.text("mode")? else { return Ok(None) };
     Mode::named(word).map(Some).ok_or_else(|| bad(format!("there is no mode `{word}`: auto, code, plan or ask")))
+}
+
+/// What is to become of messages from meshes, by its name.
+pub(crate) fn mesh(params: &Params) -> Result<Option<MeshPolicy>, Failure> {
+    let Some(word) = params.text("mesh")? else { return Ok(None) };
+    MeshPolicy::named(word).map(Some).ok_or_else(|| bad(format!("`mesh` is `off`, `ask` or `on`, not `{word}`")))
 }
 
 fn as_environment(env: &[(String, String)]) -> Result<Vec<(OsString, OsString)>, Failure> {

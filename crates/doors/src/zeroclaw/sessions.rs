@@ -112,7 +112,7 @@ pub(crate) async fn configure(visitor: &Visitor, params: &Params) -> Outcome {
     let session = visitor.live(id)?;
     let overrides = params.get("overrides")?.cloned().unwrap_or_else(|| json!({}));
     let overrides = Params::of(&overrides, "`overrides`")?;
-    let mode = new::mode(params)?;
+    let (mode, mesh) = (new::mode(params)?, new::mesh(params)?);
     let name = params.text("name")?.map(str::to_owned);
     let model = overrides.text("model")?.or(params.text("model")?).map(str::to_owned);
     if let Some(mode) = mode {
@@ -124,18 +124,26 @@ pub(crate) async fn configure(visitor: &Visitor, params: &Params) -> Outcome {
     if let Some(name) = name {
         session.set_name(Some(name).filter(|name| !name.is_empty())).await.map_err(internal)?;
     }
+    if let Some(mesh) = mesh {
+        session.set_mesh(mesh).await.map_err(internal)?;
+    }
     let info = session.info();
     let mut overrides = json!({});
     if let Some(model) = &info.model_chosen {
         overrides["model"] = json!(model);
     }
-    Ok(json!({
+    let mut answer = json!({
         "session_id": id,
         "overrides": overrides,
         "mode": info.mode.name(),
         "model": info.model_chosen,
         "name": info.name,
-    }))
+    });
+    if visitor.face.is_native() {
+        answer["mesh"] = json!(info.mesh.word());
+        answer["address"] = json!(info.address);
+    }
+    Ok(answer)
 }
 
 /// `session/state`: idle or running, also of a session that is not live.

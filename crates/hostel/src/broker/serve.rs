@@ -244,6 +244,9 @@ async fn open_broker(
         limits,
         allow_v1_hello: settings.allow_v1_hello,
         admin_token: AdminToken::new(&token),
+        ping: settings.ping,
+        silence: settings.silence,
+        lease: settings.lease,
         ..Served::default()
     };
     let sink = log.clone();
@@ -253,7 +256,13 @@ async fn open_broker(
             line(&sink, level.as_str(), message, Value::Object(fields));
         }
     });
-    let opened = Broker::open(engine, served, RegistrySettings::default(), clock, lines).await;
+    let registry = RegistrySettings {
+        concurrency: settings.concurrency,
+        // A key is needed as long as there is something it opens.
+        key_days: u64::from(settings.retention_days) + 1,
+        ..RegistrySettings::default()
+    };
+    let opened = Broker::open(engine, served, registry, clock, lines).await;
     opened.map_err(|error| failed(&error))
 }
 

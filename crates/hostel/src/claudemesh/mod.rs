@@ -21,6 +21,7 @@ use crate::mesh::Desk;
 use crate::mesh::cli::MeshVerb;
 use crate::mesh::failure::Failure;
 use crate::mesh::host::Host;
+use crate::mesh::speaker;
 use crate::paths;
 use crate::text;
 use crate::ui::Ui;
@@ -39,7 +40,7 @@ const ARGUMENTS: u8 = 3;
     max_term_width = 100,
     disable_help_subcommand = true,
     subcommand_required = true,
-    after_help = "Examples:\n  claudemesh create lab\n  claudemesh join 'ic://join/…'\n  claudemesh send ada \"hello\"\n  claudemesh inbox\n  claudemesh daemon status\n\nExit codes: 0 done, 1 cancelled, 2 not let in, 3 wrong arguments, 4 nobody reached, 5 not found,\n6 exists already, 7 denied, 8 internal, 10 files. `daemon` verbs have their own, see their pages."
+    after_help = "Examples:\n  claudemesh create lab\n  claudemesh join 'ic://join/…'\n  claudemesh send ada \"hello\"\n  claudemesh inbox\n  claudemesh launch\n  claudemesh daemon status\n\nExit codes: 0 done, 1 cancelled, 2 not let in, 3 wrong arguments, 4 nobody reached, 5 not found,\n6 exists already, 7 denied, 8 internal, 9 no such agent, 10 files. `daemon` verbs have their own, see their pages."
 )]
 struct Claudemesh {
     /// Print data as JSON instead of text for people
@@ -95,7 +96,8 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 }
 
 fn serve(cli: Claudemesh, ui: &Ui) -> Result<ExitCode, Failure> {
-    let desk = Desk { ui, home: paths::home(None)?, host: Host::of_environment(ui)?, mesh: cli.mesh, called: NAME };
+    let mesh = cli.mesh.or_else(speaker::mesh_of_environment);
+    let desk = Desk { ui, home: paths::home(None)?, host: Host::of_environment(ui)?, mesh, called: NAME };
     match cli.verb {
         Verb::Mesh(verb) => mesh::serve(&desk, verb),
         Verb::Broker(arguments) => broker::serve(&desk, &arguments),

@@ -25,6 +25,7 @@ pub(crate) use approvals::AuditAction;
 pub(crate) use approvals::GrantTerms;
 pub(crate) use approvals::PassphraseFrom;
 pub(crate) use approvals::Scope;
+pub(crate) use sessions::MeshPolicy;
 pub(crate) use sessions::Mode;
 pub(crate) use sessions::Send;
 pub(crate) use sessions::Sessions;
@@ -136,7 +137,7 @@ pub(crate) enum Verb {
 
     /// Serve the house's tools to an agent that speaks MCP, on standard input and output
     #[command(
-        after_help = "Examples:\n  hostel mcp install claude    the agent starts it by itself from then on\n  hostel mcp install codex --dry-run\n  hostel mcp uninstall gemini\n  hostel mcp                   what the agent runs\n\nThe tools: execute (a command as root or on another machine, once a person approved it),\nask_approval, session_list, session_send, session_read, and start_server, stop_server, status,\nupdate_host for the machines behind execute. Starts the house if it is not up.\nOver HTTP the same tools are at /mcp, see `hostel up`."
+        after_help = "Examples:\n  hostel mcp install claude    the agent starts it by itself from then on\n  hostel mcp install codex --dry-run\n  hostel mcp uninstall gemini\n  hostel mcp                   what the agent runs\n\nThe tools: execute (a command as root or on another machine, once a person approved it),\nask_approval, session_list, session_send, session_read, mesh_send, mesh_inbox, mesh_peers, and\nstart_server, stop_server, status, update_host for the machines behind execute. Starts the house if it is not up.\nOver HTTP the same tools are at /mcp, see `hostel up`."
     )]
     Mcp(crate::mcp::cli::Mcp),
 
@@ -272,6 +273,11 @@ pub(crate) struct Run {
     /// The model the agent is to use
     #[arg(long, value_name = "MODEL", help_heading = "Options of a prompt")]
     pub(crate) model: Option<String>,
+
+    /// What becomes of messages from a mesh for the session: they lie in its mailbox (off), you are asked about each
+    /// (ask), or each is put to the agent (on)
+    #[arg(long, value_name = "POLICY", value_enum, help_heading = "Options of a prompt")]
+    pub(crate) mesh: Option<MeshPolicy>,
 
     /// Set a variable for the command; may be repeated
     #[arg(long, value_name = "KEY=VALUE", help_heading = "Options of a command")]

@@ -28,6 +28,28 @@ impl Mode {
     }
 }
 
+/// What becomes of messages that come over a mesh for a session.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum MeshPolicy {
+    /// They lie in the mailbox
+    Off,
+    /// A person is asked about each
+    Ask,
+    /// Each is put to the agent
+    On,
+}
+
+impl MeshPolicy {
+    /// Its name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            MeshPolicy::Off => "off",
+            MeshPolicy::Ask => "ask",
+            MeshPolicy::On => "on",
+        }
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Sessions {
     /// Also those that were closed
@@ -79,6 +101,18 @@ pub(crate) enum SessionsAction {
         /// Names or ids of the sessions
         #[arg(value_name = "ID", required = true)]
         ids: Vec<String>,
+    },
+    /// Show or say what becomes of mesh messages for a session: `HOST/NAME` is its address
+    #[command(
+        after_help = "Examples:\n  hostel sessions mesh review         its address, and what becomes of messages\n  hostel sessions mesh review ask     ask me about each; see `hostel approvals`\n  hostel sessions mesh review on      put each to the agent, with the rights it has"
+    )]
+    Mesh {
+        /// Name or id of the session
+        #[arg(value_name = "ID")]
+        id: String,
+        /// What becomes of messages from now on
+        #[arg(value_name = "POLICY", value_enum)]
+        policy: Option<MeshPolicy>,
     },
     /// Write a transcript: prompts, answers, tool calls, costs
     #[command(

@@ -145,6 +145,7 @@ fn kind(row: &Request) -> (Paint, String) {
         "pipeline" => (Paint::Plain, "run".to_owned()),
         "privileged_pipeline" => (Paint::Red, "run as root".to_owned()),
         "question" => (Paint::Plain, "question".to_owned()),
+        "mesh_message" => (Paint::Plain, "mesh message".to_owned()),
         _ => (Paint::Plain, text::cut(&visible::text(&visible::word(&row.tool)), 24).into_owned()),
     }
 }

@@ -124,6 +124,7 @@ fn form(arguments: &Run) -> Result<Form<'_>, CommandError> {
                 ("--agent", arguments.agent.is_some()),
                 ("--mode", arguments.mode.is_some()),
                 ("--model", arguments.model.is_some()),
+                ("--mesh", arguments.mesh.is_some()),
             ];
             misplaced(&options, "an option of a prompt, not of a command")?;
             Ok(Form::Command)

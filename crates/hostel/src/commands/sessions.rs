@@ -1,6 +1,7 @@
 //! `hostel sessions`: the sessions of every house, and what can be done with one.
 
 mod export;
+mod mesh;
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: Sessions) -> Result<Ex
         }
         Some(SessionsAction::Close { ids }) => each(context, &ids, "session/close", "closed").await,
         Some(SessionsAction::Delete { ids }) => each(context, &ids, "session/delete", "deleted").await,
+        Some(SessionsAction::Mesh { id, policy }) => mesh::run(context, &id, policy).await,
         Some(SessionsAction::Export { id, format, out }) => export::run(context, &id, format, out.as_deref()).await,
     }
 }
@@ -221,6 +223,8 @@ fn facts(ui: &Ui, house: &str, row: &SessionRow, pending: &[String]) -> Result<(
         ("hosting", row.hosting.clone()),
         ("process", row.pid.map(|pid| format!("pid {pid}")).unwrap_or_default()),
         ("door", row.door.clone()),
+        ("address", row.address.clone()),
+        ("mesh", row.mesh.clone()),
         ("house", house.to_owned()),
         ("created", when(row.created_ns())),
         ("active", when(row.active_ns())),

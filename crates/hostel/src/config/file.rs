@@ -17,6 +17,7 @@ use super::values::Host;
 use super::values::OnFull;
 use super::values::OneOrMany;
 use super::values::Percent;
+use super::values::Policy;
 use super::values::Reattach;
 use super::values::Size;
 use super::values::Time;
@@ -102,6 +103,7 @@ pub(super) struct Sessions {
     pub(super) prompt_limit: Option<Size>,
     pub(super) keep_archived: Option<Time>,
     pub(super) approval_wait: Option<Time>,
+    pub(super) mesh: Option<Policy>,
 }
 
 /// An agent; its name is the key it stands under.

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 75] = [
+pub(super) const KEYS: [(&str, Shape); 80] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -55,6 +55,7 @@ pub(super) const KEYS: [(&str, Shape); 75] = [
     ("sessions.prompt_limit", Shape::Text),
     ("sessions.keep_archived", Shape::Text),
     ("sessions.approval_wait", Shape::Text),
+    ("sessions.mesh", Shape::Text),
     ("approvals.strict", Shape::Bare),
     ("approvals.wait", Shape::Text),
     ("approvals.max_pending", Shape::Bare),
@@ -76,6 +77,10 @@ pub(super) const KEYS: [(&str, Shape); 75] = [
     ("broker.retention_days", Shape::Bare),
     ("broker.file_size", Shape::Text),
     ("broker.allow_v1_hello", Shape::Bare),
+    ("broker.ping", Shape::Text),
+    ("broker.silence", Shape::Text),
+    ("broker.lease", Shape::Text),
+    ("broker.concurrency", Shape::Text),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -165,6 +170,7 @@ impl Settings {
         take!("sessions.prompt_limit", from.prompt_limit.map(|size| size.0), into.prompt_limit);
         take!("sessions.keep_archived", from.keep_archived.map(|time| time.0), into.keep_archived);
         take!("sessions.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
+        take!("sessions.mesh", from.mesh.map(|policy| policy.0), into.mesh);
 
         let from = layer.approvals;
         let into = &mut self.approvals;
@@ -202,6 +208,10 @@ impl Settings {
         take!("broker.retention_days", from.retention_days, into.retention_days);
         take!("broker.file_size", from.file_size.map(|size| size.0), into.file_size);
         take!("broker.allow_v1_hello", from.allow_v1_hello, into.allow_v1_hello);
+        take!("broker.ping", from.ping.map(|time| time.0), into.ping);
+        take!("broker.silence", from.silence.map(|time| time.0), into.silence);
+        take!("broker.lease", from.lease.map(|time| time.0), into.lease);
+        take!("broker.concurrency", from.concurrency, into.concurrency);
 
         let from = layer.journal;
         let into = &mut self.journal;
@@ -282,6 +292,7 @@ impl Settings {
             "sessions.prompt_limit" => text::size(self.sessions.prompt_limit),
             "sessions.keep_archived" => text::duration(self.sessions.keep_archived),
             "sessions.approval_wait" => text::duration(self.sessions.approval_wait),
+            "sessions.mesh" => self.sessions.mesh.word().to_owned(),
             "approvals.strict" => approvals.strict.to_string(),
             "approvals.wait" => text::duration(approvals.wait),
             "approvals.max_pending" => approvals.max_pending.to_string(),
@@ -303,6 +314,10 @@ impl Settings {
             "broker.retention_days" => self.broker.retention_days.to_string(),
             "broker.file_size" => text::size(self.broker.file_size),
             "broker.allow_v1_hello" => self.broker.allow_v1_hello.to_string(),
+            "broker.ping" => text::duration(self.broker.ping),
+            "broker.silence" => text::duration(self.broker.silence),
+            "broker.lease" => text::duration(self.broker.lease),
+            "broker.concurrency" => super::mesh::concurrency_name(self.broker.concurrency).to_owned(),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

@@ -1,8 +1,12 @@
 //! What `hostel up` does about meshes, and the bounds of the embedded broker.
 
+use std::time::Duration;
+
+use hostel_broker::registry::Concurrency;
 use serde::Deserialize;
 
 use super::values::Size;
+use super::values::Time;
 
 /// Meshes of this user.
 #[derive(Clone, Debug)]
@@ -36,6 +40,14 @@ pub(crate) struct BrokerSettings {
     pub(crate) file_size: u64,
     /// Whether daemons of the first protocol are let in.
     pub(crate) allow_v1_hello: bool,
+    /// How often a connection is asked whether it is there.
+    pub(crate) ping: Duration,
+    /// After so much silence a connection is dropped.
+    pub(crate) silence: Duration,
+    /// How long a member counts as present after its last connection broke.
+    pub(crate) lease: Duration,
+    /// What meshes that are made here do with two connections of one key.
+    pub(crate) concurrency: Concurrency,
 }
 
 impl Default for BrokerSettings {
@@ -48,6 +60,10 @@ impl Default for BrokerSettings {
             retention_days: 30,
             file_size: 50 << 20,
             allow_v1_hello: true,
+            ping: Duration::from_secs(30),
+            silence: Duration::from_secs(75),
+            lease: Duration::from_secs(90),
+            concurrency: Concurrency::PreferNewest,
         }
     }
 }
@@ -71,4 +87,17 @@ pub(super) struct Broker {
     pub(super) retention_days: Option<u32>,
     pub(super) file_size: Option<Size>,
     pub(super) allow_v1_hello: Option<bool>,
+    pub(super) ping: Option<Time>,
+    pub(super) silence: Option<Time>,
+    pub(super) lease: Option<Time>,
+    pub(super) concurrency: Option<Concurrency>,
+}
+
+/// As it is written.
+pub(super) fn concurrency_name(concurrency: Concurrency) -> &'static str {
+    match concurrency {
+        Concurrency::PreferNewest => "prefer_newest",
+        Concurrency::PreferOldest => "prefer_oldest",
+        Concurrency::AllowConcurrent => "allow_concurrent",
+    }
 }

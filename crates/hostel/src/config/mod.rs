@@ -183,6 +183,8 @@ impl Settings {
             (self.broker.dedupe_days < 7, "broker.dedupe_days", "must be at least 7: daemons retry for a week"),
             (self.broker.retention_days == 0, "broker.retention_days", at_least_one),
             (self.broker.file_size < 1 << 10, "broker.file_size", "must be at least 1 KiB"),
+            (self.broker.ping.is_zero(), "broker.ping", longer),
+            (self.broker.silence <= self.broker.ping, "broker.silence", "must be longer than `broker.ping`"),
             (self.limits.connections == 0, "limits.connections", at_least_one),
             (self.journal.quota < 1 << 20, "journal.quota", "must be at least 1 MiB"),
             (self.journal.per_process_quota < 1 << 20, "journal.per_process_quota", "must be at least 1 MiB"),

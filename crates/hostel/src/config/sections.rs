@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostel_house::sessions::MeshPolicy;
+
 use super::values::OnFull;
 use super::values::Reattach;
 use crate::paths;
@@ -104,6 +106,8 @@ pub(crate) struct SessionSettings {
     pub(crate) keep_archived: Duration,
     /// How long an agent's question waits, unless the door says otherwise.
     pub(crate) approval_wait: Duration,
+    /// What becomes of messages from meshes in a session that does not say.
+    pub(crate) mesh: MeshPolicy,
 }
 
 /// What processes printed: where it is kept, how much and how long.
@@ -193,6 +197,7 @@ impl Default for SessionSettings {
             prompt_limit: 8 << 20,
             keep_archived: Duration::from_secs(30 * 86_400),
             approval_wait: Duration::from_secs(86_400),
+            mesh: MeshPolicy::Off,
         }
     }
 }

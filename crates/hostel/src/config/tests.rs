@@ -130,7 +130,7 @@ fn doors_sessions_and_agents_are_understood() {
          tls_cert = \"/c.pem\"\ntls_key = \"/k.pem\"\n\
          [doors.zeroclaw]\nsession_limit = 3\napproval_wait = \"1m\"\nwss_enabled = true\nwss_bind = \"localhost\"\n\
          [sessions]\nqueue = 1\nwarm = 2\nidle = \"1m\"\nturn_limit = \"2m\"\nstop_grace = \"1s\"\nline_limit = \"1MiB\"\n\
-         prompt_limit = \"2KiB\"\nkeep_archived = \"1d\"\napproval_wait = \"1h\"\n\
+         prompt_limit = \"2KiB\"\nkeep_archived = \"1d\"\napproval_wait = \"1h\"\nmesh = \"ask\"\n\
          [agents.claude]\nmodel = \"small\"\nmode = \"ask\"\nmemory = \"2GiB\"\ncpu = \"150%\"\nenv = { A = \"1\", B = \"2\" }\n\
          [agents.\"my.helper\"]\nkind = \"acp\"\ncommand = [\"helper\", \"--acp\"]\ncwd = \"/src\"\n",
     )
@@ -139,7 +139,7 @@ fn doors_sessions_and_agents_are_understood() {
     assert_eq!(settings.codecast.reported_version, "0.4.0");
     assert!(settings.zeroclaw.wss.enabled && settings.zeroclaw.wss.bind.is_loopback());
     assert_eq!((settings.zeroclaw.session_limit, settings.sessions.queue), (3, 1));
-    assert_eq!(settings.sessions.line_limit, 1 << 20);
+    assert_eq!((settings.sessions.line_limit, settings.sessions.mesh.word()), (1 << 20, "ask"));
     let specs = agents::specs(&settings.agents, agents::Defaults::Found, Path::new("/hostel"), None);
     let claude = &specs[0];
     assert_eq!((claude.kind, claude.mode, claude.model.as_deref()), (Kind::Claude, Some(Mode::Ask), Some("small")));

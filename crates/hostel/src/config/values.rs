@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hostel_house::sessions::MeshPolicy;
 use serde::Deserialize;
 use serde::Deserializer;
 use serde::de::Error as _;
@@ -62,6 +63,18 @@ impl<'de> Deserialize<'de> for OnFull {
             "drop-oldest" => Ok(OnFull::DropOldest),
             other => Err(D::Error::custom(format!("`{other}` is not one of \"hold\", \"drop-oldest\""))),
         }
+    }
+}
+
+/// What becomes of messages from meshes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy(pub(super) MeshPolicy);
+
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let unknown = || D::Error::custom(format!("`{word}` is not one of \"off\", \"ask\", \"on\""));
+        MeshPolicy::named(&word).map(Policy).ok_or_else(unknown)
     }
 }
 

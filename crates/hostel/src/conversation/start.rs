@@ -145,7 +145,7 @@ pub(crate) fn fitting(prompt: String) -> Result<String, CommandError> {
 pub(crate) const LIST_LIMIT: usize = 1_000;
 
 /// A daemon that went away, or whose keeper did for a moment, may be asked again.
-fn passing(error: &ClientError) -> bool {
+pub(crate) fn passing(error: &ClientError) -> bool {
     error.is_lost() || error.code() == Some(code::KEEPER)
 }
 
@@ -158,7 +158,8 @@ pub(crate) fn too_old(error: ClientError) -> CommandError {
     error.into()
 }
 
-fn preferred(agents: &[AgentRow]) -> String {
+/// The agent that is taken when none is named.
+pub(crate) fn preferred(agents: &[AgentRow]) -> String {
     PREFERRED
         .iter()
         .find_map(|name| {
@@ -169,7 +170,7 @@ fn preferred(agents: &[AgentRow]) -> String {
 }
 
 /// A random UUID (version 4).
-fn new_id() -> Result<String, CommandError> {
+pub(crate) fn new_id() -> Result<String, CommandError> {
     let mut bytes = [0_u8; 16];
     getrandom::fill(&mut bytes)
         .map_err(|error| CommandError::failure(format!("the system gives no random numbers: {error}")))?;

@@ -37,6 +37,10 @@ pub(crate) struct SessionRow {
     pub(crate) turns: u64,
     pub(crate) usage: Usage,
     pub(crate) pid: Option<u32>,
+    /// What it is called in a mesh.
+    pub(crate) address: String,
+    /// What becomes of messages from meshes: `off`, `ask` or `on`; empty where the house knows none.
+    pub(crate) mesh: String,
     pub(crate) created_at: Value,
     pub(crate) last_activity: Value,
 }

@@ -29,10 +29,12 @@ const MESSAGE_LIMIT: u64 = 64 << 10;
 /// This very program, even if its file was replaced meanwhile.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
-/// A command that runs this program again under the same name.
+/// A command that runs this program again under the same name. What it starts belongs to no session of a mesh, even if
+/// we do: it outlives the session.
 pub(crate) fn own_program(called: &OsStr, words: &[OsString]) -> Command {
     let mut command = Command::new(OWN_PROGRAM);
     command.arg0(called).args(words);
+    crate::mesh::speaker::leave_session(&mut command);
     command
 }
 

@@ -35,6 +35,7 @@ use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
 use hostel_house::sessions::Cause;
+use hostel_house::sessions::MailLimits;
 use hostel_house::sessions::Scope;
 use hostel_house::sessions::SessionOptions;
 use hostel_house::sessions::Sessions;
@@ -53,6 +54,7 @@ use crate::error::CommandError;
 use crate::notify;
 use crate::paths;
 use crate::paths::HouseDir;
+use crate::postman;
 use doors::Door;
 use doors::Serving;
 use lock::DaemonLock;
@@ -287,6 +289,9 @@ impl House {
             self.log.clone(),
         );
         let (abandoned, news) = (tokio::spawn(abandoned), tokio::spawn(news));
+        // The house of a personality has the contract's own ways in, and no other.
+        let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
+        let mail = self.dir.is_main().then(|| tokio::spawn(mail));
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
         let mut keepers_lost = 0;
@@ -321,6 +326,9 @@ impl House {
         }
         abandoned.abort();
         news.abort();
+        if let Some(mail) = &mail {
+            mail.abort();
+        }
         leaving.send_replace(Some(keep));
         drop(tokio::time::timeout(ANSWERING, async { while answering.join_next().await.is_some() {} }).await);
         self.put_away(keep, policy).await;
@@ -414,7 +422,7 @@ async fn open_sessions(
     let ours = &settings.sessions;
     let options = SessionOptions {
         agents: agents::specs(&settings.agents, defaults, &own_program()?, path.as_deref()),
-        environment: system::child_environment(),
+        environment: postman::without_session(system::child_environment()),
         queue: ours.queue,
         warm: ours.warm,
         idle: ours.idle,
@@ -423,6 +431,9 @@ async fn open_sessions(
         line_limit: usize::try_from(ours.line_limit).unwrap_or(usize::MAX),
         prompt_limit: usize::try_from(ours.prompt_limit).unwrap_or(usize::MAX),
         keep_archived: ours.keep_archived,
+        mesh: ours.mesh,
+        mail: MailLimits::default(),
+        own_file: dir.is_main().then(|| (postman::TOKEN_FILE.into(), dir.mesh_sessions())),
     };
     let store = store::open(&dir.database()).map_err(|error| problem(&error))?;
     let consent = consent::approval_options(dir, settings, processes)?;

@@ -14,6 +14,7 @@ use rustix::process::Resource;
 use crate::config::OnFull;
 use crate::config::Settings;
 use crate::error::CommandError;
+use crate::mesh::speaker;
 use crate::paths::HouseDir;
 
 /// The system's own link to the program that runs.
@@ -66,9 +67,11 @@ fn keeper_program() -> Result<PathBuf, CommandError> {
     Ok(if named_so { own } else { PathBuf::from(OWN_LINK) })
 }
 
-/// The environment hosted processes start from: ours, without what is only the daemon's business.
+/// The environment hosted processes start from: ours, without what is only the daemon's business, and without the session
+/// of a mesh in which somebody may have started us.
 pub(super) fn child_environment() -> Vec<(OsString, OsString)> {
-    std::env::vars_os().filter(|(name, _)| !PRIVATE.iter().any(|own| name == own)).collect()
+    let kept = |name: &OsString| !PRIVATE.iter().chain(&speaker::VARIABLES).any(|own| name == own);
+    std::env::vars_os().filter(|(name, _)| kept(name)).collect()
 }
 
 /// The mask children get: ours. The system tells it; where it does not, it is read by setting it for an instant.

@@ -66,6 +66,9 @@ pub(crate) fn hints(request: &Request) -> Vec<Hint> {
         Some(pipeline) => found.pipeline(request, &pipeline),
         None if request.kind.ends_with("pipeline") => found.danger("this program does not understand what is asked"),
         None if request.kind == "question" => {}
+        None if request.kind == "mesh_message" => {
+            found.caution("written by somebody in the mesh; the agent gets it as a prompt, with the rights it has");
+        }
         None => found.tool(request),
     }
     found.0.sort();

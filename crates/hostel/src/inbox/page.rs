@@ -90,6 +90,8 @@ pub(crate) fn page(request: &Request, width: usize) -> Vec<Line> {
         if !details.is_empty() {
             sheet.field("details", &visible::prose(details));
         }
+    } else if let Some(text) = request.letter("text") {
+        sheet.letter(request, text);
     } else if request.kind.is_empty() || request.kind == "agent_tool" {
         sheet.field("tool", &visible::word(&request.tool));
         sheet.input(&request.input);
@@ -153,9 +155,24 @@ impl Sheet {
             "privileged_pipeline" => "Run as root?",
             "pipeline" => "Run this?",
             "question" => "A question",
+            "mesh_message" => "Put this message to an agent?",
             _ => "Let an agent use this tool?",
         };
         self.lines.push(vec![span(text, Look::Accent)]);
+    }
+
+    /// A message with all it says: whoever agrees has read it.
+    fn letter(&mut self, request: &Request, text: &str) {
+        let part = |key| request.letter(key).unwrap_or_default();
+        self.field("from", &visible::word(part("from")));
+        self.field("key", &visible::word(part("from_key")));
+        self.field("mesh", &visible::word(part("mesh")));
+        self.field("to", &visible::word(part("name")));
+        self.field("message", &visible::word(part("message_id")));
+        if !part("reply_to").is_empty() {
+            self.field("answers", &visible::word(part("reply_to")));
+        }
+        self.field("text", &visible::prose(text));
     }
 
     fn hints(&mut self, request: &Request) {

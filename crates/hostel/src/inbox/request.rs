@@ -15,7 +15,7 @@ use crate::conversation::wire::moment_ns;
 #[serde(default)]
 pub(crate) struct Request {
     pub(crate) id: String,
-    /// `agent_tool`, `pipeline`, `privileged_pipeline` or `question`.
+    /// `agent_tool`, `pipeline`, `privileged_pipeline`, `question` or `mesh_message`.
     pub(crate) kind: String,
     pub(crate) session_id: String,
     pub(crate) turn: u64,
@@ -138,6 +138,11 @@ impl Request {
     pub(crate) fn question(&self) -> Option<(&str, &str)> {
         let text = |key: &str| self.subject.get(key).and_then(Value::as_str);
         (self.kind == "question").then(|| (text("text").unwrap_or(&self.summary), text("details").unwrap_or_default()))
+    }
+
+    /// A part of a message that came over a mesh; none if it is about something else.
+    pub(crate) fn letter(&self, key: &str) -> Option<&str> {
+        (self.kind == "mesh_message").then(|| self.subject.get(key).and_then(Value::as_str).unwrap_or_default())
     }
 
     /// Whether it would run as root.

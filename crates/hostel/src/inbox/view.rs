@@ -200,6 +200,7 @@ fn list_row(item: &Item, selected: bool, house: Option<&str>, width: usize, now_
         "privileged_pipeline" => span("root ", Look::Danger),
         "pipeline" => span("run  ", Look::Dim),
         "question" => span("asks ", Look::Dim),
+        "mesh_message" => span("mail ", Look::Dim),
         _ => span("tool ", Look::Dim),
     };
     let mut line = vec![
@@ -236,6 +237,11 @@ fn what(item: &Item) -> String {
         None if request.kind == "question" => {
             let asked = request.question().map(|(text, _)| text.to_owned()).unwrap_or_default();
             visible::text(&visible::prose(&asked.replace('\n', " ")))
+        }
+        None if request.kind == "mesh_message" => {
+            let part = |key| request.letter(key).unwrap_or_default();
+            let said = visible::text(&visible::prose(&part("text").replace('\n', " ")));
+            format!("{}: {said}", visible::text(&visible::word(part("from"))))
         }
         None => {
             let summary = visible::text(&visible::prose(&request.summary.replace('\n', " ")));

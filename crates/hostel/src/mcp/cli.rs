@@ -10,6 +10,10 @@ pub(crate) struct Mcp {
     #[arg(long)]
     pub(crate) no_start: bool,
 
+    /// Push messages of the mesh to the client even if it did not say that it takes them
+    #[arg(long)]
+    pub(crate) channel: bool,
+
     #[command(subcommand)]
     pub(crate) action: Option<McpAction>,
 }
@@ -40,6 +44,10 @@ pub(crate) struct Install {
     /// The name it goes by there
     #[arg(long, value_name = "NAME", default_value = "hostel")]
     pub(crate) name: String,
+
+    /// Push messages of the mesh to the client, which does not say by itself that it takes them
+    #[arg(long)]
+    pub(crate) channel: bool,
 
     /// Say what would be written, write nothing
     #[arg(long)]

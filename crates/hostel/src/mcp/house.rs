@@ -9,13 +9,13 @@ use hostel_doors::mcp::Server;
 use super::desk::Desk;
 use super::desk::Local;
 use super::mesh::Mesh;
-use super::mesh::Speaker;
+use super::mesh::Words;
 use crate::sudo_proxy::hosts;
 
 /// A server that reaches the house it is part of: `sudo` and `native` serve one connection each.
 pub(crate) fn inside(sudo: hostel_doors::mcp::Attend, native: hostel_doors::mcp::Attend) -> Server {
     let inside = Inside { sudo, native, tunnel: Box::new(hosts::tunnel_socket) };
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
-    let mesh = Mesh { speaker: Speaker::Member };
+    let mesh = Mesh { words: Words::Callers };
     Server::new(profile, Arc::new(inside), Arc::new(Desk::new(Local::Here))).with_mesh(Arc::new(mesh))
 }

@@ -1,38 +1,86 @@
 //! The mesh behind the tools: each question goes to the mesh daemon's socket, as those of the verbs of `hostel mesh` do.
 //!
 //! Invariant: a daemon is looked for anew for every question, so meshes that are joined, left, started and stopped
-//! meanwhile are noticed. None is started here: an error says how to.
+//! meanwhile are noticed. None is started here: an error says how to. Who speaks is looked up for every question as well:
+//! a session's token may come later than its agent, and dies before it.
+
+use std::time::Duration;
 
 use hostel_doors::mcp;
+use hostel_doors::mcp::Caller;
 use hostel_doors::mcp::Later;
 use hostel_doors::mcp::MeshAnswer;
+use hostel_doors::mcp::MeshEvent;
+use hostel_doors::mcp::MeshEvents;
+use hostel_doors::mcp::MeshFollowed;
 use hostel_doors::mcp::MeshQuestion;
+use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::error::CommandError;
 use crate::mesh::client::Client;
+use crate::mesh::client::Events;
 use crate::mesh::client::with_query;
+use crate::mesh::failure::Code;
 use crate::mesh::failure::Failure;
 use crate::mesh::host::Host;
 use crate::mesh::route;
+use crate::mesh::speaker::Speaker;
 
-/// For whom the daemon is asked.
+/// How long a session's first question waits for the session to be known to the mesh.
+const REGISTERING: Duration = Duration::from_secs(2);
+
+/// The pause between two looks for it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Whose words these are.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Speaker {
-    /// The session whose environment this is; the member where it is none's.
-    Environment,
-    /// The member: the environment is the house's, not the caller's.
-    Member,
+pub(super) enum Words {
+    /// Those of the session we were started in; of the member where that is none.
+    Ours,
+    /// Those of the session the calling process was started in; of the member where that is none.
+    Callers,
+}
+
+impl Words {
+    /// Who speaks. It reads files: not for the runtime's own threads.
+    fn speaker(self, process: Option<u32>) -> Speaker {
+        match (self, process) {
+            (Words::Ours, _) => Speaker::of_us(),
+            (Words::Callers, Some(process)) => Speaker::of_process(process),
+            (Words::Callers, None) => Speaker::default(),
+        }
+    }
 }
 
 /// The way to the daemons.
 #[derive(Debug)]
 pub(super) struct Mesh {
-    pub(super) speaker: Speaker,
+    pub(super) words: Words,
 }
 
 impl Mesh {
-    async fn find(&self, mesh: Option<&str>) -> Result<(String, Client), Failure> {
-        let asked = mesh.map(str::to_owned);
+    async fn speaker(&self, caller: &Caller) -> Result<Speaker, Failure> {
+        let (words, process) = (self.words, caller.process.map(|process| process.pid));
+        let looked = tokio::task::spawn_blocking(move || words.speaker(process));
+        looked.await.map_err(|error| Failure::internal(error.to_string()))
+    }
+
+    /// Who speaks; a session that is not known to the mesh yet is waited for a little.
+    async fn settled(&self, caller: &Caller) -> Result<Speaker, Failure> {
+        let deadline = Instant::now() + REGISTERING;
+        loop {
+            let speaker = self.speaker(caller).await?;
+            if !speaker.in_session || speaker.token.is_some() || Instant::now() >= deadline {
+                return Ok(speaker);
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The daemon of a mesh, spoken to as the member for the moment.
+    async fn find(&self, speaker: &Speaker, mesh: Option<&str>) -> Result<(String, Client), Failure> {
+        let asked = mesh.map(str::to_owned).or_else(|| speaker.mesh.clone());
         // The list of meshes is a file, and files are not for the runtime's own threads.
         let found = tokio::task::spawn_blocking(move || {
             let host = Host::quiet()?;
@@ -41,26 +89,86 @@ impl Mesh {
         });
         let (host, slug) = found.await.map_err(|error| Failure::internal(error.to_string()))??;
         let client = route::reach(&host, &slug, "this").await?;
-        let client = match self.speaker {
-            Speaker::Environment => client,
-            Speaker::Member => client.of_member(),
+        Ok((slug, client.of_member()))
+    }
+
+    async fn answer(
+        &self,
+        caller: &Caller,
+        mesh: Option<&str>,
+        question: MeshQuestion<'_>,
+    ) -> Result<MeshAnswer, Failure> {
+        let mut speaker = self.speaker(caller).await?;
+        let (mesh, client) = self.find(&speaker, mesh).await?;
+        if speaker.in_session && speaker.token.is_none() {
+            speaker = self.settled(caller).await?;
+        }
+        let client = client.speaking(speaker.token);
+        let body = match question.body {
+            Some(body) => client.post(&with_query(question.path, question.query), body).await?,
+            None => client.get(&with_query(question.path, question.query)).await?,
         };
-        Ok((slug, client))
+        Ok(MeshAnswer { mesh, body })
+    }
+
+    async fn joined(&self, caller: &Caller) -> Result<Vec<String>, Failure> {
+        if let Some(mesh) = self.speaker(caller).await?.mesh {
+            return Ok(vec![mesh]);
+        }
+        let found = tokio::task::spawn_blocking(|| Host::quiet()?.meshes());
+        let meshes = found.await.map_err(|error| Failure::internal(error.to_string()))??;
+        Ok(meshes.into_iter().map(|joined| joined.slug).collect())
+    }
+
+    async fn stream(&self, caller: &Caller, mesh: &str, last: Option<&str>) -> Result<MeshFollowed, Failure> {
+        let speaker = self.speaker(caller).await?;
+        let session = speaker.token.is_some();
+        if speaker.in_session && !session {
+            // Until then it would hear what is the member's alone.
+            return Err(Failure::new(Code::NotFound, "not_registered", "the mesh does not know this session yet"));
+        }
+        let (_, client) = self.find(&speaker, Some(mesh)).await?;
+        let client = client.speaking(speaker.token);
+        let target = with_query("/v1/events", &[("events", Some("message")), ("last_event_id", last)]);
+        let events = client.stream(&target).await?;
+        Ok(MeshFollowed { events: Box::new(Stream(events)), session })
     }
 }
 
 impl mcp::Mesh for Mesh {
-    fn ask<'a>(&'a self, mesh: Option<&'a str>, question: MeshQuestion<'a>) -> Later<'a, Result<MeshAnswer, String>> {
+    fn ask<'a>(
+        &'a self,
+        caller: &'a Caller,
+        mesh: Option<&'a str>,
+        question: MeshQuestion<'a>,
+    ) -> Later<'a, Result<MeshAnswer, String>> {
+        Box::pin(async move { self.answer(caller, mesh, question).await.map_err(words) })
+    }
+
+    fn meshes<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Vec<String>, String>> {
+        Box::pin(async move { self.joined(caller).await.map_err(words) })
+    }
+
+    fn follow<'a>(
+        &'a self,
+        caller: &'a Caller,
+        mesh: &'a str,
+        last: Option<&'a str>,
+    ) -> Later<'a, Result<MeshFollowed, String>> {
+        Box::pin(async move { self.stream(caller, mesh, last).await.map_err(words) })
+    }
+}
+
+/// Events of a daemon.
+struct Stream(Events);
+
+impl MeshEvents for Stream {
+    fn next(&mut self) -> Later<'_, Option<MeshEvent>> {
         Box::pin(async move {
-            let answer = async {
-                let (mesh, client) = self.find(mesh).await?;
-                let body = match question.body {
-                    Some(body) => client.post(&with_query(question.path, question.query), body).await?,
-                    None => client.get(&with_query(question.path, question.query)).await?,
-                };
-                Ok(MeshAnswer { mesh, body })
-            };
-            answer.await.map_err(words)
+            // A stream that broke and one that ended are taken up again in the same way.
+            let event = self.0.next().await.ok().flatten()?;
+            let data: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            Some(MeshEvent { id: event.id, name: event.name, data })
         })
     }
 }

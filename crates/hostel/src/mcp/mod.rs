@@ -25,11 +25,12 @@ use crate::commands::Context;
 use crate::error::CommandError;
 pub(crate) use house::inside;
 pub(crate) use personality::sudo_proxy_mcp_main;
+pub(crate) use sockets::up as start_house;
 
 /// The verb.
 pub(crate) fn run(context: &Context<'_>, arguments: &Mcp) -> Result<ExitCode, CommandError> {
     match &arguments.action {
-        None => serve::house(context, !arguments.no_start),
+        None => serve::house(context, arguments),
         Some(McpAction::Install(install)) => install::run(context, install, install::Step::Install),
         Some(McpAction::Uninstall(install)) => install::run(context, install, install::Step::Uninstall),
     }

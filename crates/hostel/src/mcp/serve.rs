@@ -17,21 +17,22 @@ use rustix::io::Errno;
 use tokio::signal::unix::SignalKind;
 use tokio::signal::unix::signal;
 
+use super::cli::Mcp;
 use super::desk::Desk;
 use super::desk::Local;
 use super::mesh::Mesh;
-use super::mesh::Speaker;
+use super::mesh::Words;
 use super::sockets::Sockets;
 use super::sockets::Starter;
 use crate::commands::Context;
 use crate::error::CommandError;
 
 /// `hostel mcp`.
-pub(super) fn house(context: &Context<'_>, may_start: bool) -> Result<ExitCode, CommandError> {
+pub(super) fn house(context: &Context<'_>, arguments: &Mcp) -> Result<ExitCode, CommandError> {
     let house = context.houses.one()?;
     // Only the main house is started by `hostel up`.
     let main = house.dir == context.houses.main().dir;
-    let starter = (may_start && main).then(|| Starter::new(house.clone()));
+    let starter = (!arguments.no_start && main).then(|| Starter::new(house.clone()));
     let local = starter.clone().map_or(Local::Here, Local::House);
     let backend = Sockets::of_house(house, starter.clone());
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
@@ -40,8 +41,11 @@ pub(super) fn house(context: &Context<'_>, may_start: bool) -> Result<ExitCode, 
             "hostel: this speaks MCP on standard input and output; agents run it, see `hostel mcp install --help`",
         );
     }
-    let mesh = Mesh { speaker: Speaker::Environment };
-    let server = Server::new(profile, Arc::new(backend), Arc::new(Desk::new(local))).with_mesh(Arc::new(mesh));
+    let mesh = Mesh { words: Words::Ours };
+    let mut server = Server::new(profile, Arc::new(backend), Arc::new(Desk::new(local))).with_mesh(Arc::new(mesh));
+    if arguments.channel {
+        server = server.with_channel();
+    }
     let served = run(server, async move {
         // Ahead of the first call, which then need not wait.
         if let Some(starter) = starter {

@@ -64,7 +64,7 @@ impl Starter {
 }
 
 /// Runs `hostel up`.
-async fn up(home: &Path) -> Result<(), String> {
+pub(crate) async fn up(home: &Path) -> Result<(), String> {
     let words: Vec<OsString> = vec!["--home".into(), home.as_os_str().to_owned(), "up".into()];
     let mut command = tokio::process::Command::from(launch::own_program("hostel".as_ref(), &words));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);

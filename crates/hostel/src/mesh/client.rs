@@ -25,6 +25,7 @@ use zeroize::Zeroizing;
 
 use super::failure::Code;
 use super::failure::Failure;
+use super::speaker::Speaker;
 
 /// How long a socket may take to accept.
 const CONNECT: Duration = Duration::from_millis(100);
@@ -43,10 +44,6 @@ const ANSWER_LIMIT: usize = 16 << 20;
 
 /// The longest line of an event stream.
 const LINE_LIMIT: usize = 4 << 20;
-
-/// What speaks for a session instead of the member.
-const SESSION_FILE: &str = "CLAUDEMESH_IPC_TOKEN_FILE";
-const SESSION_TOKEN: &str = "CLAUDEMESH_IPC_TOKEN";
 
 /// Why nothing came back.
 #[derive(Debug)]
@@ -92,7 +89,13 @@ pub(crate) struct Client {
 impl Client {
     /// The daemon behind a socket, whether it is there or not.
     pub(crate) fn new(socket: PathBuf) -> Self {
-        Client { socket, session: session_token() }
+        Client { socket, session: Speaker::of_environment().token }
+    }
+
+    /// The same daemon, spoken to as who shows this; none is the member.
+    pub(crate) fn speaking(mut self, session: Option<Zeroizing<String>>) -> Self {
+        self.session = session;
+        self
     }
 
     pub(crate) fn socket(&self) -> &Path {
@@ -203,14 +206,6 @@ impl Client {
         let request = request.body(Full::new(bytes)).map_err(|error| silent(&error))?;
         sender.send_request(request).await.map_err(|error| silent(&error))
     }
-}
-
-/// A session's token from the environment; a file that is gone is no token.
-fn session_token() -> Option<Zeroizing<String>> {
-    let from_file = std::env::var_os(SESSION_FILE).and_then(|path| std::fs::read_to_string(path).ok());
-    let text = Zeroizing::new(from_file.or_else(|| std::env::var(SESSION_TOKEN).ok())?.trim().to_owned());
-    let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    fits.then_some(text)
 }
 
 async fn connect(socket: &Path) -> io::Result<UnixStream> {

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::error::CommandError;
 use crate::error::Kind;
 
-/// The contract's exit codes, without 1 (cancelled) and 9 (no agent to launch), which no verb here has.
+/// The contract's exit codes. 1 (cancelled) is no failure: a person wanted it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Code {
     /// Not who one has to be.
@@ -29,6 +29,8 @@ pub(crate) enum Code {
     Denied = 7,
     /// Our own fault.
     Internal = 8,
+    /// There is no such agent to launch.
+    NoAgent = 9,
     /// A file or a stream.
     Io = 10,
 }
@@ -181,10 +183,19 @@ impl Failure {
             "ambiguous_target" => failure.hint("use the whole public key, see `claudemesh peers --all`"),
             "topic_not_found" => failure.hint("make it with `claudemesh subscribe TOPIC`"),
             "file_not_found" => failure.hint("see what there is with `claudemesh file list`"),
+            "not_shared_with_you" => failure.hint("ask whoever shared it to share it with you as well"),
+            "hash_mismatch" => failure.hint("nothing was written; ask for it to be shared again"),
+            "message_too_large" => failure.hint("share it as a file with `claudemesh file share PATH`"),
+            "idempotency_key_reused" => failure.hint("take another key for another message"),
+            "name_taken" => failure.hint("choose another name; see who is there with `claudemesh peers --all`"),
+            "owner_only" => failure.hint("do it on the host that made the mesh: it holds the owner's key"),
+            "member_only" => failure.hint("this shell belongs to a session; do it from another one"),
+            "daemon_busy" | "rate_limited" | "too_many_streams" => failure.hint("try again in a moment"),
+            "not_requeueable" => failure.hint("only what waits or has failed can be sent again, see `claudemesh daemon outbox`"),
             "broker_unavailable" => failure.hint("see the state of the connection with `claudemesh daemon status`"),
             "member_revoked" => failure.hint("ask the mesh's owner for a new invite"),
             "insufficient_storage" | "degraded" => failure
-                .hint("see what waits with `claudemesh daemon outbox list`, make room with `claudemesh daemon outbox prune --confirm`"),
+                .hint("see what waits with `claudemesh daemon outbox`, make room with `claudemesh daemon outbox prune --confirm`"),
             _ => failure,
         }
     }

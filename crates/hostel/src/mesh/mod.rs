@@ -12,7 +12,10 @@ pub(crate) mod failure;
 pub(crate) mod fleet;
 pub(crate) mod host;
 
+mod progress;
 pub(crate) mod route;
+pub(crate) mod speaker;
+
 mod show;
 mod verbs;
 
@@ -44,6 +47,7 @@ pub(crate) struct Desk<'a> {
 /// `hostel mesh`.
 pub(crate) fn run(context: &Context<'_>, arguments: Mesh) -> Result<ExitCode, CommandError> {
     let Mesh { mesh, verb } = arguments;
+    let mesh = mesh.or_else(speaker::mesh_of_environment);
     let host = Host::of_environment(context.ui).map_err(CommandError::from)?;
     let desk = Desk { ui: context.ui, home: context.home.clone(), host, mesh, called: "hostel mesh" };
     match serve(&desk, verb) {
@@ -99,6 +103,7 @@ pub(crate) fn serve(desk: &Desk<'_>, verb: MeshVerb) -> Result<ExitCode, Failure
         MeshVerb::Profile(arguments) => wait(verbs::profile::run(desk, &arguments)),
         MeshVerb::Rename(arguments) => wait(verbs::profile::rename(desk, &arguments.name)),
         MeshVerb::Verify(arguments) => wait(verbs::profile::verify(desk, &arguments.peer)),
+        MeshVerb::Launch(arguments) => verbs::launch::run(desk, &arguments),
         MeshVerb::Daemon(arguments) => daemon::run(desk, arguments),
     }
 }

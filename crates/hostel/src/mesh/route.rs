@@ -1,7 +1,8 @@
 //! The way a verb goes: through the daemon if its socket answers, else over a connection of its own.
 //!
 //! Invariant: `CLAUDEMESH_NO_DAEMON` never asks a daemon, `CLAUDEMESH_STRICT_DAEMON` never goes without one. A connection
-//! of one's own has an identity of its own, vouched for by the member; it says one thing and leaves.
+//! of one's own has an identity of its own, vouched for by the member; it says one thing and leaves. A session has its
+//! identity with the daemon, so it goes through that or not at all.
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use super::client::Client;
 use super::failure::Code;
 use super::failure::Failure;
 use super::host::Host;
+use super::speaker::Speaker;
 
 /// How a verb reaches its mesh.
 pub(super) enum Route {
@@ -42,6 +44,12 @@ pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
     }
     if is_set("CLAUDEMESH_STRICT_DAEMON") {
         return Err(no_daemon(&joined.slug).hint("CLAUDEMESH_STRICT_DAEMON forbids going without one"));
+    }
+    if !is_set("CLAUDEMESH_NO_DAEMON") && Speaker::of_environment().token.is_some() {
+        return Err(no_daemon(&joined.slug).hint(format!(
+            "this is a session of that daemon, and speaks through it; start it with `claudemesh daemon up --mesh {}`",
+            joined.slug
+        )));
     }
     Ok(Route::Cold(Box::new(Cold::connect(desk, &joined).await?)))
 }

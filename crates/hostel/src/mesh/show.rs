@@ -2,6 +2,8 @@
 //!
 //! Everything that came from a peer goes through `text::printable` or `text::prose` on its way.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::text;
@@ -11,10 +13,19 @@ use crate::ui::Ui;
 /// Digits of a key that are shown.
 const KEY_DIGITS: usize = 8;
 
+/// Digits by which a member can be addressed.
+const ADDRESS_DIGITS: usize = 16;
+
 /// The beginning of a key.
 pub(super) fn short_key(key: &str) -> String {
     let start: String = key.chars().take(KEY_DIGITS).collect();
     format!("{}..", text::printable(&start))
+}
+
+/// As much of a key as is an address by itself.
+pub(super) fn address_key(key: &str) -> String {
+    let start: String = key.chars().take(ADDRESS_DIGITS).collect();
+    text::printable(&start).into_owned()
 }
 
 /// A text field, empty where there is none.
@@ -27,10 +38,20 @@ pub(super) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Milliseconds of a contract's time as people read it: the second, in UTC.
+/// A contract's time as people read it: the second, in UTC, which the `Z` says.
 pub(super) fn time(iso: &str) -> String {
     let second: String = iso.chars().take(19).collect();
-    text::printable(&second.replace('T', " ")).into_owned()
+    let zone = if second.is_empty() { "" } else { "Z" };
+    format!("{}{zone}", text::printable(&second.replace('T', " ")))
+}
+
+/// The names of members, by their ids; an id that nobody has is its own name.
+pub(super) fn names(members: &Value) -> impl Fn(&str) -> String + use<> {
+    let known: BTreeMap<String, String> = list(members, "members")
+        .iter()
+        .map(|member| (field(member, "memberId").to_owned(), field(member, "displayName").to_owned()))
+        .collect();
+    move |id: &str| known.get(id).cloned().unwrap_or_else(|| id.to_owned())
 }
 
 /// The names of groups, wherever they are objects or words.
@@ -53,6 +74,13 @@ pub(super) fn message(ui: &Ui, item: &Value) -> String {
     match field(item, "topic") {
         "" => {}
         topic => head.push_str(&format!("  #{}", text::printable(topic))),
+    }
+    match field(item, "recipient_session") {
+        "" => {}
+        session => head.push_str(&format!("  for {}", text::printable(session))),
+    }
+    if item.get("mention").and_then(Value::as_bool).unwrap_or_default() {
+        head.push_str(&format!("  {}", ui.paint(Paint::Yellow, "mentions you")));
     }
     if field(item, "priority") == "now" {
         head.push_str(&format!("  {}", ui.paint(Paint::Red, "now")));
@@ -91,11 +119,12 @@ mod tests {
         let ui = Ui::new(false, ColorChoice::Never);
         let item = json!({
             "sender_name": "ada\u{1b}[2J", "sender_pubkey": "0123456789abcdef", "topic": "alerts", "priority": "now",
+            "mention": true, "recipient_session": "build",
             "seen_at": null, "received_at": "2026-01-02T03:04:05.678Z", "body": "one\ntwo\u{1b}]0;x\u{7}"
         });
         assert_eq!(
             message(&ui, &item),
-            "ada\\u{1b}[2J (01234567..)  #alerts  now  new  2026-01-02 03:04:05\n  one\n  two\\u{1b}]0;x\\u{7}"
+            "ada\\u{1b}[2J (01234567..)  #alerts  for build  mentions you  now  new  2026-01-02 03:04:05Z\n  one\n  two\\u{1b}]0;x\\u{7}"
         );
         let unread = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null}));
         assert!(unread.ends_with("\n  (cannot be read)"), "{unread}");

@@ -44,6 +44,7 @@ impl News {
         let summary = match &approval.subject {
             Subject::Tool { tool, .. } => format!("an agent asks to use {}", name(tool)),
             Subject::Question { .. } => "a question waits for an answer".to_owned(),
+            Subject::Letter { letter, .. } => format!("a message from the mesh {} waits", name(&letter.mesh)),
             Subject::Pipeline(pipeline) => {
                 let programs = pipeline.stages.iter().filter_map(|stage| stage.argv.first());
                 let programs: Vec<String> = programs.take(4).map(|program| name(program)).collect();

@@ -42,7 +42,8 @@ impl Voice {
     /// A log whose lines go to people, and to the house's own log.
     pub(super) fn log(lines: Option<&mpsc::Sender<String>>, file: &Log) -> io::Result<Log> {
         let terminal = lines.filter(|_| io::stderr().is_terminal()).cloned();
-        Log::new(Level::Info, Voice { terminal, file: file.clone() })
+        let (waits, voice) = (terminal.is_none(), Voice { terminal, file: file.clone() });
+        if waits { Log::new(Level::Info, voice) } else { Ok(Log::on_caller(Level::Info, voice)) }
     }
 }
 

@@ -99,7 +99,8 @@ impl Approvals {
         approval.life_ns = life;
     }
 
-    fn reserve(&self) -> Result<(), RequestError> {
+    /// Keeps a place for a request that is about to be written.
+    pub(super) fn reserve(&self) -> Result<(), RequestError> {
         let most = self.inner.options.max_pending;
         let mut table = self.inner.table.lock();
         if table.len() + table.reserved >= most {
@@ -120,7 +121,7 @@ impl Approvals {
             drop(table);
             self.tell();
         }
-        if self.inner.made.fetch_add(1, Ordering::Relaxed) % 256 == 255 {
+        if is_time_to_tidy(self.inner.made.fetch_add(1, Ordering::Relaxed)) {
             self.inner.clocks.notify_one();
         }
         Ok(approval)
@@ -298,6 +299,12 @@ fn who_asks(approval: &Approval) -> Value {
             body["cwd"] = json!(pipeline.cwd);
         }
         Subject::Question { text, .. } => body["question"] = json!(cut(text, MOST_WORDS)),
+        Subject::Letter { letter, .. } => {
+            body["mesh"] = json!(cut(&letter.mesh, 256));
+            body["sender"] = json!(cut(&letter.sender, 256));
+            body["message"] = json!(cut(&letter.message, 256));
+            body["summary"] = json!(cut(&approval.summary, MOST_WORDS));
+        }
     }
     if !approval.reason.is_empty() {
         body["reason"] = json!(cut(&approval.reason, 1024));
@@ -348,4 +355,23 @@ pub(super) fn decided(approval: &Approval) -> Line<'_> {
         body["privileged"] = json!(true);
     }
     Line { event: Event::Decided, approval: &approval.id, body }
+}
+
+/// New requests between two looks at whether there are more settled ones than are kept.
+const TIDY_EVERY: usize = 256;
+
+/// Whether it is time for such a look, after so many requests before this one.
+fn is_time_to_tidy(made_before: usize) -> bool {
+    made_before % TIDY_EVERY == TIDY_EVERY - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_request_in_so_many_has_settled_ones_looked_at() {
+        let times: Vec<usize> = (0..1024).filter(|made| is_time_to_tidy(*made)).collect();
+        assert_eq!(times, [255, 511, 767, 1023]);
+    }
 }

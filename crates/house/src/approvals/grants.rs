@@ -109,6 +109,7 @@ impl GrantTerms {
         }
         match approval.kind {
             Kind::Question => return Err("a question is answered once".to_owned()),
+            Kind::Letter => return Err("a message is answered once; the session's policy answers for all".to_owned()),
             Kind::Privileged if !self.privileged => {
                 return Err("a grant for what root does has to say so (`privileged`)".to_owned());
             }

@@ -13,6 +13,7 @@ mod clock;
 mod decide;
 mod glob;
 mod grants;
+mod letters;
 mod lockout;
 mod neighbours;
 mod peer;
@@ -56,6 +57,7 @@ pub use types::{
 pub use who::{Answer, Claim, DeciderPeer, Face, Household};
 pub use why::{Looked, Why};
 
+pub(crate) use letters::AboutLetter;
 pub(crate) use questions::{Question, withdraw_all};
 
 use grants::Grant as OpenGrant;
@@ -213,7 +215,7 @@ impl Approvals {
     /// with.
     #[must_use]
     pub fn someone_can_decide(&self, kind: Kind) -> bool {
-        let by_socket = kind == Kind::Tool && !self.inner.options.strict;
+        let by_socket = matches!(kind, Kind::Tool | Kind::Letter) && !self.inner.options.strict;
         by_socket || self.inner.faces.load(Ordering::Acquire) > 0 || self.inner.approver.is_set()
     }
 

@@ -259,4 +259,71 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+
+    /// A process that has this name and ends with its input.
+    fn named(name: &str) -> std::process::Child {
+        use std::io::{BufRead as _, BufReader};
+        let mut command = std::process::Command::new("/bin/sh");
+        command.arg("-c").arg(format!("printf {name} > /proc/$$/comm; echo ready; read line"));
+        let mut child =
+            command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        child
+    }
+
+    #[test]
+    fn a_service_manager_is_called_so_and_is_the_first_ones_child() {
+        let (mut manager, mut other) = (named("systemd"), named("systemd-not"));
+        let stat = |parent| Stat { parent, session: 1, terminal: 0, started: 1 };
+        assert!(is_service_manager(manager.id(), stat(1)));
+        assert!(!is_service_manager(manager.id(), stat(2)), "somebody's own program of that name");
+        assert!(!is_service_manager(other.id(), stat(1)));
+        assert!(!is_service_manager(u32::MAX, stat(1)), "nobody");
+        for child in [&mut manager, &mut other] {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_parent_is_known_by_its_number() {
+        let own = std::process::id();
+        let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+        assert_eq!(parent_of(own), Some(parent.unwrap_or_default()));
+        let mut child = named("child");
+        assert_eq!(parent_of(child.id()), Some(own));
+        assert_eq!(parent_of(u32::MAX), None);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_climb_of_this_moment_counts_and_one_of_before_does_not() {
+        let uid = rustix::process::getuid().as_raw();
+        // No other test has this keeper.
+        let keeper = Some(u32::MAX - 7);
+        let mut child = named("climber");
+        let (own, above) = (Stat::of(child.id()).unwrap(), Stat::of(std::process::id()).unwrap());
+        let place = Place { pid: std::process::id(), stat: above, uid, keeper };
+        let truth = top_of(child.id(), own, uid, keeper);
+        assert_ne!(truth.0, 4711);
+        let put = |until: Instant| {
+            let mut climbs = CLIMBS.lock();
+            climbs.retain(|climb| climb.place != place);
+            climbs.push(Climb { place, until, top: Some((4711, above)) });
+        };
+        put(Instant::now() + Duration::from_secs(600));
+        assert_eq!(top_of(child.id(), own, uid, keeper).0, 4711, "it was looked at a moment ago");
+        // A climb from elsewhere takes nothing away from it.
+        let other = Some(u32::MAX - 8);
+        assert_eq!(top_of(child.id(), own, uid, other).0, truth.0);
+        assert_eq!(top_of(child.id(), own, uid, keeper).0, 4711, "it still counts");
+        put(Instant::now());
+        assert_eq!(top_of(child.id(), own, uid, keeper), truth, "its time is over");
+        CLIMBS.lock().retain(|climb| climb.place.keeper != keeper && climb.place.keeper != other);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
 }

@@ -254,6 +254,7 @@ pub(super) fn trim(transaction: &Transaction<'_>, keep: usize, now_ns: u64) -> r
                  AND state <> 'pending' AND run NOT IN ('due', 'started') AND (line IS NULL OR created_ns < ?)
                  AND NOT EXISTS (SELECT 1 FROM agent_processes
                                  WHERE agent_processes.id = approvals.process AND agent_processes.state <> 'ended')
+                 AND NOT EXISTS (SELECT 1 FROM mail WHERE mail.approval = approvals.id AND mail.state = 'asked')
                  ORDER BY no LIMIT 1000)",
         )?
         .execute(params![clamp(keep as u64), recent as i64])?;

@@ -135,6 +135,10 @@ impl Rule {
             }
             _ => {}
         }
+        // Rules of before there was a mesh were not made for what strangers write.
+        if facts.kind == Kind::Letter && self.action == Action::Allow && self.requester.is_none() {
+            return Err("it does not say `requester = \"mesh\"`".to_owned());
+        }
         match (&self.tool, facts.subject) {
             (Some(glob), Subject::Tool { tool, .. }) if !self.fits(glob, tool) => {
                 return Err(format!("the tool is `{tool}`, not `{glob}`"));
@@ -142,7 +146,7 @@ impl Rule {
             (Some(_), Subject::Tool { .. }) | (None, _) => {}
             (Some(_), _) => return Err("it is about an agent's tools".to_owned()),
         }
-        if self.argv.is_some() && facts.kind == Kind::Tool {
+        if self.argv.is_some() && matches!(facts.kind, Kind::Tool | Kind::Letter) {
             return Err("it is about commands".to_owned());
         }
         if let Some(glob) = &self.requester

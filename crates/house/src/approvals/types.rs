@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 use super::peer::PeerInfo;
 use crate::pipelines::{Outcome, Pipeline};
 use crate::processes::ProcessId;
+use crate::sessions::Letter;
 use crate::store::StoreError;
 
 /// Where a request stands.
@@ -59,10 +60,12 @@ pub enum Kind {
     Privileged,
     /// A plain question.
     Question,
+    /// A message that came over a mesh, to be put to an agent.
+    Letter,
 }
 
 impl Kind {
-    pub(super) const ALL: [Kind; 4] = [Kind::Tool, Kind::Pipeline, Kind::Privileged, Kind::Question];
+    pub(super) const ALL: [Kind; 5] = [Kind::Tool, Kind::Pipeline, Kind::Privileged, Kind::Question, Kind::Letter];
 
     /// The word for it on the wire and on disk.
     #[must_use]
@@ -72,6 +75,7 @@ impl Kind {
             Kind::Pipeline => "pipeline",
             Kind::Privileged => "privileged_pipeline",
             Kind::Question => "question",
+            Kind::Letter => "mesh_message",
         }
     }
 }
@@ -96,6 +100,15 @@ pub enum Subject {
         /// What belongs to it.
         details: String,
     },
+    /// May this message be put to an agent?
+    Letter {
+        /// The session's id.
+        session: String,
+        /// What people call the session.
+        name: String,
+        /// The message.
+        letter: Letter,
+    },
 }
 
 impl Subject {
@@ -107,6 +120,7 @@ impl Subject {
             Subject::Pipeline(pipeline) if pipeline.privilege.is_privileged() => Kind::Privileged,
             Subject::Pipeline(_) => Kind::Pipeline,
             Subject::Question { .. } => Kind::Question,
+            Subject::Letter { .. } => Kind::Letter,
         }
     }
 

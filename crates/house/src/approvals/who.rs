@@ -145,7 +145,7 @@ pub(super) fn may_by(face: &Face, approval: &Approval, strict: bool) -> Result<(
     let way = match face {
         // Whoever shows the passphrase may decide anything.
         Face::Unlocked(_) | Face::Passphrase(_) => return Ok(()),
-        Face::Socket if approval.kind != Kind::Tool => {
+        Face::Socket if !matches!(approval.kind, Kind::Tool | Kind::Letter) => {
             return Err("`session/approve` decides what agents ask for; this takes the approver's passphrase \
                  (`hostel approvals`)"
                 .to_owned());

@@ -364,4 +364,24 @@ mod tests {
         std::os::unix::fs::symlink(&two, &link).unwrap();
         assert!(matches!(verify(&file), Err(Difference::Changed(_))));
     }
+
+    #[test]
+    fn what_cannot_be_shown_as_text_is_no_program() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let scratch = tempfile::tempdir().unwrap();
+        let strange = scratch.path().join(std::ffi::OsStr::from_bytes(b"t\xffool"));
+        std::fs::write(&strange, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&strange, std::fs::Permissions::from_mode(0o755)).unwrap();
+        // A good name for it does not help: what is run is what must be shown.
+        let link = scratch.path().join("tool");
+        std::os::unix::fs::symlink(&strange, &link).unwrap();
+        assert_eq!(errno_of(&resolve(link.to_str().unwrap())), Errno::ILSEQ.raw_os_error());
+        // Nor does a good file behind such a name.
+        let good = program(scratch.path(), "good", "#!/bin/sh\n", 0o755);
+        let to_good = scratch.path().join(std::ffi::OsStr::from_bytes(b"l\xffink"));
+        std::os::unix::fs::symlink(&good, &to_good).unwrap();
+        let refused = describe(&to_good).unwrap_err();
+        assert_eq!(refused.raw_os_error(), Some(Errno::ILSEQ.raw_os_error()));
+        assert!(matches!(resolve(&good), Resolved::Found { .. }));
+    }
 }

@@ -58,7 +58,7 @@ pub(super) fn wrapper(privilege: Privilege, ways: &Ways, keeper_pid: u32) -> Res
     };
     let metadata = path.metadata().map_err(|error| format!("`{}` cannot be looked at: {error}", path.display()))?;
     let is_root = rustix::process::geteuid().is_root();
-    if !is_root && given.is_none() && (metadata.uid() != 0 || metadata.mode() & 0o4000 == 0) {
+    if !is_root && given.is_none() && !leads_to_root(metadata.uid(), metadata.mode()) {
         return Err(format!(
             "`{}` is not set-user-ID root, so it cannot run anything as root; repair its installation",
             path.display()
@@ -73,8 +73,16 @@ pub(super) fn wrapper(privilege: Privilege, ways: &Ways, keeper_pid: u32) -> Res
     Ok(Some(path))
 }
 
+/// Whether a file of this owner and mode runs as root, whoever starts it.
+fn leads_to_root(uid: u32, mode: u32) -> bool {
+    uid == 0 && mode & 0o4000 != 0
+}
+
 fn gains_no_privileges(pid: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    says_no_new_privileges(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+}
+
+fn says_no_new_privileges(status: &str) -> bool {
     status
         .lines()
         .any(|line| line.split_once(':').is_some_and(|(name, rest)| name == "NoNewPrivs" && rest.trim() == "1"))
@@ -127,4 +135,38 @@ fn sudo_environment(ways: &Ways) -> Vec<(OsString, OsString)> {
         env.extend(askpass.env.iter().map(|(name, value)| (name.into(), value.into())));
     }
     env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_roots_and_set_user_id_leads_to_root() {
+        assert!(leads_to_root(0, 0o104_755));
+        assert!(leads_to_root(0, 0o104_111));
+        for (uid, mode) in [(0, 0o100_755), (0, 0o102_755), (1000, 0o104_755), (1000, 0o100_755), (0, 0)] {
+            assert!(!leads_to_root(uid, mode), "{uid} {mode:o}");
+        }
+    }
+
+    #[test]
+    fn no_new_privileges_is_one_line_of_a_status() {
+        assert!(says_no_new_privileges("Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t0\n"));
+        for status in ["", "NoNewPrivs:\t0\n", "Threads:\t1\nNoNewPrivs:\t0\n", "Threads:\t1\n", "NoNewPrivs\n1\n"] {
+            assert!(!says_no_new_privileges(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_gave_up_new_privileges_is_seen() {
+        // For good, and for this thread alone.
+        let seen = std::thread::spawn(|| {
+            rustix::thread::set_no_new_privs(true).unwrap();
+            let own = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+            gains_no_privileges(own)
+        });
+        assert!(seen.join().unwrap());
+        assert!(!gains_no_privileges(u32::MAX), "of nobody nothing is known");
+    }
 }

@@ -5,11 +5,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::session::Session;
 use super::types::{AgentSpec, SessionOptions};
@@ -33,6 +33,10 @@ pub(crate) struct Hub {
     pub(super) lifecycle: tokio::sync::Mutex<()>,
     pub(super) live: RwLock<Live>,
     pub(super) changed: watch::Sender<u64>,
+    /// People may have been asked about letters; until then nothing has to be looked at when they decide.
+    pub(super) letters_asked: AtomicBool,
+    /// A letter was asked about.
+    pub(super) letter_asked: Arc<Notify>,
 }
 
 #[derive(Default)]
@@ -58,6 +62,8 @@ impl Hub {
             lifecycle: tokio::sync::Mutex::default(),
             live: RwLock::default(),
             changed: watch::Sender::new(0),
+            letters_asked: AtomicBool::new(true),
+            letter_asked: Arc::default(),
         })
     }
 
@@ -109,7 +115,8 @@ impl Hub {
         self.live.read().by_id.get(id).cloned()
     }
 
-    fn tell(&self) {
+    /// The set of sessions has changed, or something about one that others follow.
+    pub(super) fn tell(&self) {
         self.changed.send_modify(|count| *count += 1);
     }
 

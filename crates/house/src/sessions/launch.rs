@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hostel_agents::{Hosting, Setup};
 use rustix::process::{Pid, Resource, Rlimit};
+use sha2::{Digest as _, Sha256};
 
 use super::session::Session;
 use super::types::AgentLimits;
@@ -48,7 +49,11 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
     let mut env = session.hub.options.environment.clone();
     let agent_env = agent.map(|agent| agent.env.as_slice()).unwrap_or_default();
     let as_os = |(name, value): &(String, String)| (OsString::from(name), OsString::from(value));
-    for (name, value) in launch.env.iter().chain(agent_env).map(as_os).chain(session.env.iter().cloned()) {
+    // First: whatever the agent or the session says itself counts over it.
+    let own = session.own_file();
+    for (name, value) in
+        own.into_iter().chain(launch.env.iter().chain(agent_env).map(as_os)).chain(session.env.iter().cloned())
+    {
         env.retain(|(known, _)| *known != name);
         env.push((name, value));
     }
@@ -88,6 +93,17 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
     })?;
     limit(session, &process);
     Ok(process)
+}
+
+impl Session {
+    /// The variable that tells the agent of this session's own file, and that file, where sessions have such.
+    #[must_use]
+    pub fn own_file(&self) -> Option<(OsString, OsString)> {
+        let (variable, directory) = self.hub.options.own_file.as_ref()?;
+        let digest = Sha256::digest(self.id().as_bytes());
+        let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        Some((variable.clone(), directory.join(name).into_os_string()))
+    }
 }
 
 /// The file to run, looked for where a file system that does not answer holds up nobody else.

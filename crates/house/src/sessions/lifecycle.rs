@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hostel_agents::{Kind, Usage};
 use tokio::sync::MutexGuard;
 
+use super::mail;
 use super::rows::{self, SessionRow};
 use super::session::Session;
 use super::types::{Cause, NewSession, SessionError, SessionOptions, Standing};
@@ -33,6 +34,10 @@ impl Sessions {
         options: SessionOptions,
     ) -> Result<Self, SessionError> {
         let hub = Hub::new(store, processes, approvals, options);
+        let unaddressed = |connection: &rusqlite::Connection| mail::has_missing(connection);
+        if hub.store.read(unaddressed).await? {
+            hub.store.write(mail::missing_addresses).await?;
+        }
         let (rows, restless, states, ids) = hub
             .store
             .read(|connection| {
@@ -67,6 +72,7 @@ impl Sessions {
                 session.recover().await?;
             }
         }
+        tokio::spawn(mail::look_after(Arc::downgrade(&hub)));
         // The last daemon may have had no time for it.
         let processes = hub.processes.clone();
         tokio::spawn(async move {
@@ -124,15 +130,20 @@ impl Sessions {
             last_seq: 0,
             usage: Usage::default(),
             turns: 0,
+            address: String::new(),
+            mesh: new.mesh.unwrap_or(self.hub.options.mesh),
+            mesh_since: now / 1_000_000,
         };
         let stored = row.clone();
         let inserted = self.hub.store.write(move |transaction| {
             if rows::find_session(transaction, &stored.id)?.is_some() {
                 return Ok(None);
             }
-            rows::insert_session(transaction, &stored).map(Some)
+            let no = rows::insert_session(transaction, &stored)?;
+            let address = mail::address_of(transaction, no, &stored.id, stored.name.as_deref())?;
+            Ok(Some((no, address)))
         });
-        row.no =
+        (row.no, row.address) =
             inserted.await?.ok_or_else(|| SessionError::BadId(format!("there is a session `{}` already", row.id)))?;
         let session = Session::from_row(&self.hub, row, Vec::new());
         self.hub.enter(&session);
@@ -275,6 +286,8 @@ impl Sessions {
         let keep = u64::try_from(self.hub.options.keep_archived.as_nanos()).unwrap_or(u64::MAX);
         let moment = now_ns().saturating_sub(keep);
         let expired = self.hub.store.read(move |connection| rows::closed_before(connection, moment)).await?;
+        let limits = self.hub.options.mail;
+        self.hub.store.write(move |transaction| mail::trim(transaction, &limits, now_ns())).await?;
         let mut count = 0;
         for id in expired {
             let sessions = self.clone();

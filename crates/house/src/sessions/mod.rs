@@ -13,6 +13,7 @@ mod launch;
 mod lifecycle;
 mod lines;
 mod log;
+mod mail;
 mod queue;
 mod rows;
 mod run;
@@ -29,6 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 pub use log::Events;
+pub use mail::{DOOR as LETTERS, Letter, MailLimits, MailPlace, MeshPolicy, Taken};
 pub use session::Session;
 pub use types::{
     AgentLimits, AgentSpec, Cause, Entry, NewSession, NextEvents, Prompt, Scope, SendError, Sent, SessionError,
@@ -176,5 +178,7 @@ fn info_of(row: SessionRow) -> SessionInfo {
         active_ns: row.active_ns,
         usage: row.usage,
         pid: None,
+        address: row.address,
+        mesh: row.mesh,
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
+use super::mail;
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
@@ -78,6 +79,8 @@ impl Session {
             runner: false,
             retire: false,
             closing: closed.then_some(Cause::SessionRemoved),
+            address: row.address,
+            mesh: row.mesh,
             counted: false,
             door_states: door_states.into_iter().collect(),
         };
@@ -218,6 +221,8 @@ impl Session {
             active_ns: state.active_ns,
             usage: state.usage,
             pid: state.pid,
+            address: state.address.clone(),
+            mesh: state.mesh,
         }
     }
 
@@ -275,9 +280,21 @@ impl Session {
         self.set_text("owner", owner, |state, owner| state.owner = owner).await
     }
 
-    /// Its name.
+    /// Its name, and with it what it is called in a mesh.
     pub async fn set_name(self: &Arc<Self>, name: Option<String>) -> Result<(), StoreError> {
-        self.set_text("name", name, |state, name| state.name = name).await
+        let session = Arc::clone(self);
+        let setting = async move {
+            let (no, id, stored) = (session.no, session.id.clone(), name.clone());
+            let write = move |transaction: &rusqlite::Transaction<'_>| {
+                rows::set_text(transaction, no, "name", stored.as_deref())?;
+                mail::address_of(transaction, no, &id, stored.as_deref())
+            };
+            let address = session.hub.store.write(write).await?;
+            session.change(|state| (state.name, state.address) = (name, address));
+            session.hub.tell();
+            Ok(())
+        };
+        detached(setting).await?
     }
 
     /// On disk, then in memory, even if the caller stops waiting.

@@ -6,6 +6,7 @@ use std::collections::{HashMap, VecDeque};
 
 use hostel_agents::{Mode, Usage};
 
+use super::mail::MeshPolicy;
 use super::rows::OpenTurn;
 use super::types::{Cause, Standing, Status};
 
@@ -49,6 +50,10 @@ pub(crate) struct State {
     pub(crate) retire: bool,
     /// The session is being closed.
     pub(crate) closing: Option<Cause>,
+    /// What it is called in a mesh.
+    pub(crate) address: String,
+    /// What becomes of messages for it.
+    pub(crate) mesh: MeshPolicy,
     /// Counted among the busy ones.
     pub(super) counted: bool,
     pub(super) door_states: HashMap<String, String>,

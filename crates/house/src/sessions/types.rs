@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
 use serde::{Deserialize, Serialize};
 
+use super::mail::{MailLimits, MeshPolicy};
 use crate::store::StoreError;
 
 /// An agent people can ask for by name.
@@ -63,6 +64,12 @@ pub struct SessionOptions {
     pub prompt_limit: usize,
     /// How long archived sessions are kept.
     pub keep_archived: Duration,
+    /// What becomes of messages from meshes in a session that does not say.
+    pub mesh: MeshPolicy,
+    /// How much of them is taken.
+    pub mail: MailLimits,
+    /// A variable that tells each agent a file of its session's own: the variable, and the directory of the files.
+    pub own_file: Option<(OsString, PathBuf)>,
 }
 
 /// A session to make.
@@ -90,6 +97,8 @@ pub struct NewSession {
     pub env: Vec<(OsString, OsString)>,
     /// How long a question to a person waits.
     pub approval_wait: Duration,
+    /// What becomes of messages from meshes; the house's own choice if none.
+    pub mesh: Option<MeshPolicy>,
 }
 
 /// Whether something is going on.
@@ -160,6 +169,10 @@ pub struct SessionInfo {
     pub usage: Usage,
     /// The agent's process, while there is one.
     pub pid: Option<u32>,
+    /// What it is called in a mesh: the second half of `host/name`.
+    pub address: String,
+    /// What becomes of messages from meshes.
+    pub mesh: MeshPolicy,
 }
 
 /// One numbered event.

@@ -11,7 +11,11 @@ pub use hostel_store::{Store, StoreError, Ticket};
 /// A step that was released is never changed.
 const STATE: Schema = Schema {
     name: "state.db",
-    steps: &[include_str!("migrations/0001_sessions.sql"), include_str!("migrations/0002_consent.sql")],
+    steps: &[
+        include_str!("migrations/0001_sessions.sql"),
+        include_str!("migrations/0002_consent.sql"),
+        include_str!("migrations/0003_mail.sql"),
+    ],
 };
 
 /// Opens the house's database, makes it if it is missing, and brings it up to date.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Outcome};
-use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, DeciderPeer, Face};
+use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, DeciderPeer, Face, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{
-    AgentLimits, AgentSpec, Entry, NewSession, NextEvents, Prompt, Session, SessionOptions, Sessions, Status,
+    AgentLimits, AgentSpec, Entry, MailLimits, MeshPolicy, NewSession, NextEvents, Prompt, Session, SessionOptions,
+    Sessions, Status,
 };
 use hostel_house::store::{self, Store};
 
@@ -69,6 +70,9 @@ pub(crate) fn options(script: Vec<String>) -> SessionOptions {
         line_limit: 1 << 20,
         prompt_limit: 8 << 20,
         keep_archived: Duration::from_secs(3600),
+        mesh: MeshPolicy::Off,
+        mail: MailLimits::default(),
+        own_file: None,
     }
 }
 
@@ -83,11 +87,16 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start(place: &TestHouse, options: SessionOptions) -> Self {
+        Self::start_with_rules(place, options, Vec::new())
+    }
+
+    pub(crate) fn start_with_rules(place: &TestHouse, options: SessionOptions, rules: Vec<Rule>) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (processes, sessions, approvals, store) = runtime.block_on(async {
             let processes = place.open().await;
             let store = store::open(&place.path().join("state.db")).unwrap();
-            let consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+            let mut consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
+            consent.rules = rules;
             let approvals = Approvals::open(store.clone(), consent).await.unwrap();
             let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();
             (processes, sessions, approvals, store)
@@ -124,7 +133,7 @@ impl Daemon {
     /// From now on the database takes nothing, or takes everything again.
     pub(crate) fn refuse_writes(&self, refuse: bool) {
         let mut sql = String::new();
-        for table in ["sessions", "turns", "events", "agent_processes", "approvals"] {
+        for table in ["sessions", "turns", "events", "agent_processes", "approvals", "mail", "mail_places"] {
             for action in ["INSERT", "UPDATE", "DELETE"] {
                 let name = format!("refuse_{table}_{action}");
                 sql += &match refuse {
@@ -154,6 +163,7 @@ pub(crate) fn new_session(id: &str, agent: &str, hosting: Hosting, cwd: &Path) -
         owner: None,
         env: Vec::new(),
         approval_wait: Duration::from_secs(600),
+        mesh: None,
     }
 }
 

@@ -71,11 +71,12 @@ impl Control {
     pub(super) fn finished(&mut self, key: SlotKey, exit: NoteExit) {
         let Some(slot) = self.children.get_mut(key) else { return };
         slot.ended = Some(exit);
-        let (pid, id) = (slot.pid, slot.id);
+        // That of a stage, if it has one, goes a moment later, when it is forgotten.
+        let (pid, id, is_stage) = (slot.pid, slot.id, slot.bounds.keep_bytes > 0);
         self.detach_stdin(key);
         self.children.release_pid(pid);
         sys::reap(pid);
-        if let Some(cgroups) = &self.cgroups {
+        if let Some(cgroups) = self.cgroups.as_ref().filter(|_| !is_stage) {
             cgroups.remove(id);
         }
         if self.rescan {

@@ -153,12 +153,13 @@ impl Control {
             cgroup: cgroup.as_ref().map(AsFd::as_fd),
         };
         let start_ns = now_ns();
-        let pid = match sys::fork_exec(&program, &ends) {
-            Ok(pid) => pid,
+        let own_session = program.own_session;
+        let (pid, birth) = match sys::start(program, &ends) {
+            Ok(started) => started,
             Err(error) => return self.spawn_failed(conn, corr, Stage::Setup, error.raw_os_error().unwrap_or(0), ""),
         };
         // A leader of a group cannot begin a session: such a child is left to do it alone.
-        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32).filter(|_| !program.own_session) {
+        if let Some(pid) = rustix::process::Pid::from_raw(pid as i32).filter(|_| !own_session) {
             // The child does the same; whoever is first, a signal to the group finds it. Refused once
             // it has executed its program, and then it was done.
             rustix::process::setpgid(Some(pid), Some(pid)).ok();
@@ -171,6 +172,8 @@ impl Control {
             if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
             }
+            // Nobody will say when it has ended.
+            birth.give_up();
             return self.spawn_failed(conn, corr, Stage::Setup, rustix::io::Errno::NOSPC.raw_os_error(), "");
         }
         let (stdout, held_stdout) =
@@ -193,6 +196,7 @@ impl Control {
                 stderr: pipes.stderr,
                 waiters: vec![(conn, corr)],
                 marks: Vec::new(),
+                _birth: birth,
             }),
             observed: None,
             ended: None,

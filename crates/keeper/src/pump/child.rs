@@ -136,6 +136,9 @@ pub(crate) struct PumpChild {
     /// A timer will try again.
     pub(crate) retry_is_set: bool,
     pub(crate) dirty: bool,
+    /// When its progress was told of last, and whether a timer will tell it again.
+    pub(crate) told: Instant,
+    pub(crate) will_tell: bool,
     pub(crate) last_active: Instant,
     pub(crate) progress: Arc<Progress>,
 }
@@ -163,6 +166,8 @@ impl PumpChild {
             held: Held::No,
             retry_is_set: false,
             dirty: false,
+            told: Instant::now(),
+            will_tell: false,
             last_active: Instant::now(),
             progress: new.progress,
         }

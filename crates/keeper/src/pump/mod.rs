@@ -45,7 +45,7 @@ const HOT_STREAMS: usize = 16;
 /// Size of an enlarged pipe.
 const HOT_PIPE: usize = 1024 * 1024;
 /// A stream that moves this much within [`HOT_WINDOW`] is hot.
-const HOT_BYTES: usize = 512 * 1024;
+const HOT_BYTES: usize = 64 * 1024;
 const HOT_WINDOW: Duration = Duration::from_millis(20);
 /// A round that moved less than this is no flow, one that moved [`ENOUGH`] needs no wait.
 const SMALLEST_FLOW: usize = 4 * 1024;
@@ -55,6 +55,9 @@ const LET_IT_FILL: Duration = Duration::from_micros(80);
 
 const KEY_BELL: u64 = u64::MAX;
 const KEY_NOTES: u64 = u64::MAX - 1;
+
+/// How often a process is spoken of whose output is wanted when it is over.
+const SELDOM: Duration = Duration::from_millis(2);
 
 /// Two children with output in one round count as neighbours for this long.
 const CROWDED: Duration = Duration::from_millis(100);
@@ -77,6 +80,7 @@ enum Timer {
     Quiet,
     Retry,
     Rest,
+    Tell,
 }
 
 /// What the pump needs to know of its surroundings.
@@ -332,7 +336,12 @@ impl Pump {
             self.hold(key, pressure::reason(&error));
             return Moved::Nothing;
         }
-        self.notes.mark_dirty(child);
+        if child.bounds.keep_bytes == 0 || began.duration_since(child.told) >= SELDOM {
+            child.told = began;
+            self.notes.mark_dirty(child);
+        } else if !std::mem::replace(&mut child.will_tell, true) {
+            self.timers.push(Reverse((began + SELDOM, Timer::Tell, key.slot, key.generation)));
+        }
         self.pressure.grew(read);
         let busy = read >= SHARE / 2;
         let room = self.hot_streams < HOT_STREAMS;
@@ -456,6 +465,12 @@ impl Pump {
                 Timer::Retry => {
                     child.retry_is_set = false;
                     self.retry(key);
+                }
+                Timer::Tell => {
+                    (child.will_tell, child.told) = (false, now);
+                    if let Some(child) = find(&mut self.children, key) {
+                        self.notes.mark_dirty(child);
+                    }
                 }
                 Timer::Rest => {
                     if child.held == Held::No {

@@ -107,10 +107,12 @@ impl Enrol {
         if !topic::is_mesh_slug(&slug) {
             return Err(EnrolError::Answer("its `slug` is not one".into()));
         }
+        let mesh_id = text(&answer, "meshId")?;
         let membership = Membership {
-            mesh_id: text(&answer, "meshId")?,
+            // A mesh of another broker may have this name here: its keys must stay.
+            slug: self.free_slug(&slug, &mesh_id)?,
+            mesh_id,
             member_id: text(&answer, "memberId")?,
-            slug,
             name: wanted.name.clone(),
             key: key.clone(),
             broker_urls: vec![websocket(&url)],
@@ -166,10 +168,12 @@ impl Enrol {
             None => before.as_ref().and_then(|before| before.root_key.clone()),
         };
         let said_name = answer["displayName"].as_str().or_else(|| answer["display_name"].as_str());
+        // On the inviter's host the mesh may go by another name than at its broker.
+        let slug = answer["slug"].as_str().filter(|slug| topic::is_mesh_slug(slug)).unwrap_or(&invite.mesh_slug);
         let membership = Membership {
             mesh_id: invite.mesh_id.clone(),
             member_id: text(&answer, "memberId")?,
-            slug: self.free_slug(&invite.mesh_slug, &invite.mesh_id)?,
+            slug: self.free_slug(slug, &invite.mesh_id)?,
             name: answer["mesh_name"].as_str().unwrap_or(&invite.mesh_slug).to_owned(),
             key: key.clone(),
             broker_urls: brokers(&invite.broker_url, &answer),
@@ -315,11 +319,13 @@ fn websocket(url: &BrokerUrl) -> String {
     url.with_path(path).websocket()
 }
 
-/// The invite's broker, then the others the answer names.
+/// The invite's broker, then the others the answer names. It cannot talk us out of encryption.
 fn brokers(first: &str, answer: &Value) -> Vec<String> {
     let mut urls = vec![first.to_owned()];
+    let encrypted = BrokerUrl::parse(first).is_ok_and(|url| url.tls);
     for url in answer["brokers"].as_array().into_iter().flatten().filter_map(Value::as_str).take(16) {
-        if BrokerUrl::parse(url).is_ok() && !urls.iter().any(|known| known == url) {
+        let fits = BrokerUrl::parse(url).is_ok_and(|url| url.tls || !encrypted);
+        if fits && !urls.iter().any(|known| known == url) {
             urls.push(url.to_owned());
         }
     }

@@ -69,6 +69,8 @@ struct Untaken {
     after: u64,
     events: VecDeque<Arc<Event>>,
     bytes: usize,
+    /// Nothing comes after these.
+    ended: bool,
 }
 
 impl Hub {
@@ -155,7 +157,7 @@ impl Hub {
         let mut state = self.state.lock();
         state.closed = true;
         for stream in state.streams.drain(..) {
-            stream.cut_off();
+            stream.end();
         }
     }
 }
@@ -202,7 +204,13 @@ impl Stream {
         self.changed.notify_one();
     }
 
-    /// The next event; `None` when the stream was cut off.
+    /// What is here is still taken: the last event says why it is the last.
+    fn end(&self) {
+        self.untaken.lock().ended = true;
+        self.changed.notify_one();
+    }
+
+    /// The next event; `None` when the stream was cut off, or is over.
     pub(super) async fn take(&self) -> Option<Arc<Event>> {
         loop {
             let changed = self.changed.notified();
@@ -214,6 +222,9 @@ impl Stream {
                 if let Some(event) = untaken.events.pop_front() {
                     untaken.bytes -= size(&event);
                     return Some(event);
+                }
+                if untaken.ended {
+                    return None;
                 }
             }
             changed.await;

@@ -108,7 +108,9 @@ impl Beside {
         name.push(format!(".{}.part", hex(&random::bytes::<8>())));
         let path = out.with_file_name(name);
         let opened =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(cannot)?;
+            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(|error| {
+                cannot(format!("cannot write to `{}`: {error}", out.parent().unwrap_or(out).display()))
+            })?;
         Ok(Self { path: Some(path), file: tokio::fs::File::from_std(opened) })
     }
 

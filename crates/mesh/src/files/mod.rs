@@ -62,6 +62,17 @@ pub(crate) struct Outgoing {
     pub(crate) refused: Option<(String, String)>,
 }
 
+impl Outgoing {
+    fn is_settled(&self) -> bool {
+        self.done || self.refused.is_some()
+    }
+
+    /// Not settled, or not for long.
+    fn is_remembered(&self, now_ms: u64) -> bool {
+        !self.is_settled() || now_ms.saturating_sub(self.shared_at) < REMEMBERED_MS
+    }
+}
+
 /// The sealed bytes of a file.
 #[derive(Debug, Clone)]
 pub(crate) enum Body {
@@ -86,7 +97,7 @@ impl Spool {
     pub(crate) fn load(dir: Option<&Path>, log: Log, now_ms: u64) -> io::Result<Self> {
         let kept = Kept::new(dir, "files.json");
         let mut files: BTreeMap<String, Outgoing> = kept.load()?;
-        files.retain(|_, file| !file.done || now_ms.saturating_sub(file.shared_at) < REMEMBERED_MS);
+        files.retain(|_, file| file.is_remembered(now_ms));
         let dir = dir.map(|dir| dir.join("files"));
         if let Some(dir) = &dir {
             clear(dir, &files);
@@ -152,16 +163,22 @@ impl Spool {
         }
     }
 
-    /// A file has arrived, or never will.
-    pub(crate) fn settle(&self, id: &str, refused: Option<(String, String)>) {
-        self.drop_body(id);
+    /// A file has arrived, or never will. That is on disk before its bytes go: with neither it would look as if it could
+    /// never be uploaded.
+    pub(crate) fn settle(&self, id: &str, refused: Option<(String, String)>, now_ms: u64) {
         let mut files = self.files.lock();
         if let Some(file) = files.get_mut(id) {
             file.done = refused.is_none();
             file.refused = refused;
         }
-        self.save(&files);
+        files.retain(|_, file| file.is_remembered(now_ms));
+        let kept = self.kept.save(&*files, true);
         drop(files);
+        match kept {
+            Ok(()) => self.drop_body(id),
+            // The next start uploads it again, and hears that it is there.
+            Err(error) => self.log.warn("files_not_kept", serde_json::json!({"error": error.to_string()})),
+        }
         self.changed.send_modify(|count| *count += 1);
     }
 
@@ -195,7 +212,7 @@ fn clear(dir: &Path, files: &BTreeMap<String, Outgoing>) {
         let known = name
             .to_str()
             .and_then(|name| name.strip_suffix(".sealed"))
-            .is_some_and(|id| files.get(id).is_some_and(|file| !file.done));
+            .is_some_and(|id| files.get(id).is_some_and(|file| !file.is_settled()));
         if !known {
             std::fs::remove_file(entry.path()).ok();
         }

@@ -35,10 +35,11 @@ pub(crate) async fn run(core: &Arc<Core>) {
         let mut failed = false;
         for file in core.files.waiting() {
             match upload(core, &file).await {
-                Ok(()) => core.files.settle(&file.id, None),
+                Ok(()) => core.files.settle(&file.id, None, core.clock.now_ms()),
                 Err(refusal) if is_final(refusal.code()) => {
                     core.log.warn("upload_refused", json!({"file": file.id, "code": refusal.code()}));
-                    core.files.settle(&file.id, Some((refusal.code().to_owned(), refusal.detail().to_owned())));
+                    let why = (refusal.code().to_owned(), refusal.detail().to_owned());
+                    core.files.settle(&file.id, Some(why), core.clock.now_ms());
                 }
                 Err(refusal) => {
                     core.log.debug(
@@ -68,6 +69,10 @@ fn is_final(code: &str) -> bool {
             | "message_too_large"
             | "forbidden"
             | "invalid"
+            | "invalid_argument"
+            | "not_found"
+            | "name_taken"
+            | "ambiguous_prefix"
             | "hash_mismatch"
             | "file_exists"
             | "file_not_found"

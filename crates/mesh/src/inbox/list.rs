@@ -1,4 +1,4 @@
-//! Pages of the inbox, newest first, and what is done to single rows.
+//! Pages of the inbox, newest first or oldest first, and what is done to single rows.
 
 use hostel_store::StoreError;
 use rusqlite::types::Value as Sql;
@@ -183,7 +183,11 @@ fn read_page(
             break;
         }
         let no = row.get(0)?;
-        last = Some(Place { received_at: item.received_at, no });
+        let place = Place { received_at: item.received_at, no };
+        if query.oldest_first {
+            page.places.push(place.text());
+        }
+        last = Some(place);
         if item.seen_at.is_none() {
             unseen.push(RowId::new(row.get::<_, i64>(19)?.cast_unsigned(), no));
         }
@@ -199,7 +203,10 @@ fn statement(query: &InboxQuery, place: Option<Place>, limit: usize) -> (String,
         values.push(signed(since).into());
     }
     if let Some(place) = place {
-        conditions.push("(i.received_at, i.no) < (?, ?)");
+        conditions.push(match query.oldest_first {
+            true => "(i.received_at, i.no) > (?, ?)",
+            false => "(i.received_at, i.no) < (?, ?)",
+        });
         values.extend([Sql::from(signed(place.received_at)), place.no.into()]);
     }
     if let Some(topic) = &query.topic {
@@ -221,17 +228,25 @@ fn statement(query: &InboxQuery, place: Option<Place>, limit: usize) -> (String,
             values.push(name.clone().into());
         }
     }
+    if let Some(session) = &query.session {
+        conditions.push("i.recipient_session = ?");
+        values.push(session.clone().into());
+    }
     if query.unread_only {
         conditions.push("i.seen_at IS NULL");
     }
     scoped(&query.scope, &mut conditions, &mut values);
     values.push((limit as i64).into());
     let which = conditions.join(" AND ");
-    (format!("SELECT {ROW_COLUMNS} FROM inbox i WHERE {which} ORDER BY i.received_at DESC, i.no DESC LIMIT ?"), values)
+    let way = if query.oldest_first { "ASC" } else { "DESC" };
+    (
+        format!("SELECT {ROW_COLUMNS} FROM inbox i WHERE {which} ORDER BY i.received_at {way}, i.no {way} LIMIT ?"),
+        values,
+    )
 }
 
 /// About what a row takes in an answer.
-fn size(row: &InboxRow) -> usize {
+pub(super) fn size(row: &InboxRow) -> usize {
     let meta = row.meta.as_ref().map_or(0, |meta| meta.to_string().len());
     row.body.as_ref().map_or(0, String::len) + meta + ROW_BYTES
 }

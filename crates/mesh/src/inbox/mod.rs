@@ -83,6 +83,21 @@ impl Inbox {
         self.store.read(rows::cursor).await
     }
 
+    /// Waits until what is stored is on the disk. For what nobody would send again: of the rest the power may take the
+    /// last moment, and the broker's log still has it.
+    pub async fn sync(&self) -> Result<(), StoreError> {
+        let mut log = self.inner.path.as_os_str().to_owned();
+        log.push("-wal");
+        let synced = tokio::task::spawn_blocking(move || match std::fs::File::open(&log) {
+            Ok(log) => log.sync_data(),
+            // In memory, or there is nothing that is not in the database yet.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        });
+        let synced = synced.await.map_err(|_| StoreError::Closed)?;
+        synced.map_err(|error| StoreError::Sqlite(format!("inbox.db-wal: {error}")))
+    }
+
     /// What it holds.
     #[must_use]
     pub fn counts(&self) -> InboxCounts {

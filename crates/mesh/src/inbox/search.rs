@@ -10,7 +10,7 @@ use rusqlite::{Connection, InterruptHandle, ffi, params_from_iter};
 use tokio::sync::oneshot;
 
 use super::Inbox;
-use super::list::scoped;
+use super::list::{scoped, size};
 use super::rows::{ROW_COLUMNS, VISIBLE, read_row};
 use super::types::{Found, InboxError, Scope};
 
@@ -23,6 +23,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// Bytes a search may have.
 const MOST_QUERY: usize = 4096;
+
+/// Bytes of messages that are found; more are left out, and the next search can be narrower.
+const MOST_BYTES: usize = 9 << 20;
 
 impl Inbox {
     /// Messages that match an FTS5 expression; what is none is taken as words that must all be there.
@@ -95,11 +98,18 @@ fn find(connection: &Connection, query: &str, limit: usize, scope: &Scope) -> ru
          WHERE {which} ORDER BY inbox_fts.rowid DESC LIMIT ?"
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let found = statement.query_map(params_from_iter(values), |row| {
+    let mut rows = statement.query(params_from_iter(values))?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
         let snippet: Option<String> = row.get(0)?;
-        Ok(Found { snippet: snippet.unwrap_or_default(), row: read_row(row, 1)? })
-    })?;
-    found.collect()
+        let one = Found { snippet: snippet.unwrap_or_default(), row: read_row(row, 1)? };
+        bytes += size(&one.row);
+        if bytes > MOST_BYTES && !found.is_empty() {
+            break;
+        }
+        found.push(one);
+    }
+    Ok(found)
 }
 
 /// What SQLite says went wrong. The statement itself is ours and right: a plain error is the expression's.

@@ -68,6 +68,8 @@ pub struct Plain {
     pub mention: bool,
     /// The session it is for, if the body says so; counts over the arrival's.
     pub session: Option<String>,
+    /// The session of the sender that wrote it, if the body says so.
+    pub sender: Option<String>,
     /// The file it announces.
     pub file: Option<Value>,
     /// Events beside `message`, told only if the row is new.
@@ -195,6 +197,10 @@ pub struct InboxQuery {
     pub from: Option<From>,
     /// At most this many; clamped to 1..=1000, 0 means 100.
     pub limit: usize,
+    /// Only what is in the mailbox of this session.
+    pub session: Option<String>,
+    /// Oldest first; the cursor goes on towards the newest then.
+    pub oldest_first: bool,
     /// Only what nobody has seen.
     pub unread_only: bool,
     /// What is listed counts as seen from now on.
@@ -205,7 +211,7 @@ pub struct InboxQuery {
     pub max_bytes: usize,
 }
 
-/// A page, newest first.
+/// A page, newest first unless the oldest were wanted first.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Page {
     /// The messages.
@@ -214,6 +220,8 @@ pub struct Page {
     pub marked_seen: u64,
     /// Where the next page begins, if there is one.
     pub next: Option<String>,
+    /// The place of each message, where the oldest come first: who follows a mailbox goes on after the last it has.
+    pub places: Vec<String>,
 }
 
 /// A message that was found.

@@ -142,7 +142,7 @@ mod tests {
             let fields = serde_json::from_str(r#"{"topics":[]}"#).unwrap();
             line.answered(value["_reqId"].as_str(), Ok(Reply::Answer(Answer { fields, ..Answer::default() })));
         };
-        let (fields, ()) = tokio::join!(line.fields(Call::TopicList {}), answering);
+        let (fields, ()) = tokio::join!(line.fields(Call::TopicList { after: None }), answering);
         assert!(fields.unwrap().contains_key("topics"));
     }
 
@@ -153,15 +153,15 @@ mod tests {
             frames.recv().await.unwrap();
             line.ended();
         };
-        let (result, ()) = tokio::join!(line.ask(Call::TopicList {}), ending);
+        let (result, ()) = tokio::join!(line.ask(Call::TopicList { after: None }), ending);
         assert_eq!(result.unwrap_err().code(), "broker_unavailable");
-        assert_eq!(line.ask(Call::TopicList {}).await.unwrap_err().code(), "broker_unavailable");
+        assert_eq!(line.ask(Call::TopicList { after: None }).await.unwrap_err().code(), "broker_unavailable");
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_ever() {
         let (line, _frames) = line();
-        assert_eq!(line.ask(Call::TopicList {}).await.unwrap_err().code(), "broker_unavailable");
+        assert_eq!(line.ask(Call::TopicList { after: None }).await.unwrap_err().code(), "broker_unavailable");
         assert!(line.waiting.lock().as_ref().unwrap().is_empty());
     }
 }

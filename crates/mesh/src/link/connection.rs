@@ -22,6 +22,7 @@ use super::life::{self, Welcomed};
 use super::socket::{Ear, Heard, Mouth};
 use super::{End, Role, greet, receive};
 use crate::mesh::core::Core;
+use crate::sessions::Session;
 use crate::topics::keeper::{self, KeyNews};
 
 /// Frames that wait to be written.
@@ -73,7 +74,7 @@ pub(super) async fn serve(
             Role::Member => as_member(core, role, &line, url, drain, roster, answers, pushes, keys).await,
             Role::Session(session) => {
                 session.connected.store(true, Ordering::Relaxed);
-                as_session(core, role, &line, drain, answers, pushes).await
+                as_session(core, role, session, &line, drain, answers, pushes).await
             }
         }
     };
@@ -84,6 +85,9 @@ pub(super) async fn serve(
         () = part(core, role, &line, stop, &farewell) => End::Stopped,
     };
     line.ended();
+    if let Role::Session(session) = role {
+        core.faces.went(core, session, &line);
+    }
     // What is under way goes back before the next connection looks at what is owed.
     drop(desks);
     drained.await.ok();
@@ -128,15 +132,21 @@ async fn as_member(
 async fn as_session(
     core: &Arc<Core>,
     role: &Role,
+    session: &Session,
     line: &Arc<Line>,
     drain: Drain,
     answers: mpsc::Receiver<Ack>,
     pushes: mpsc::Receiver<Push>,
 ) -> End {
     let cursor = crate::inbox::Cursor::default();
+    let greeting = async {
+        core.faces.came(session, line).await;
+        std::future::pending().await
+    };
     tokio::select! {
         end = draining(drain, answers) => end,
         end = receive::receive(core, role, line, cursor, pushes) => end,
+        end = greeting => end,
     }
 }
 
@@ -180,12 +190,15 @@ async fn hand(core: &Arc<Core>, line: &Line, desks: &Desks, frame: ServerFrame) 
         ServerFrame::Ack(ack) => desks.acks.send(*ack).await.err().map(|_| gone()),
         ServerFrame::Push(push) => desks.pushes.send(*push).await.err().map(|_| gone()),
         ServerFrame::Roster(roster) => {
-            core.roster.replace(roster);
-            desks.roster.send_replace(true);
+            if core.roster.take_part(roster, true) {
+                desks.roster.send_replace(true);
+            }
             None
         }
         ServerFrame::RosterDelta(roster) => {
-            core.roster.change(roster);
+            if core.roster.take_part(roster, false) {
+                desks.roster.send_replace(true);
+            }
             None
         }
         ServerFrame::TopicKey(frame) => {

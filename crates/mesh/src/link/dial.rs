@@ -2,10 +2,11 @@
 //!
 //! Invariant: nothing above this knows sockets; tests and simulators bring a `Dial` of their own. With a pin, only the
 //! certificate with that digest is taken and no authority is asked; with authorities, only what one of them vouches for;
-//! with neither, `wss://` and `https://` are refused rather than left unchecked.
+//! with neither, `wss://` and `https://` are refused rather than left unchecked. Without TLS only this machine is reached.
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +184,10 @@ impl NetDial {
             let text = "the invite names no certificate for this broker, so nothing could be checked";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let stream = TcpStream::connect((url.host.as_str(), url.port)).await?;
+        let stream = match url.tls {
+            true => TcpStream::connect((url.host.as_str(), url.port)).await?,
+            false => TcpStream::connect(&*on_this_machine(url).await?).await?,
+        };
         stream.set_nodelay(true)?;
         match (&self.tls, url.tls) {
             (Some(tls), true) => {
@@ -192,6 +196,20 @@ impl NetDial {
             }
             _ => Ok(Box::new(stream)),
         }
+    }
+}
+
+/// The addresses of a broker that is reached without TLS: those of this machine. What names it may come from an invite, a
+/// file or another broker; none of them can talk us into speaking in the clear on a network.
+async fn on_this_machine(url: &BrokerUrl) -> io::Result<Vec<SocketAddr>> {
+    let all = tokio::net::lookup_host((url.host.as_str(), url.port)).await?;
+    let here: Vec<_> = all.filter(|address| address.ip().to_canonical().is_loopback()).collect();
+    match here.is_empty() {
+        true => {
+            let text = "a broker beyond this machine is reached with TLS alone: its address must begin with wss://";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        false => Ok(here),
     }
 }
 
@@ -257,6 +275,21 @@ impl ServerCertVerifier for Pinned {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn nothing_is_said_in_the_clear_beyond_this_machine() {
+        for url in ["ws://192.0.2.1:1/ws", "http://[2001:db8::1]:1/", "ws://0.0.0.0:1/ws"] {
+            let url = BrokerUrl::parse(url).unwrap();
+            let refused = NetDial::new(None).unwrap().dial(&url).await.err().unwrap();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{url:?}");
+        }
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        for host in ["127.0.0.1", "localhost"] {
+            let url = BrokerUrl::parse(&format!("ws://{host}:{port}/ws")).unwrap();
+            NetDial::new(None).unwrap().dial(&url).await.unwrap();
+        }
+    }
 
     #[test]
     fn addresses_are_read() {

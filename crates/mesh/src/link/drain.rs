@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_wire::frames::client::Send;
@@ -30,6 +31,9 @@ const ANSWERS: usize = 256;
 /// Without a sign the outbox is looked at after this long all the same.
 const LOOK: Duration = Duration::from_secs(30);
 
+/// The next connection's number; 0 is nobody's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// A row under way.
 struct Flying {
     key: RowKey,
@@ -44,6 +48,8 @@ struct Flying {
 
 /// The rows under way on one connection.
 pub(super) struct Drain {
+    /// Unlike any other's: a session's rows may be another connection's tomorrow.
+    id: u64,
     core: Arc<Core>,
     role: Role,
     out: mpsc::Sender<String>,
@@ -77,6 +83,7 @@ impl Drain {
         let limits = core.limits();
         let bucket = Bucket::new(limits.rate_per_s, limits.burst);
         Self {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             core,
             role,
             out,
@@ -169,7 +176,7 @@ impl Drain {
             if rows == 0 || bytes == 0 {
                 return Ok(());
             }
-            let claimed = self.core.outbox.claim(rows, bytes, self.allowed()).await;
+            let claimed = self.core.outbox.claim_as(self.id, rows, bytes, self.allowed()).await;
             let claimed = claimed.map_err(|error| End::lost("storage", format!("outbox: {error}")))?;
             self.core.report_dead(claimed.dead).await;
             if claimed.rows.is_empty() {
@@ -188,7 +195,7 @@ impl Drain {
             if !role.sends(&core, lane) || shut.contains(&lane.text()) {
                 return false;
             }
-            let Some(ring) = seal::ring(&core, lane) else { return true };
+            let Some(ring) = seal::ring(&core, lane) else { return seal::is_known(&core, lane) };
             match core.topics.posting_key(&ring) {
                 Err(NoKey::Missing) => {
                     core.topics.ask(Ask::Post(ring));
@@ -244,6 +251,8 @@ impl Drain {
                 self.core.topics.ask(Ask::Post(ring));
                 Err(NotNow::Later)
             }
+            // The roster wakes us when it comes.
+            Err(Unsealed::NoRoster) => Err(NotNow::Later),
         }
     }
 

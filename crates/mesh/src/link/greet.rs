@@ -49,7 +49,9 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
     let failed = |error| End::lost("storage", format!("inbox: {error}"));
     let kept = core.inbox.cursor().await.map_err(failed)?;
     let slug = &core.me.slug;
-    let (cursor, data) = if kept.epoch != welcome.log.epoch {
+    // A place behind the end of the log is a place in another one.
+    let elsewhere = kept.epoch != welcome.log.epoch || kept.seq > welcome.log.last_seq || welcome.resume == "reset";
+    let (cursor, data) = if elsewhere {
         let fresh = Cursor { epoch: welcome.log.epoch.clone(), seq: 0, above: Vec::new() };
         (fresh, (!kept.epoch.is_empty()).then(|| json!({"mesh": slug, "reset": true})))
     } else if let ("gap", Some(gap)) = (welcome.resume.as_str(), &welcome.gap) {
@@ -58,6 +60,9 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
     } else {
         (kept, None)
     };
+    if elsewhere && data.is_some() {
+        core.topics.start_again();
+    }
     if let Some(data) = data {
         core.metrics.history_gap();
         core.log.warn("history_gap", data.clone());

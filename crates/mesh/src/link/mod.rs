@@ -27,6 +27,7 @@ use hostel_wire::frames::close;
 use hostel_wire::keys::SecretKey;
 
 use crate::mesh::core::Core;
+use crate::mesh::siblings;
 use crate::outbox::Lane;
 use crate::sessions::Session;
 
@@ -52,8 +53,12 @@ impl Role {
         }
     }
 
-    /// Whether rows of a lane go out here: a session's own, or everything no session sends for itself.
+    /// Whether rows of a lane go out here: a session's own, or everything no session sends for itself. What stays on this
+    /// host goes out nowhere.
     pub(crate) fn sends(&self, core: &Core, lane: &Lane) -> bool {
+        if siblings::stays(core, lane) {
+            return false;
+        }
         match (self, &lane.sender_session) {
             (Self::Member, None) => true,
             (Self::Member, Some(session)) => !core.sessions.sends_itself(session),

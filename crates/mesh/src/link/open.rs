@@ -76,9 +76,19 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
     };
     if let Content::Open(plain) = &mut arrival.content {
         let direct = is_direct(push, kind);
+        // An answer to that name goes back to the session that asked.
+        if let Some(session) = plain.sender.as_deref().map(shown_session).filter(|session| !session.is_empty()) {
+            arrival.sender_name = format!("{}/{session}", arrival.sender_name);
+        }
         finish(core, &arrival.sender_name, kind, direct, plain);
     }
     Ok(arrival)
+}
+
+/// A session's name as it stands in an address; what is none of a name is left out.
+fn shown_session(name: &str) -> String {
+    let fits = |c: &char| !c.is_control() && !c.is_whitespace() && *c != '/';
+    name.chars().filter(fits).take(128).collect()
 }
 
 fn topic_name(core: &Core, push: &Push, kind: Kind) -> Option<String> {
@@ -185,6 +195,7 @@ fn plain(body: Body) -> Plain {
         reply_to_id: body.reply_to,
         mentions: body.mentions,
         session: body.session,
+        sender: body.sender,
         ..Plain::default()
     }
 }

@@ -5,6 +5,7 @@
 //! it was skipped; urgent ones that came ahead are kept beside it. What is wrong is counted, dropped, and passed: it
 //! would only come again. What is there already is acknowledged all the same.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hostel_wire::frames::client::{ClientAck, ClientFrame};
@@ -14,16 +15,32 @@ use tokio::sync::mpsc;
 
 use super::calls::Line;
 use super::{End, Role, news, open};
+use crate::events::NewEvent;
 use crate::inbox::{Arrival, Content, Cursor, Stored, Unreadable};
 use crate::mesh::core::Core;
 
-/// Entries that are stored together.
-const BATCH: usize = 256;
+/// Entries that are stored together: half of what a broker sends before it waits, so that one half is opened while the
+/// other is stored.
+const BATCH: usize = 128;
 
 /// Places above the cursor that are kept.
 const MOST_ABOVE: usize = 4096;
 
-/// Receives until the connection ends.
+/// Entries that are opened and not stored yet.
+#[derive(Default)]
+struct Opened {
+    /// How many entries it is, whatever became of them.
+    entries: usize,
+    arrivals: Vec<Arrival>,
+    events: Vec<NewEvent>,
+    ahead: Vec<u64>,
+    revoked: Option<End>,
+}
+
+/// Entries that are being stored; says what to answer, or why that is the end.
+type Storing = Pin<Box<dyn Future<Output = Result<Option<ClientAck>, End>> + Send>>;
+
+/// Receives until the connection ends. What comes while something is stored is opened meanwhile.
 pub(super) async fn receive(
     core: &Arc<Core>,
     role: &Role,
@@ -32,49 +49,83 @@ pub(super) async fn receive(
     mut pushes: mpsc::Receiver<Push>,
 ) -> End {
     let mut batch = Vec::with_capacity(BATCH);
+    let mut stored = cursor.clone();
+    let mut opened = Opened::default();
+    let mut storing: Option<Storing> = None;
     loop {
-        if pushes.recv_many(&mut batch, BATCH).await == 0 {
-            return End::lost("closed", "the connection has ended");
+        tokio::select! {
+            biased;
+            done = either(&mut storing), if storing.is_some() => {
+                storing = None;
+                let told = match done {
+                    Ok(Some(ack)) => line.tell(ClientFrame::ClientAck(ack).encode()).await.is_ok(),
+                    Ok(None) => true,
+                    Err(end) => return end,
+                };
+                if !told {
+                    return End::lost("closed", "the connection has ended");
+                }
+            }
+            count = pushes.recv_many(&mut batch, BATCH - opened.entries), if opened.entries < BATCH => {
+                if count == 0 {
+                    return End::lost("closed", "the connection has ended");
+                }
+                open_all(core, &mut cursor, &mut batch, &mut opened);
+            }
         }
-        if let Err(end) = take(core, role, line, &mut cursor, &mut batch).await {
-            return end;
+        if storing.is_none() && opened.entries > 0 {
+            let moved = cursor != stored;
+            stored = cursor.clone();
+            let opened = std::mem::take(&mut opened);
+            storing = Some(Box::pin(store(Arc::clone(core), role.is_member(), opened, cursor.clone(), moved)));
         }
     }
 }
 
-async fn take(
-    core: &Arc<Core>,
-    role: &Role,
-    line: &Line,
-    cursor: &mut Cursor,
-    batch: &mut Vec<Push>,
-) -> Result<(), End> {
-    let (mut arrivals, mut events, mut ahead) = (Vec::new(), Vec::new(), Vec::new());
-    let mut revoked = None;
-    let before = cursor.clone();
+async fn either(storing: &mut Option<Storing>) -> Result<Option<ClientAck>, End> {
+    match storing {
+        Some(storing) => storing.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Opens entries, and moves past them.
+fn open_all(core: &Arc<Core>, cursor: &mut Cursor, batch: &mut Vec<Push>, opened: &mut Opened) {
+    opened.entries += batch.len();
     for push in batch.drain(..) {
         if push.subtype.as_deref() == Some("system") {
             match push.event.as_deref() {
                 Some("caught_up") => {}
                 _ => match news::take(core, &push) {
-                    Ok(told) => events.extend(told),
-                    Err(end) => revoked = Some(end),
+                    Ok(told) => opened.events.extend(told),
+                    Err(end) => opened.revoked = Some(end),
                 },
             }
         } else if push.sender_member_id != core.me.member_id {
             match open::arrival(core, &push) {
-                Ok(arrival) => arrivals.push(count(core, arrival)),
+                Ok(arrival) => opened.arrivals.push(count(core, arrival)),
                 Err(reason) => {
                     core.metrics.invalid(reason);
                     core.log.debug("invalid_inbound", json!({"reason": reason, "seq": push.seq}));
                 }
             }
         }
-        pass(cursor, &push, &mut ahead);
+        pass(cursor, &push, &mut opened.ahead);
     }
-    let moved = *cursor != before;
+}
+
+/// Stores entries together with the place they bring us to.
+async fn store(
+    core: Arc<Core>,
+    is_member: bool,
+    opened: Opened,
+    cursor: Cursor,
+    moved: bool,
+) -> Result<Option<ClientAck>, End> {
+    let Opened { arrivals, events, ahead, revoked, .. } = opened;
+    let seq = Some(cursor.seq).filter(|seq| *seq > 0);
     if !arrivals.is_empty() || !events.is_empty() || moved {
-        let place = (role.is_member() && moved).then(|| cursor.clone());
+        let place = (is_member && moved).then_some(cursor);
         let stored = core.inbox.store(arrivals, events, place).await;
         let stored = stored.map_err(|error| End::lost("storage", format!("inbox: {error}")))?;
         for one in &stored {
@@ -88,12 +139,8 @@ async fn take(
         return Err(end);
     }
     // Also when nothing moved: the broker waits for an answer to what it sent twice.
-    let seq = Some(cursor.seq).filter(|seq| *seq > 0);
-    if seq.is_some() || !ahead.is_empty() {
-        let ack = ClientFrame::ClientAck(ClientAck { seq, above: ahead, ..ClientAck::default() });
-        line.tell(ack.encode()).await.map_err(|_| End::lost("closed", "the connection has ended"))?;
-    }
-    Ok(())
+    let owed = seq.is_some() || !ahead.is_empty();
+    Ok(owed.then(|| ClientAck { seq, above: ahead, ..ClientAck::default() }))
 }
 
 /// Moves past an entry.

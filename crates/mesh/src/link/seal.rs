@@ -52,6 +52,8 @@ pub(super) enum Unsealed {
     Never(&'static str, String),
     /// Its topic's key is not here.
     KeyMissing(String),
+    /// Who is who is not known yet.
+    NoRoster,
 }
 
 /// The name of the keys a lane's bodies are sealed with; None for a direct message.
@@ -61,6 +63,16 @@ pub(super) fn ring(core: &Core, lane: &Lane) -> Option<String> {
         DestKind::Topic => Some(core.topics.ring(&lane.dest_ref)),
         DestKind::Group | DestKind::All => Some(GENERAL.to_owned()),
     }
+}
+
+/// Whether it can be said who a direct message goes to: the member is known, or it is known that it is not.
+pub(super) fn is_known(core: &Core, lane: &Lane) -> bool {
+    core.roster.is_heard() || core.roster.key(member_of(lane)).is_some()
+}
+
+/// The member a direct message goes to.
+fn member_of(lane: &Lane) -> &str {
+    lane.dest_ref.split_once('/').map_or(lane.dest_ref.as_str(), |(member, _)| member)
 }
 
 /// A row as a frame, without its place in its lane.
@@ -74,6 +86,7 @@ pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed>
         client_message_id: Some(row.client_message_id.clone()),
         fingerprint: Some(row.fingerprint),
         session: payload.session.clone(),
+        sender: row.lane.sender_session.as_deref().map(|id| core.sessions.name_of(id)),
     };
     let (sealed, to, epoch) = seal(core, role, &row.lane, &body.to_bytes())?;
     let kind = match (&payload.file_id, row.lane.dest_kind) {
@@ -106,9 +119,11 @@ pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed>
 
 fn seal(core: &Core, role: &Role, lane: &Lane, plain: &[u8]) -> Result<(Sealed, To, Option<u64>), Unsealed> {
     let Some(ring) = ring(core, lane) else {
-        let member = lane.dest_ref.split_once('/').map_or(lane.dest_ref.as_str(), |(member, _)| member);
-        let key = core.roster.key(member);
-        let key = key.ok_or_else(|| Unsealed::Never("recipient_unknown", "the member is not known".to_owned()))?;
+        let member = member_of(lane);
+        let key = core.roster.key(member).ok_or_else(|| match core.roster.is_heard() {
+            true => Unsealed::Never("recipient_unknown", "the member is not known".to_owned()),
+            false => Unsealed::NoRoster,
+        })?;
         let pair = core.pairs.get(role.key(core), &key);
         let pair = pair.ok_or_else(|| Unsealed::Never("recipient_unknown", "the member's key is no key".to_owned()))?;
         return Ok((pair.seal(plain), To::Member(member.to_owned()), None));

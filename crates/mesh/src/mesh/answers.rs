@@ -135,6 +135,9 @@ pub struct InboxItem {
     /// Where the words were found, for a search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snippet: Option<String>,
+    /// Its place, where the oldest come first: what came after it is asked for with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<String>,
 }
 
 /// A page of the inbox, newest first.

@@ -13,9 +13,10 @@ use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::faces::Faces;
 use super::tuning::Tuning;
 use super::{Ending, Refusal, State};
 use crate::events::{Events, NewEvent};
@@ -46,6 +47,9 @@ pub(crate) struct Me {
     pub(crate) host_fingerprint: Option<String>,
     pub(crate) groups: Vec<Group>,
 }
+
+/// For how long after its start a daemon is taken to be about to connect.
+const SETTLING: Duration = Duration::from_secs(5);
 
 /// How the connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,9 +89,13 @@ pub(crate) struct Core {
     pub(crate) rename: RwLock<bool>,
     pub(crate) urls: RwLock<Vec<BrokerUrl>>,
     pub(crate) appearance: RwLock<Appearance>,
+    /// What others see of sessions.
+    pub(crate) faces: Faces,
     /// Until when a caller's heartbeat keeps us `working`.
     pub(crate) heartbeat_until: watch::Sender<u64>,
     pub(crate) started: Instant,
+    /// Wakes when there may be something that stays on this host.
+    pub(crate) siblings: Notify,
     /// Rises when there may be something to send.
     woken: watch::Sender<u64>,
     standing: watch::Sender<Standing>,
@@ -138,8 +146,10 @@ impl Core {
             rename: RwLock::new(parts.rename),
             urls: RwLock::new(parts.urls),
             appearance: RwLock::default(),
+            faces: Faces::default(),
             heartbeat_until: watch::channel(0).0,
             started: Instant::now(),
+            siblings: Notify::new(),
             woken: watch::channel(0).0,
             standing: watch::channel(Standing::Connecting).0,
             line: watch::channel(None).0,
@@ -175,6 +185,24 @@ impl Core {
     pub(crate) fn line(&self) -> Result<Arc<Line>, Refusal> {
         self.check()?;
         self.line.borrow().clone().ok_or_else(Refusal::offline)
+    }
+
+    /// The connection, waited for where we have only just started and never had one: who asks then means "as soon as
+    /// you are there". Later a connection that is gone is said to be gone at once.
+    pub(crate) async fn line_soon(&self) -> Result<Arc<Line>, Refusal> {
+        let left = SETTLING.saturating_sub(self.started.elapsed());
+        if !left.is_zero() && self.standing() == Standing::Connecting {
+            self.check()?;
+            let (mut standing, mut ending) = (self.watch_standing(), self.ending());
+            let settled = async {
+                tokio::select! {
+                    settled = standing.wait_for(|standing| *standing != Standing::Connecting) => drop(settled),
+                    ended = ending.wait_for(Option::is_some) => drop(ended),
+                }
+            };
+            tokio::time::timeout(left, settled).await.ok();
+        }
+        self.line()
     }
 
     /// The connection stands. Says whether it is the first.
@@ -305,7 +333,7 @@ impl Core {
     /// Tells of rows that were given up.
     pub(crate) async fn report_dead(&self, dead: Vec<DeadRow>) {
         for row in dead {
-            self.metrics.sent("dm", "dead", 1);
+            self.metrics.sent(row.kind(), "dead", 1);
             self.log.warn(
                 "drain_permanent_failure",
                 json!({"id": row.id, "client_message_id": row.client_message_id, "code": row.code, "error": row.error}),

@@ -25,8 +25,14 @@ const MOST_LISTED: u32 = 10_000;
 impl Mesh {
     /// Shares a file: it is sealed before this returns, and gets to the broker when that is there.
     pub async fn file_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
+        self.core.check()?;
+        let shared = self.try_share(request, caller).await;
+        self.core.metrics.sent("file", if shared.is_ok() { "queued" } else { "rejected" }, 1);
+        shared
+    }
+
+    async fn try_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
         let core = &self.core;
-        core.check()?;
         let path = PathBuf::from(&request.path);
         if !path.is_absolute() {
             return Err(Refusal::field("path", "`path` must be absolute"));
@@ -35,6 +41,9 @@ impl Mesh {
             return Err(Refusal::field("tags", "at most 32 tags of at most 64 bytes"));
         }
         let destination = sending::destination(core, request.to.as_deref().unwrap_or("*"), caller).await?;
+        if destination.is_here() {
+            return Err(Refusal::field("to", "whoever is on this host can read the file itself: send its path"));
+        }
         let key = FileKey::generate();
         let (target, keys) = self.readers(&destination, &key)?;
         let most = self.most_bytes();
@@ -69,7 +78,6 @@ impl Mesh {
             core.files.forget(&id);
             return Err(refusal);
         }
-        core.metrics.sent("file", "queued", 1);
         Ok(Shared { ok: true, file_id: id, name: head.name, size: head.size, sha256: head.sha256, to: request.to })
     }
 
@@ -122,7 +130,7 @@ impl Mesh {
 
     /// Files that are shared with us.
     pub async fn file_list(&self) -> Result<Vec<FileItem>, Refusal> {
-        let fields = self.core.line()?.fields(Call::ListFiles { query: None, from: None }).await?;
+        let fields = self.core.line_soon().await?.fields(Call::ListFiles { query: None, from: None }).await?;
         let listed = fields.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         let announced = self.core.inbox.announced_files(MOST_LISTED).await.map_err(Refusal::internal)?;
         let digest = |about: &Value| {

@@ -1,5 +1,7 @@
 //! People of the mesh: who is there, what we show of ourselves, and what its owner and administrators may do.
 
+use std::time::Duration;
+
 use hostel_wire::frames::Group;
 use hostel_wire::frames::client::Call;
 use hostel_wire::keys::PublicKey;
@@ -16,6 +18,9 @@ use crate::resolve;
 /// How long a caller's heartbeat keeps us `working`.
 const HEARTBEAT_MS: u64 = 60_000;
 
+/// How often the broker is told again while it is kept up.
+const RENEW_MS: u64 = 30_000;
+
 /// The longest summary, and the longest value of a profile.
 const LONGEST: usize = 4096;
 
@@ -26,7 +31,7 @@ impl Mesh {
     /// Who is there; with `all` also who is not. Without a broker only `all` can be answered, from what is kept.
     pub async fn peers(&self, all: bool) -> Result<Vec<Peer>, Refusal> {
         let core = &self.core;
-        let line = match core.line() {
+        let line = match core.line_soon().await {
             Ok(line) => line,
             Err(refusal) if all && refusal.code() == "broker_unavailable" => return Ok(self.known_peers()),
             Err(refusal) => return Err(refusal),
@@ -88,8 +93,9 @@ impl Mesh {
         })
     }
 
-    /// Changes what others see of us. It is told again after each reconnect, so it is taken without a broker as well.
-    pub async fn profile(&self, change: ProfileChange, _caller: &Caller) -> Result<ProfileApplied, Refusal> {
+    /// Changes what others see of us: of the member, or of the session that asks. It is told again after each reconnect,
+    /// so it is taken without a broker as well.
+    pub async fn profile(&self, change: ProfileChange, caller: &Caller) -> Result<ProfileApplied, Refusal> {
         let core = &self.core;
         core.check()?;
         if change.status.as_deref().is_some_and(|status| !matches!(status, "idle" | "working" | "dnd")) {
@@ -98,10 +104,19 @@ impl Mesh {
         if change.summary.as_ref().is_some_and(|summary| summary.len() > LONGEST) {
             return Err(Refusal::field("summary", "a summary has at most 4096 bytes"));
         }
-        let more: Map<String, Value> =
-            change.more.into_iter().filter(|(key, _)| PROFILE.contains(&key.as_str())).collect();
+        let more: Map<String, Value> = change
+            .more
+            .iter()
+            .filter(|(key, _)| PROFILE.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
         if serde_json::to_string(&more).is_ok_and(|text| text.len() > LONGEST) {
             return Err(Refusal::field("bio", "a profile has at most 4096 bytes"));
+        }
+        if let Some(session) = caller.session() {
+            let session = core.sessions.by_id(&session.id).ok_or_else(session_gone)?;
+            let applied = core.faces.change(&session, change).await?;
+            return Ok(ProfileApplied { ok: true, applied, meshes: vec![core.me.slug.clone()] });
         }
         let mut applied = Vec::new();
         {
@@ -133,11 +148,16 @@ impl Mesh {
         Ok(ProfileApplied { ok: true, applied, meshes: vec![core.me.slug.clone()] })
     }
 
-    /// A caller is alive and busy: others see us `working` for a minute. Says the time.
-    pub async fn heartbeat(&self, _caller: &Caller) -> Result<String, Refusal> {
+    /// A caller is alive and busy: others see the member, or the session that asks, `working` for a minute. Says the time.
+    pub async fn heartbeat(&self, caller: &Caller) -> Result<String, Refusal> {
         let core = &self.core;
         core.check()?;
         let now = core.clock.now_ms();
+        if let Some(session) = caller.session() {
+            let session = core.sessions.by_id(&session.id).ok_or_else(session_gone)?;
+            core.faces.busy(&session).await;
+            return Ok(iso(now));
+        }
         core.heartbeat_until.send_replace(now + HEARTBEAT_MS);
         Ok(iso(now))
     }
@@ -161,7 +181,11 @@ impl Mesh {
                 if left == 0 {
                     break;
                 }
-                tokio::time::sleep(std::time::Duration::from_millis(left)).await;
+                tokio::time::sleep(Duration::from_millis(left.min(RENEW_MS))).await;
+                // The broker forgets it after a minute, however long it is kept up.
+                if *until.borrow() > core.clock.now_ms() {
+                    show("working".to_owned()).await;
+                }
             }
             let before = core.appearance.read().status.clone().unwrap_or_else(|| "idle".to_owned());
             show(before).await;
@@ -197,7 +221,7 @@ impl Mesh {
             MemberAction::Kick => Call::Kick { target },
             MemberAction::Disconnect => Call::Disconnect { target },
         };
-        let mut fields = self.core.line()?.fields(call).await?;
+        let mut fields = self.core.line_soon().await?.fields(call).await?;
         fields.insert("ok".to_owned(), true.into());
         Ok(Value::Object(fields))
     }
@@ -234,23 +258,24 @@ impl Mesh {
         if who.owner.is_none() {
             return Err(Refusal::new("owner_only", "only the mesh owner's host can invite"));
         }
-        invite::create(&*core.line()?, who, request).await
+        invite::create(&*core.line_soon().await?, who, request).await
     }
 
     /// All invites.
     pub async fn invite_list(&self) -> Result<Value, Refusal> {
-        let mut fields = self.core.line()?.fields(Call::InviteList {}).await?;
+        let mut fields = self.core.line_soon().await?.fields(Call::InviteList {}).await?;
         Ok(json!({"invites": fields.remove("invites").unwrap_or_else(|| json!([]))}))
     }
 
     /// Takes an invite back.
     pub async fn invite_revoke(&self, invite: &str) -> Result<(), Refusal> {
-        self.core.line()?.ask(Call::InviteRevoke { invite: invite.to_owned() }).await.map(drop)
+        self.core.line_soon().await?.ask(Call::InviteRevoke { invite: invite.to_owned() }).await.map(drop)
     }
 
     /// The broker's audit trail; owner and administrators only.
     pub async fn audit(&self, after: u64, limit: u32) -> Result<Value, Refusal> {
-        let mut fields = self.core.line()?.fields(Call::AuditQuery { after, limit: Some(limit.clamp(1, 500)) }).await?;
+        let line = self.core.line_soon().await?;
+        let mut fields = line.fields(Call::AuditQuery { after, limit: Some(limit.clamp(1, 500)) }).await?;
         let events = fields.remove("events").or_else(|| fields.remove("entries")).unwrap_or_else(|| json!([]));
         fields.insert("events".to_owned(), events);
         Ok(Value::Object(fields))
@@ -266,4 +291,8 @@ impl Mesh {
         let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});
         Ok(json!({"safetyNumber": number, "peer": peer}))
     }
+}
+
+fn session_gone() -> Refusal {
+    Refusal::new("session_not_found", "the session has ended")
 }

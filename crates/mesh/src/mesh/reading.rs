@@ -16,7 +16,7 @@ fn scope(caller: &Caller) -> Scope {
 }
 
 impl Mesh {
-    /// A page of the inbox, newest first.
+    /// A page of the inbox, newest first unless the oldest are wanted first.
     pub async fn inbox(&self, request: InboxRequest, caller: &Caller) -> Result<InboxPage, Refusal> {
         self.core.check()?;
         let topic = match &request.topic {
@@ -31,13 +31,18 @@ impl Mesh {
             topic,
             from: request.from.as_deref().map(|from| self.sender(from)),
             limit: request.limit.clamp(1, 1000),
+            session: request.session,
+            oldest_first: request.oldest_first,
             unread_only: request.unread_only,
             mark_seen: request.mark_seen,
             cursor: request.cursor,
             max_bytes: LARGEST,
         });
         let page = page.await.map_err(refusal)?;
-        let items = page.items.into_iter().map(|row| item(row, None)).collect();
+        let mut items: Vec<InboxItem> = page.items.into_iter().map(|row| item(row, None)).collect();
+        for (item, place) in items.iter_mut().zip(page.places) {
+            item.cursor = Some(place);
+        }
         Ok(InboxPage { items, marked_seen: page.marked_seen, next: page.next })
     }
 
@@ -108,6 +113,7 @@ impl Mesh {
     pub async fn outbox_requeue(&self, id: &str, new_client_message_id: Option<String>) -> Result<Requeued, Refusal> {
         self.core.check()?;
         let requeued = self.core.outbox.requeue(id, new_client_message_id, "operator").await;
+        self.core.siblings.notify_one();
         let requeued = requeued.map_err(|error| match &error {
             RequeueError::NotFound => Refusal::new("not_found", error.to_string()).about("id"),
             RequeueError::WrongState(_) => Refusal::new("not_requeueable", error.to_string()).about("id"),
@@ -131,7 +137,8 @@ impl Mesh {
         if matches!(status, Some(Status::Pending | Status::Inflight)) {
             return Err(Refusal::field("status", "what is still owed cannot be pruned"));
         }
-        Ok(self.core.outbox.prune(status, self.core.clock.now_ms()).await?)
+        // However lately they were settled.
+        Ok(self.core.outbox.prune(status, 0).await?)
     }
 }
 
@@ -182,6 +189,7 @@ fn item(row: InboxRow, snippet: Option<String>) -> InboxItem {
         decrypt_error: row.decrypt_error,
         file: row.file,
         snippet,
+        cursor: None,
     }
 }
 

@@ -82,6 +82,10 @@ pub struct InboxRequest {
     pub from: Option<String>,
     /// How many; clamped to 1..=1000.
     pub limit: usize,
+    /// What is in one mailbox alone, by the id rows have in `recipient_session`: for the member, who sees all of them.
+    pub session: Option<String>,
+    /// Oldest first.
+    pub oldest_first: bool,
     /// Only what nobody has seen.
     pub unread_only: bool,
     /// Count as seen what is listed.
@@ -92,7 +96,17 @@ pub struct InboxRequest {
 
 impl Default for InboxRequest {
     fn default() -> Self {
-        Self { since_ms: None, topic: None, from: None, limit: 100, unread_only: false, mark_seen: true, cursor: None }
+        Self {
+            since_ms: None,
+            topic: None,
+            from: None,
+            limit: 100,
+            session: None,
+            oldest_first: false,
+            unread_only: false,
+            mark_seen: true,
+            cursor: None,
+        }
     }
 }
 

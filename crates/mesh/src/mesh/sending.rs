@@ -26,17 +26,40 @@ pub(crate) struct Destination {
     member: Option<Box<Member>>,
     topic: Option<String>,
     shown: String,
+    /// It stays on this host; whether who shall have it runs.
+    here: Option<bool>,
+}
+
+impl Destination {
+    /// Whether it stays on this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.here.is_some()
+    }
+
+    /// Whether who shall have it is there, if that is known.
+    fn online(&self, core: &Core) -> Option<bool> {
+        let member = self.member.as_ref()?;
+        self.here.or_else(|| core.line().is_ok().then(|| core.roster.is_online(&member.id)))
+    }
+}
+
+/// A request was taken.
+pub(super) struct Taken {
+    sent: Sent,
+    /// It had been before.
+    again: bool,
 }
 
 impl Mesh {
     /// Takes a message for somebody. It is on disk when this returns.
     pub async fn send(&self, request: SendRequest, caller: &Caller) -> Result<Sent, Refusal> {
         self.core.check()?;
-        let counted = self.try_send(request, caller).await;
-        self.count(counted)
+        let kind = kind_of(&request.to);
+        let taken = self.try_send(request, caller).await;
+        self.count(kind, taken)
     }
 
-    async fn try_send(&self, request: SendRequest, caller: &Caller) -> Result<(Sent, DestKind), Refusal> {
+    async fn try_send(&self, request: SendRequest, caller: &Caller) -> Result<Taken, Refusal> {
         let destination = destination(&self.core, &request.to, caller).await?;
         let payload = payload(&request.message, request.meta, request.reply_to, &request.mentions, &destination)?;
         self.accept(request.client_message_id, destination, request.priority, payload, caller).await
@@ -45,32 +68,29 @@ impl Mesh {
     /// Takes a post for a topic. It needs no subscription.
     pub async fn topic_post(&self, request: PostRequest, caller: &Caller) -> Result<Sent, Refusal> {
         self.core.check()?;
-        let counted = self.try_post(request, caller).await;
-        self.count(counted)
+        let taken = self.try_post(request, caller).await;
+        self.count("topic", taken)
     }
 
-    async fn try_post(&self, request: PostRequest, caller: &Caller) -> Result<(Sent, DestKind), Refusal> {
+    async fn try_post(&self, request: PostRequest, caller: &Caller) -> Result<Taken, Refusal> {
         let name = names::topic_name(&request.topic).map_err(|error| Refusal::field("topic", error.to_string()))?;
         let destination = to_topic(&self.core, &name).await.map_err(|refusal| refusal.about("topic"))?;
         let payload = payload(&request.message, request.meta, request.reply_to, &request.mentions, &destination)?;
         self.accept(request.client_message_id, destination, request.priority, payload, caller).await
     }
 
-    fn count(&self, result: Result<(Sent, DestKind), Refusal>) -> Result<Sent, Refusal> {
-        match result {
-            Ok((sent, kind)) => {
-                let status = if sent.duplicate { "duplicate" } else { "queued" };
-                self.core.metrics.sent(kind.as_str(), status, 1);
-                if sent.duplicate {
-                    self.core.metrics.deduped("out", 1);
-                }
-                Ok(sent)
+    /// Counts what became of a request of this kind.
+    fn count(&self, kind: &str, taken: Result<Taken, Refusal>) -> Result<Sent, Refusal> {
+        let metrics = &self.core.metrics;
+        match &taken {
+            Ok(Taken { again: true, .. }) => {
+                metrics.sent(kind, "duplicate", 1);
+                metrics.deduped("out", 1);
             }
-            Err(refusal) => {
-                self.core.metrics.sent("dm", "rejected", 1);
-                Err(refusal)
-            }
+            Ok(_) => metrics.sent(kind, "queued", 1),
+            Err(_) => metrics.sent(kind, "rejected", 1),
         }
+        taken.map(|taken| taken.sent)
     }
 
     pub(super) async fn accept(
@@ -80,20 +100,23 @@ impl Mesh {
         priority: hostel_wire::frames::Priority,
         payload: Payload,
         caller: &Caller,
-    ) -> Result<(Sent, DestKind), Refusal> {
+    ) -> Result<Taken, Refusal> {
         let core = &self.core;
-        check_size(core, &payload, client_message_id.as_deref())?;
-        let kind = destination.kind;
+        check_size(core, &payload, client_message_id.as_deref(), caller)?;
+        let (here, online) = (destination.is_here(), destination.online(core));
         let accepted = core.outbox.accept(NewMessage {
             client_message_id,
             sender_session: caller.session().map(|session| session.id.clone()),
-            dest_kind: kind,
+            dest_kind: destination.kind,
             dest_ref: destination.reference,
             priority,
             payload,
         });
         let accepted = accepted.await.map_err(refusal)?;
-        let online = destination.member.as_ref().map(|member| core.roster.is_online(&member.id));
+        if here {
+            core.siblings.notify_one();
+        }
+        let again = accepted.duplicate;
         let sent = Sent {
             message_id: accepted.client_message_id.clone(),
             client_message_id: accepted.client_message_id,
@@ -107,26 +130,31 @@ impl Mesh {
             topic: destination.topic,
             target: Some(destination.shown),
             target_pubkey: destination.member.map(|member| member.pubkey),
-            recipient_online: online.filter(|_| core.line().is_ok()),
+            recipient_online: online,
         };
-        Ok((sent, kind))
+        Ok(Taken { sent, again })
+    }
+}
+
+/// The kind of a target that could not be resolved, for the counters: as it is written.
+fn kind_of(to: &str) -> &'static str {
+    match to.trim().bytes().next() {
+        Some(b'*') => "all",
+        Some(b'#') => "topic",
+        Some(b'@') => "group",
+        _ => "dm",
     }
 }
 
 /// What a target means, in the outbox's words.
 pub(crate) async fn destination(core: &Core, to: &str, caller: &Caller) -> Result<Destination, Refusal> {
-    match resolve::target(&core.roster, to)? {
+    match target(core, to)? {
+        Target::Member(member, session) if member.id == core.me.member_id => {
+            here(core, member, session.as_deref(), caller)
+        }
         Target::Member(member, session) => {
-            check_self(core, &member, session.as_deref(), caller)?;
-            let reference = match &session {
-                Some(session) => format!("{}/{session}", member.id),
-                None => member.id.clone(),
-            };
-            let shown = match &session {
-                Some(session) => format!("{}/{session}", member.name),
-                None => member.name.clone(),
-            };
-            Ok(Destination { kind: DestKind::Dm, reference, session, member: Some(member), topic: None, shown })
+            let (reference, shown) = addresses(&member, session.as_deref());
+            Ok(Destination { session, member: Some(member), reference, ..plain(DestKind::Dm, shown) })
         }
         Target::All => Ok(plain(DestKind::All, "*".to_owned())),
         Target::Group(name) => Ok(plain(DestKind::Group, format!("@{name}"))),
@@ -134,21 +162,49 @@ pub(crate) async fn destination(core: &Core, to: &str, caller: &Caller) -> Resul
     }
 }
 
-fn plain(kind: DestKind, reference: String) -> Destination {
-    Destination { kind, shown: reference.clone(), reference, session: None, member: None, topic: None }
+/// Our own sessions are known by their keys also without a broker, who tells of others'.
+fn target(core: &Core, to: &str) -> Result<Target, Refusal> {
+    let session = core.sessions.by_key(&to.trim().to_ascii_lowercase());
+    match session.zip(core.roster.member(&core.me.member_id)) {
+        Some((session, me)) => Ok(Target::Member(Box::new(me), Some(session.entry.session_id.clone()))),
+        None => resolve::target(&core.roster, to),
+    }
 }
 
-/// The broker hands nobody their own messages, so one to oneself would never arrive.
-fn check_self(core: &Core, member: &Member, session: Option<&str>, caller: &Caller) -> Result<(), Refusal> {
-    if member.id != core.me.member_id {
-        return Ok(());
+/// A member, or a session of one, as the outbox and as people write it.
+fn addresses(member: &Member, session: Option<&str>) -> (String, String) {
+    match session {
+        Some(session) => (format!("{}/{session}", member.id), format!("{}/{session}", member.name)),
+        None => (member.id.clone(), member.name.clone()),
     }
-    let detail = match (session, caller) {
-        (Some(_), _) => "sessions of the same member do not reach each other through the broker",
-        (None, Caller::Session(_)) => "a session cannot send to its own member",
-        (None, Caller::Member) => "a member cannot send to itself",
+}
+
+fn plain(kind: DestKind, reference: String) -> Destination {
+    Destination { kind, shown: reference.clone(), reference, session: None, member: None, topic: None, here: None }
+}
+
+/// Somebody of this host: sessions write to each other and to the member, and the member to its sessions. Nobody writes
+/// to themselves: that is a mistake, and an agent that answers itself would never end.
+fn here(core: &Core, member: Box<Member>, session: Option<&str>, caller: &Caller) -> Result<Destination, Refusal> {
+    let mailbox = session.map(|word| core.sessions.mailbox(word));
+    let itself = match (&mailbox, caller) {
+        (None, Caller::Member) => true,
+        (Some(mailbox), Caller::Session(caller)) => *mailbox == caller.id,
+        (None, Caller::Session(_)) | (Some(_), Caller::Member) => false,
     };
-    Err(Refusal::field("to", detail))
+    if itself {
+        return Err(Refusal::field(
+            "to",
+            "that is yourself; a session of this host is addressed as `host/session-name`",
+        ));
+    }
+    let shown = addresses(&member, session).1;
+    // By its id, however it was written: the same message to the same session is the same request.
+    let (reference, _) = addresses(&member, mailbox.as_deref());
+    let running = mailbox.as_ref().is_none_or(|id| core.sessions.by_id(id).is_some());
+    let kept =
+        Destination { session: mailbox, member: Some(member), here: Some(running), ..plain(DestKind::Dm, shown) };
+    Ok(Destination { reference, ..kept })
 }
 
 async fn to_topic(core: &Core, name: &str) -> Result<Destination, Refusal> {
@@ -160,6 +216,7 @@ async fn to_topic(core: &Core, name: &str) -> Result<Destination, Refusal> {
         member: None,
         shown: format!("#{}", topic.name),
         topic: Some(topic.name),
+        here: None,
     })
 }
 
@@ -210,7 +267,7 @@ pub(super) fn payload(
 }
 
 /// What the mesh would refuse is not taken: it could never be sent.
-fn check_size(core: &Core, payload: &Payload, id: Option<&str>) -> Result<(), Refusal> {
+fn check_size(core: &Core, payload: &Payload, id: Option<&str>, caller: &Caller) -> Result<(), Refusal> {
     let most = core.limits().message_bytes;
     // Escaped and sealed, text grows at most eightfold: most messages need no closer look.
     if payload.meta.is_none() && payload.body.len() * 8 + 16 * 1024 <= most {
@@ -225,6 +282,8 @@ fn check_size(core: &Core, payload: &Payload, id: Option<&str>) -> Result<(), Re
         client_message_id: Some(id.map_or_else(|| "x".repeat(26), str::to_owned)),
         fingerprint: Some([0; 32]),
         session: payload.session.clone(),
+        // The longest name or id a session may have: it may be called otherwise when this is sent.
+        sender: caller.session().map(|_| "x".repeat(128)),
     };
     let size = sealed_len(body.to_bytes().len());
     match size <= most {

@@ -1,7 +1,7 @@
 //! Taking a message: one transaction that makes a row, or says what became of the row that has its id.
 //!
 //! Invariant: the decision is a function of that row's state and of whether it is the same request. Nothing that is
-//! refused leaves a trace.
+//! refused leaves a trace. What a row says is at hand only when it is on disk.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use hostel_wire::{fingerprint, ids};
 use rusqlite::Transaction;
 
 use super::queue::{Entry, Queue};
-use super::rows::{self, Fresh};
+use super::rows::{self, Content, Fresh};
 use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Status};
 use super::{Inner, Outbox};
 use crate::disk::{self, Level};
@@ -28,16 +28,19 @@ impl Outbox {
     /// Takes a message, or recognises it. On disk when it returns.
     pub async fn accept(&self, message: NewMessage) -> Result<Accepted, AcceptError> {
         let fresh = self.fresh(message)?;
-        let inner = Arc::clone(&self.inner);
-        let taken = self.store.write(move |transaction| take(transaction, &inner, fresh)).await;
-        match taken {
-            Ok(taken) => taken,
-            Err(error) => {
-                // The queue may know a row that the disk refused.
-                self.inner.unsure.store(true, Ordering::Relaxed);
-                Err(refused(error))
-            }
-        }
+        let (inner, after) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
+        let taken = self.store.write_then(
+            move |transaction| take(transaction, &inner, fresh),
+            move |taken| match taken {
+                Ok(taken) => Ok(taken.map(|taken| taken.settle(&after))),
+                Err(error) => {
+                    // The queue may know a row that the disk refused.
+                    after.unsure.store(true, Ordering::Relaxed);
+                    Err(error)
+                }
+            },
+        );
+        taken.await.map_err(refused)?
     }
 
     /// Everything that can be made ready before the writer is asked.
@@ -62,7 +65,15 @@ impl Outbox {
     }
 }
 
-fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite::Result<Result<Accepted, AcceptError>> {
+/// What was done about a request, before it is on disk.
+enum Taken {
+    /// A row was made, and has its place.
+    Row { no: i64, lane: Arc<Lane>, accepted: Accepted, content: Content },
+    /// There was one, and that is the answer.
+    Known(Accepted),
+}
+
+fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite::Result<Result<Taken, AcceptError>> {
     let mut queue = inner.queue.lock();
     let level = inner.pressure_of(queue.rows()).level();
     if level < Level::Full {
@@ -72,42 +83,56 @@ fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite:
         }
     }
     match rows::find(transaction, &fresh.client_message_id)? {
-        Some((_, row)) => {
+        Some((no, mut row)) => {
+            // The queue may know before the database that it is under way.
+            if row.status == Status::Pending && queue.flight(no).is_some() {
+                row.status = Status::Inflight;
+            }
             let decided = decide(&row, row.fingerprint == fresh.fingerprint);
             if decided.is_ok() {
                 inner.duplicates.fetch_add(1, Ordering::Relaxed);
             }
-            Ok(decided.map_err(|conflict| AcceptError::Reused(Box::new(conflict))))
+            Ok(decided.map(Taken::Known).map_err(|conflict| AcceptError::Reused(Box::new(conflict))))
         }
         None if level == Level::Degraded => Ok(Err(AcceptError::Degraded)),
         None => Ok(Err(AcceptError::Full)),
     }
 }
 
-/// The row is made: it takes its place, and the link may look for it. What the link asks of the writer comes after this.
-fn queued(inner: &Inner, queue: &mut Queue, no: i64, fresh: Fresh) -> Accepted {
-    let size = fresh.payload.len();
-    let entry = Entry {
-        no,
-        enqueued_at: fresh.now,
-        expires_at: fresh.expires_at,
-        attempts: 0,
-        bytes: u32::try_from(size).unwrap_or(u32::MAX),
-    };
-    queue.put(fresh.lane, entry);
-    inner.woken.notify_one();
+/// The row is made: it takes its place. What the link asks of the writer comes after this.
+fn queued(inner: &Inner, queue: &mut Queue, no: i64, fresh: Fresh) -> Taken {
+    let Fresh { client_message_id, fingerprint, lane, payload, now, expires_at } = fresh;
+    let size = payload.len();
+    let entry = Entry { no, enqueued_at: now, expires_at, attempts: 0, bytes: u32::try_from(size).unwrap_or(u32::MAX) };
+    let lane = queue.put(lane, entry);
+    queue.unsettled(no);
     if inner.accepted.fetch_add(1, Ordering::Relaxed) % MEASURE_EVERY == MEASURE_EVERY - 1 {
         inner.bytes.store(disk::bytes_of(&inner.path), Ordering::Relaxed);
     } else {
         inner.bytes.fetch_add(size as u64 + ROW_BYTES, Ordering::Relaxed);
     }
     inner.tell_level(queue.rows());
-    Accepted {
-        id: RowId::new(fresh.now, no).text(),
-        client_message_id: fresh.client_message_id,
+    let accepted = Accepted {
+        id: RowId::new(now, no).text(),
+        client_message_id: client_message_id.clone(),
         status: Status::Pending,
         broker_message_id: None,
         duplicate: false,
+    };
+    Taken::Row { no, lane, accepted, content: Content { client_message_id, fingerprint, payload } }
+}
+
+impl Taken {
+    /// It is on disk: the link may look for it, and need not ask the database what it says.
+    fn settle(self, inner: &Inner) -> Accepted {
+        match self {
+            Self::Known(accepted) => accepted,
+            Self::Row { no, lane, accepted, content } => {
+                inner.queue.lock().settled(&lane, no, content);
+                inner.woken.notify_one();
+                accepted
+            }
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! The way out: rows are claimed, and settled, tried later, given up or released.
 //!
-//! Invariant: what is claimed is under way in the database before it is handed out. What is heard about an earlier claim
-//! of a row changes nothing, except that the broker has it: that is true whenever it was said.
+//! Invariant: what is handed out is on disk, and nobody else gets it meanwhile. That it is under way is in the database
+//! before it is handed out, or, for what was accepted a moment ago, soon after: until then a crash leaves it waiting, and
+//! the broker recognises what it has. What is heard about an earlier claim of a row changes nothing, except that the
+//! broker has it: that is true whenever it was said.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -14,7 +16,7 @@ use super::age::{backoff, chance};
 use super::queue::{Entry, LONGEST_WAIT_MS, Queue};
 use super::rows::{self, Content, Open};
 use super::types::{AckedRow, Claimed, DeadRow, Lane, Payload, RefusedRow, RetryRow, Row, RowKey};
-use super::{HOUR_MS, Inner, Outbox};
+use super::{Inner, Outbox};
 use crate::schema::{RowId, signed};
 
 /// What was under way at a crash is tried again after this.
@@ -38,17 +40,23 @@ impl Outbox {
         max_bytes: usize,
         allow: impl Fn(&Lane) -> bool + Send + 'static,
     ) -> Result<Claimed, StoreError> {
-        // Most of the time there is nothing, and the writer need not hear of it.
-        let now = self.inner.clock.now_ms();
-        let idle = {
-            let queue = self.inner.queue.lock();
-            let certain = !self.inner.unsure.load(Ordering::Relaxed) && self.inner.handing.lock().is_empty();
-            certain && queue.ready(&mut None, now, &allow).is_none()
-        };
-        if idle || max_rows == 0 {
-            return Ok(Claimed::default());
+        self.claim_as(0, max_rows, max_bytes, allow).await
+    }
+
+    /// The same for one of several who claim: lanes of which another has something under way are passed over as well.
+    pub async fn claim_as(
+        &self,
+        by: u64,
+        max_rows: usize,
+        max_bytes: usize,
+        allow: impl Fn(&Lane) -> bool + Send + 'static,
+    ) -> Result<Claimed, StoreError> {
+        let bounds = Bounds { by, max_rows, max_bytes };
+        match self.at_hand(&bounds, &allow) {
+            AtHand::Nothing => return Ok(Claimed::default()),
+            AtHand::Rows(raw) => return self.read(raw, Vec::new()).await,
+            AtHand::Elsewhere => {}
         }
-        let bounds = Bounds { max_rows, max_bytes };
         let holder = Arc::new(());
         let held = Arc::downgrade(&holder);
         let claim = self.change(move |transaction, queue, inner| {
@@ -61,7 +69,61 @@ impl Outbox {
             Ok((rows, dead))
         });
         let (raw, dead) = claim.await?;
-        // Read here and not by the writer, for whom others wait.
+        let claimed = self.read(raw, dead).await?;
+        self.inner.handing.lock().retain(|handing| !std::ptr::eq(handing.holder.as_ptr(), &raw const *holder));
+        Ok(claimed)
+    }
+
+    /// Claims what is next, if all of it is at hand, without asking the database. That it is under way is written down
+    /// with whatever is written next, so that a message need not wait for the disk once more before it leaves.
+    fn at_hand(&self, bounds: &Bounds, allow: impl Fn(&Lane) -> bool) -> AtHand {
+        let inner = &self.inner;
+        let (now, most_age) = (inner.clock.now_ms(), inner.most_age());
+        let mut queue = inner.queue.lock();
+        if inner.unsure.load(Ordering::Relaxed) || !inner.handing.lock().is_empty() {
+            return AtHand::Elsewhere;
+        }
+        let (mut claimed, mut bytes, mut after): (Vec<Raw>, _, _) = (Vec::new(), 0_usize, None);
+        while claimed.len() < bounds.max_rows {
+            // Most of the time there is nothing, and the writer need not hear of it.
+            let Some((lane, entry)) = queue.ready(bounds.by, &mut after, now, &allow) else { break };
+            let size = entry.bytes as usize;
+            if !claimed.is_empty() && bytes.saturating_add(size) > bounds.max_bytes {
+                break;
+            }
+            // What is not on disk yet comes later than what is, and there will be a sign.
+            if queue.is_unsettled(entry.no) {
+                break;
+            }
+            let content = if is_over(&entry, now, most_age) { None } else { queue.at_hand(entry.no) };
+            let Some(content) = content else {
+                for raw in claimed.into_iter().rev() {
+                    queue.back(raw.key.no, raw.entry.attempts, None);
+                    queue.keep(raw.key.no, raw.content);
+                }
+                return AtHand::Elsewhere;
+            };
+            queue.take(&lane, entry.no);
+            bytes += size;
+            let key = RowKey { no: entry.no, claim: queue.fly(bounds.by, &lane, entry, true) };
+            claimed.push(Raw { key, entry, lane, content });
+        }
+        drop(queue);
+        if claimed.is_empty() {
+            return AtHand::Nothing;
+        }
+        let (keys, inner): (Vec<RowKey>, _) = (claimed.iter().map(|raw| raw.key).collect(), Arc::clone(inner));
+        // A full line is no harm: what becomes of the rows is written all the same.
+        self.store.try_submit_patiently(move |transaction| {
+            let queue = inner.queue.lock();
+            let mut flying = keys.iter().filter(|key| queue.flies(key.no, key.claim));
+            flying.try_for_each(|key| rows::under_way(transaction, key.no))
+        });
+        AtHand::Rows(claimed)
+    }
+
+    /// Reads claimed rows, here and not on the writer, for whom others wait.
+    async fn read(&self, raw: Vec<Raw>, dead: Vec<DeadRow>) -> Result<Claimed, StoreError> {
         let (mut claimed, mut unreadable) = (Claimed { rows: Vec::with_capacity(raw.len()), dead }, Vec::new());
         for raw in raw {
             match raw.read() {
@@ -70,7 +132,6 @@ impl Outbox {
             }
         }
         claimed.dead.extend(self.refused(unreadable).await?);
-        self.inner.handing.lock().retain(|handing| !std::ptr::eq(handing.holder.as_ptr(), &raw const *holder));
         Ok(claimed)
     }
 
@@ -89,6 +150,9 @@ impl Outbox {
                     let known = furthest.entry(&row.epoch).or_default();
                     *known = seq.max(*known);
                 }
+            }
+            if queue.has_turned_away() {
+                inner.woken.notify_one();
             }
             furthest.into_iter().try_for_each(|(epoch, seq)| rows::confirm(transaction, epoch, seq))
         })
@@ -166,7 +230,24 @@ pub(super) fn take_back(transaction: &Transaction<'_>, queue: &mut Queue, inner:
     if lost.is_empty() { Ok(()) } else { release_claims(transaction, queue, inner, &lost) }
 }
 
+/// What can be claimed without asking the database.
+enum AtHand {
+    /// There is nothing to claim.
+    Nothing,
+    /// These are claimed.
+    Rows(Vec<Raw>),
+    /// The database must be asked.
+    Elsewhere,
+}
+
+/// Whether a row is too old to be sent. Rows keep the end they were given; a broker that turned out to forget sooner
+/// brings it nearer.
+fn is_over(entry: &Entry, now: u64, most_age: u64) -> bool {
+    entry.expires_at.min(entry.enqueued_at.saturating_add(most_age)) <= now
+}
+
 struct Bounds {
+    by: u64,
     max_rows: usize,
     max_bytes: usize,
 }
@@ -208,24 +289,23 @@ fn take(
     allow: impl Fn(&Lane) -> bool,
 ) -> rusqlite::Result<(Vec<Raw>, Vec<DeadRow>)> {
     let now = inner.clock.now_ms();
-    let most_age = u64::from(inner.hours.load(Ordering::Relaxed)) * HOUR_MS;
+    let most_age = inner.most_age();
     let (mut claimed, mut dead) = (Vec::new(), Vec::new());
     let (mut bytes, mut after) = (0_usize, None);
     while claimed.len() < bounds.max_rows {
-        let Some((lane, entry)) = queue.ready(&mut after, now, &allow) else { break };
+        let Some((lane, entry)) = queue.ready(bounds.by, &mut after, now, &allow) else { break };
         let size = entry.bytes as usize;
         if !claimed.is_empty() && bytes.saturating_add(size) > bounds.max_bytes {
             break;
         }
         queue.take(&lane, entry.no);
-        // Rows keep the end they were given; a broker that turned out to forget sooner brings it nearer.
-        if entry.expires_at.min(entry.enqueued_at.saturating_add(most_age)) <= now {
+        if is_over(&entry, now, most_age) {
             dead.extend(give_up(transaction, queue, inner, entry.no, EXPIRED, "it became too old to be sent")?);
             continue;
         }
         let Some(content) = rows::claim(transaction, entry.no)? else { continue };
         bytes += size;
-        let key = RowKey { no: entry.no, claim: queue.fly(&lane, entry) };
+        let key = RowKey { no: entry.no, claim: queue.fly(bounds.by, &lane, entry, false) };
         claimed.push(Raw { key, entry, lane, content });
     }
     Ok((claimed, dead))
@@ -263,11 +343,18 @@ fn give_up(
     error: &str,
 ) -> rusqlite::Result<Option<DeadRow>> {
     let error = cut(error);
-    let Some((client_message_id, enqueued_at)) = rows::give_up(transaction, no, code, error)? else { return Ok(None) };
+    let Some(row) = rows::give_up(transaction, no, code, error)? else { return Ok(None) };
     queue.settle(no);
     inner.dead.fetch_add(1, Ordering::Relaxed);
-    let id = RowId::new(enqueued_at, no).text();
-    Ok(Some(DeadRow { id, client_message_id, code: code.to_owned(), error: error.to_owned() }))
+    let is_file = serde_json::from_slice::<Payload>(&row.payload).is_ok_and(|payload| payload.file_id.is_some());
+    Ok(Some(DeadRow {
+        id: RowId::new(row.enqueued_at, no).text(),
+        client_message_id: row.client_message_id,
+        dest_kind: row.dest_kind,
+        is_file,
+        code: code.to_owned(),
+        error: error.to_owned(),
+    }))
 }
 
 /// Claims that are not the last of their row are passed over.
@@ -308,7 +395,8 @@ pub(super) fn expire(
         .query_map([signed(now)], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     let mut dead = Vec::new();
-    for no in late {
+    // One that is on its way may get there.
+    for no in late.into_iter().filter(|no| queue.flight(*no).is_none()).collect::<Vec<_>>() {
         dead.extend(give_up(transaction, queue, inner, no, EXPIRED, "it became too old to be sent")?);
     }
     Ok(dead)
@@ -330,11 +418,12 @@ pub(super) fn recover(transaction: &Transaction<'_>, queue: &mut Queue, now: u64
     Ok(())
 }
 
-/// Reads the queue again. What the database and the old queue agree to be under way stays so.
+/// Reads the queue again. What the database and the old queue agree to be under way stays so, and what the database has
+/// not heard of yet.
 pub(super) fn reload(transaction: &Transaction<'_>, queue: &mut Queue) -> rusqlite::Result<()> {
     let claims = queue.clear();
     for Open { entry, lane, inflight, next_attempt_at } in rows::open_rows(transaction)? {
-        match claims.get(&entry.no).filter(|_| inflight) {
+        match claims.get(&entry.no).filter(|claim| inflight || claim.ahead) {
             Some(claim) => queue.fly_again(lane, entry, *claim),
             None => {
                 if inflight {

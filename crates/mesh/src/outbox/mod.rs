@@ -35,6 +35,9 @@ use queue::Queue;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
+/// Whoever asks how full it is is answered from the last measurement for this long; what is put in is counted anyway.
+const MEASURED_MS: u64 = 100;
+
 /// How much the outbox may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
@@ -110,6 +113,8 @@ struct Inner {
     limits: Mutex<Limits>,
     /// Of the files, as last measured, and what was put in since.
     bytes: AtomicU64,
+    /// When that was, in milliseconds since 1970.
+    measured_at: AtomicU64,
     accepted: AtomicU64,
     dead: AtomicU64,
     duplicates: AtomicU64,
@@ -142,6 +147,7 @@ impl Outbox {
             handing: Mutex::default(),
             limits: Mutex::new(options.limits),
             bytes: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
             dead: AtomicU64::new(0),
             duplicates: AtomicU64::new(0),
@@ -200,10 +206,15 @@ impl Outbox {
         self.inner.queue.lock().oldest()
     }
 
-    /// How full it is, measured now.
+    /// How full it is, measured a moment ago at the most.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
-        self.inner.measure()
+        let (now, at) = (self.inner.clock.now_ms(), self.inner.measured_at.load(Ordering::Relaxed));
+        if now.abs_diff(at) >= MEASURED_MS {
+            return self.inner.measure();
+        }
+        let rows = self.inner.queue.lock().rows();
+        self.inner.tell_level(rows)
     }
 
     /// Tells when fullness begins to mean something else.
@@ -278,11 +289,17 @@ impl Drop for Unsure<'_> {
 impl Inner {
     /// When a row that is taken now becomes too old.
     fn expiry(&self, now: u64) -> u64 {
-        now.saturating_add(u64::from(self.hours.load(Ordering::Relaxed)) * HOUR_MS)
+        now.saturating_add(self.most_age())
+    }
+
+    /// How long a row is tried.
+    fn most_age(&self) -> u64 {
+        u64::from(self.hours.load(Ordering::Relaxed)) * HOUR_MS
     }
 
     fn measure(&self) -> Pressure {
         self.bytes.store(disk::bytes_of(&self.path), Ordering::Relaxed);
+        self.measured_at.store(self.clock.now_ms(), Ordering::Relaxed);
         let rows = self.queue.lock().rows();
         self.tell_level(rows)
     }

@@ -204,8 +204,10 @@ fn requeue(
         None => rows::find(transaction, id)?,
     };
     let Some((no, old)) = found else { return Ok(Err(RequeueError::NotFound)) };
-    if !matches!(old.status, Status::Pending | Status::Dead) {
-        return Ok(Err(RequeueError::WrongState(old.status)));
+    // The queue may know before the database that it is under way.
+    let status = if queue.flight(no).is_some() { Status::Inflight } else { old.status };
+    if !matches!(status, Status::Pending | Status::Dead) {
+        return Ok(Err(RequeueError::WrongState(status)));
     }
     if rows::find(transaction, &new_id)?.is_some() {
         return Ok(Err(RequeueError::IdTaken));

@@ -124,10 +124,18 @@ fn company(status: Status) -> &'static str {
 }
 
 /// What a row that is claimed says.
+#[derive(Debug)]
 pub(super) struct Content {
     pub(super) client_message_id: String,
     pub(super) fingerprint: [u8; 32],
     pub(super) payload: Vec<u8>,
+}
+
+impl Content {
+    /// What it takes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        self.client_message_id.len() + self.payload.len()
+    }
 }
 
 /// A row that waits is under way; `None` if it does not wait. In two statements: for a `RETURNING` SQLite makes a table.
@@ -141,9 +149,17 @@ pub(super) fn claim(transaction: &Transaction<'_>, no: i64) -> rusqlite::Result<
         })
         .optional()?;
     if content.is_some() {
-        transaction.prepare_cached("UPDATE outbox SET status = 'inflight' WHERE no = ?")?.execute([no])?;
+        under_way(transaction, no)?;
     }
     Ok(content)
+}
+
+/// A row that waits is under way.
+pub(super) fn under_way(transaction: &Transaction<'_>, no: i64) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE outbox SET status = 'inflight' WHERE no = ? AND status = 'pending'")?
+        .execute([no])
+        .map(drop)
 }
 
 /// The broker has a row.
@@ -201,19 +217,35 @@ pub(super) fn try_later(
         .map(drop)
 }
 
-/// A row is given up; the caller's id for it.
+/// A row that was given up.
+pub(super) struct GivenUp {
+    pub(super) client_message_id: String,
+    pub(super) enqueued_at: u64,
+    pub(super) dest_kind: DestKind,
+    pub(super) payload: Vec<u8>,
+}
+
+/// A row is given up.
 pub(super) fn give_up(
     transaction: &Transaction<'_>,
     no: i64,
     code: &str,
     error: &str,
-) -> rusqlite::Result<Option<(String, u64)>> {
+) -> rusqlite::Result<Option<GivenUp>> {
     transaction
         .prepare_cached(
             "UPDATE outbox SET status = 'dead', owed = NULL, last_error_code = ?2, last_error = ?3, next_attempt_at = 0
-             WHERE no = ?1 AND status IN ('pending', 'inflight') RETURNING client_message_id, enqueued_at",
+             WHERE no = ?1 AND status IN ('pending', 'inflight') RETURNING client_message_id, enqueued_at,
+             dest_kind, payload",
         )?
-        .query_row(params![no, code, error], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))
+        .query_row(params![no, code, error], |row| {
+            Ok(GivenUp {
+                client_message_id: row.get(0)?,
+                enqueued_at: row.get::<_, i64>(1)?.cast_unsigned(),
+                dest_kind: DestKind::parse(row.get_ref(2)?.as_str()?).unwrap_or(DestKind::Dm),
+                payload: row.get(3)?,
+            })
+        })
         .optional()
 }
 

@@ -257,10 +257,22 @@ pub struct DeadRow {
     pub id: String,
     /// The caller's id.
     pub client_message_id: String,
+    /// Where it was to go.
+    pub dest_kind: DestKind,
+    /// It announced a file.
+    pub is_file: bool,
     /// Why: a code.
     pub code: String,
     /// Why, for people.
     pub error: String,
+}
+
+impl DeadRow {
+    /// What it was, as counters name it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        if self.is_file { "file" } else { self.dest_kind.as_str() }
+    }
 }
 
 /// The broker has a row.

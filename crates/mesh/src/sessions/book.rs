@@ -106,6 +106,15 @@ pub(super) fn fit_name(name: &str) -> String {
     if name.is_empty() { "session".to_owned() } else { name }
 }
 
+/// The mailbox of a word that nobody is called or was called: as `fit_name` would write it, in lower case. A word without
+/// any letter of a name stays as it is, so that two of them are not the same.
+pub(super) fn unknown(word: &str) -> String {
+    match word.bytes().any(|byte| byte.is_ascii_alphanumeric()) {
+        true => display_slug(word).to_ascii_lowercase(),
+        false => word.to_lowercase(),
+    }
+}
+
 /// When a process began; None if there is none.
 pub(super) fn started(pid: u32) -> Option<u64> {
     if pid == 0 {

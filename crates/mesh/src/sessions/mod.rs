@@ -203,6 +203,14 @@ impl Sessions {
         self.state.read().running.get(id).cloned()
     }
 
+    /// What a session is or was called; its id if that is forgotten.
+    pub(crate) fn name_of(&self, id: &str) -> String {
+        let state = self.state.read();
+        let kept = || state.book.sessions.iter().rev().find(|entry| entry.session_id == id).map(|entry| &entry.name);
+        let name = state.running.get(id).map(|session| &session.entry.name).or_else(kept);
+        name.map_or_else(|| id.to_owned(), Clone::clone)
+    }
+
     /// A running session by its key.
     pub(crate) fn by_key(&self, pubkey: &str) -> Option<Arc<Session>> {
         self.state.read().running.values().find(|session| session.pubkey == pubkey).cloned()
@@ -218,17 +226,19 @@ impl Sessions {
         self.state.read().running.get(id).is_some_and(|session| session.entry.presence)
     }
 
-    /// The mailbox an address means: the id behind a name, running or not; else the word itself.
+    /// The mailbox an address means: the id behind a name, running or not; else the word as a name would be written,
+    /// so that a mailbox is there before the session that will have that name. What a session is called counts over the
+    /// id of another: names are what people see.
     pub(crate) fn mailbox(&self, word: &str) -> String {
         let state = self.state.read();
+        let running = state.running.values().find(|session| session.entry.name.eq_ignore_ascii_case(word));
+        if let Some(session) = running {
+            return session.entry.session_id.clone();
+        }
         if state.running.contains_key(word) {
             return word.to_owned();
         }
-        let running = state.running.values().find(|session| session.entry.name.eq_ignore_ascii_case(word));
-        running
-            .map(|session| session.entry.session_id.clone())
-            .or_else(|| state.book.id_of(word))
-            .unwrap_or_else(|| word.to_owned())
+        state.book.id_of(word).unwrap_or_else(|| book::unknown(word))
     }
 }
 
@@ -277,8 +287,20 @@ mod tests {
         assert!(sessions.by_token(&"b".repeat(64)).is_none(), "its process is gone");
         assert_eq!(sessions.mailbox("OTHER"), "s2", "its mailbox is not");
         assert_eq!(sessions.mailbox("nobody"), "nobody");
+        assert_eq!(sessions.mailbox("Not Yet"), "not-yet", "as it will be called");
+        assert_eq!(sessions.mailbox("\u{65e5}\u{672c}"), "\u{65e5}\u{672c}", "what has no letters of names stays");
         assert!(sessions.remove(&"a".repeat(64)) && !sessions.remove(&"a".repeat(64)));
         assert!(!sessions.sends_itself("s1"));
+    }
+
+    #[test]
+    fn a_name_counts_over_the_id_of_another() {
+        let sessions = Sessions::load(Kept::new(None, "s"), Log::silent(), Clock::system()).unwrap();
+        sessions.register(request('a', "s1", "build")).unwrap();
+        assert_eq!(sessions.register(request('b', "build", "build")).unwrap().entry.name, "build-2");
+        assert_eq!((sessions.mailbox("build"), sessions.mailbox("build-2")), ("s1".to_owned(), "build".to_owned()));
+        assert!(sessions.remove(&"a".repeat(64)));
+        assert_eq!(sessions.mailbox("build"), "build");
     }
 
     #[test]

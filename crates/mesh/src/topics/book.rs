@@ -10,8 +10,8 @@ use serde_json::Value;
 /// Topics that are kept; what a broker says beyond that is not.
 const MOST_TOPICS: usize = 10_000;
 
-/// Keys that are kept of one topic: the newest.
-const MOST_KEYS: usize = 64;
+/// Keys that are kept of one topic: the newest, as many as a broker has copies of.
+const MOST_KEYS: usize = 1024;
 
 /// Wishes that may wait for the broker.
 const MOST_WANTS: usize = 1000;
@@ -116,7 +116,10 @@ impl Book {
 
     pub(super) fn add_key(&mut self, ring: &str, epoch: u64, key: TopicKey) {
         if self.keys.len() >= MOST_TOPICS && !self.keys.contains_key(ring) {
-            return;
+            // Those of a topic that is gone make room.
+            let gone = |ring: &&String| *ring != super::GENERAL && !self.topics.contains_key(*ring);
+            let Some(gone) = self.keys.keys().find(gone).cloned() else { return };
+            self.keys.remove(&gone);
         }
         let keys = self.keys.entry(ring.to_owned()).or_default();
         keys.insert(epoch, StoredKey(key));

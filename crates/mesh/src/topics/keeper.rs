@@ -142,10 +142,16 @@ async fn settle(core: &Arc<Core>, line: &Line, ask: &Ask) -> Result<Outcome, Ref
 /// Gets the key of the topic's own epoch, or makes it.
 async fn for_posting(core: &Arc<Core>, line: &Line, ring: &str) -> Result<Outcome, Refusal> {
     talk::refresh(&core.topics, line).await?;
-    let known = core.topics.id_of_ring(ring).and_then(|id| core.topics.by_id(&id));
-    let Some(known) = known else {
+    let id = core.topics.id_of_ring(ring);
+    let Some(known) = id.as_deref().and_then(|id| core.topics.by_id(id)) else {
+        let Some(id) = id else {
+            core.topics.fresh(ring);
+            return Ok(Outcome::Settled);
+        };
+        // The list may be older than the topic, or not be all of it: the broker is asked about this one.
+        fetch(core, line, &id, None).await?;
         core.topics.fresh(ring);
-        return Ok(Outcome::Settled);
+        return Ok(if core.topics.is_gone(&id) { Outcome::Settled } else { Outcome::Waits });
     };
     let everybody_has_it = ring == GENERAL && known.epoch == 0;
     let mut settled = everybody_has_it || fetch(core, line, &known.id, Some(known.epoch)).await?;

@@ -11,6 +11,7 @@ pub(crate) mod keeper;
 pub(crate) mod talk;
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hostel_wire::sealed::{RootKey, TopicKey};
 use parking_lot::RwLock;
@@ -57,6 +58,10 @@ pub(crate) struct Topics {
     asked: Notify,
     /// Keys the broker will not take posts with any more, until the keeper has looked.
     stale: parking_lot::Mutex<HashSet<String>>,
+    /// Topics of which the broker has said that there is no such one. That one is in no list may mean many things.
+    gone: parking_lot::Mutex<HashSet<String>>,
+    /// A broker was set back while we ran.
+    again: AtomicBool,
     /// Rises with every key and every epoch that is learned.
     changed: watch::Sender<u64>,
 }
@@ -74,6 +79,8 @@ impl Topics {
             asks: parking_lot::Mutex::default(),
             asked: Notify::new(),
             stale: parking_lot::Mutex::default(),
+            gone: parking_lot::Mutex::default(),
+            again: AtomicBool::new(false),
             changed,
         })
     }
@@ -135,6 +142,10 @@ impl Topics {
         if same {
             return;
         }
+        {
+            let mut gone = self.gone.lock();
+            gone.retain(|id| topics.iter().all(|known| known.id != *id));
+        }
         self.edit(false, |book| {
             let named: BTreeSet<&str> = topics.iter().map(|known| known.id.as_str()).collect();
             book.topics.retain(|id, _| named.contains(id.as_str()));
@@ -146,12 +157,26 @@ impl Topics {
 
     /// One topic as the broker has it now.
     pub(crate) fn learn(&self, known: Known) {
+        self.gone.lock().remove(&known.id);
         self.edit(true, |book| book.learn(known));
     }
 
-    /// A topic is gone.
+    /// A topic is gone: the broker has said so.
     pub(crate) fn forget(&self, topic_id: &str) {
+        {
+            let mut gone = self.gone.lock();
+            if gone.len() >= MOST_ASKS {
+                // Whoever still needs one of them asks the broker again.
+                gone.clear();
+            }
+            gone.insert(topic_id.to_owned());
+        }
         self.edit(false, |book| drop(book.topics.remove(topic_id)));
+    }
+
+    /// Whether the broker has said that there is no such topic.
+    pub(crate) fn is_gone(&self, topic_id: &str) -> bool {
+        self.gone.lock().contains(topic_id)
     }
 
     /// The topic has come to this epoch.
@@ -205,19 +230,37 @@ impl Topics {
             let book = self.book.read();
             match ring {
                 GENERAL => book.by_name(GENERAL).map_or(0, |known| known.epoch),
-                id => book.topics.get(id).ok_or(NoKey::Unknown)?.epoch,
+                id => match book.topics.get(id) {
+                    Some(known) => known.epoch,
+                    // Only the broker's own word for it gives a post up.
+                    None if self.gone.lock().contains(id) => return Err(NoKey::Unknown),
+                    None => return Err(NoKey::Missing),
+                },
             }
         };
         self.key(ring, epoch).map(|key| (epoch, key)).ok_or(NoKey::Missing)
     }
 
-    /// Takes a key; `false` if there was one already.
+    /// Takes a key; `false` if there was one already. With a broker that was set back another one may have been made for
+    /// the same epoch since: then that counts.
     pub(crate) fn add_key(&self, ring: &str, epoch: u64, key: TopicKey) -> bool {
-        if self.key(ring, epoch).is_some() {
+        let known = self.key(ring, epoch);
+        if known.is_some_and(|known| known == key || !self.again.load(Ordering::Relaxed)) {
             return false;
         }
         self.edit(true, |book| book.add_key(ring, epoch, key));
         true
+    }
+
+    /// The broker is not as it was: what it said of epochs counts no more, and no key is posted with before it is asked.
+    pub(crate) fn start_again(&self) {
+        self.again.store(true, Ordering::Relaxed);
+        let ids: Vec<String> = self.edit(false, |book| {
+            book.topics.values_mut().for_each(|known| known.epoch = 0);
+            book.topics.keys().cloned().collect()
+        });
+        let rings: Vec<String> = ids.iter().map(|id| self.ring(id)).collect();
+        self.stale.lock().extend(rings);
     }
 
     /// The broker wants another key for posts: the keeper shall look.
@@ -279,7 +322,20 @@ mod tests {
         assert!(topics.add_key(GENERAL, 1, TopicKey::generate()));
         assert!(!topics.add_key(GENERAL, 1, TopicKey::generate()), "the first key stays");
         assert_eq!(topics.posting_key(GENERAL).map(|(epoch, _)| epoch), Ok(1));
-        assert_eq!(topics.posting_key("t9").map(|(epoch, _)| epoch), Err(NoKey::Unknown));
+        assert_eq!(topics.posting_key("t9").map(|(epoch, _)| epoch), Err(NoKey::Missing));
+    }
+
+    #[test]
+    fn a_topic_is_gone_when_the_broker_says_so_and_not_before() {
+        let topics = Topics::load(Kept::new(None, "t"), Log::silent(), None).unwrap();
+        let posting = |id: &str| topics.posting_key(id).map(|(epoch, _)| epoch);
+        topics.learn(known("t1", "alerts", 0));
+        topics.learn_all(vec![known("t2", "other", 0)]);
+        assert_eq!(posting("t1"), Err(NoKey::Missing), "a list without it gives no post up");
+        topics.forget("t1");
+        assert_eq!(posting("t1"), Err(NoKey::Unknown));
+        topics.learn(known("t1", "alerts", 0));
+        assert_eq!(posting("t1"), Err(NoKey::Missing), "it is back, without a key");
     }
 
     #[test]

@@ -7,11 +7,28 @@ use super::{Known, Topics};
 use crate::link::calls::Line;
 use crate::mesh::Refusal;
 
-/// Asks for all topics and keeps them.
+/// Parts of a list that are asked for: more topics than are kept.
+const PARTS: usize = 256;
+
+/// Asks for all topics and keeps them. A list that is not whole takes nothing away.
 pub(crate) async fn refresh(topics: &Topics, line: &Line) -> Result<(), Refusal> {
-    let fields = line.fields(Call::TopicList {}).await?;
-    let listed = fields.get("topics").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    topics.learn_all(listed.iter().filter_map(Known::read).collect());
+    let (mut all, mut after) = (Vec::new(), None);
+    for _ in 0..PARTS {
+        let fields = line.fields(Call::TopicList { after: after.take() }).await?;
+        let listed = fields.get("topics").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        all.extend(listed.iter().filter_map(Known::read));
+        let more = fields.get("more").and_then(Value::as_bool).unwrap_or_default();
+        let last = listed.last().and_then(|topic| topic.get("name")).and_then(Value::as_str);
+        match last.filter(|_| more) {
+            None if !more => {
+                topics.learn_all(all);
+                return Ok(());
+            }
+            None => break,
+            Some(last) => after = Some(last.to_owned()),
+        }
+    }
+    all.into_iter().for_each(|known| topics.learn(known));
     Ok(())
 }
 
@@ -23,7 +40,7 @@ pub(crate) struct Subscription {
 
 /// Subscribes; the topic is made if it is missing.
 pub(crate) async fn subscribe(topics: &Topics, line: &Line, name: &str) -> Result<Subscription, Refusal> {
-    let fields = line.fields(Call::TopicSubscribe { topic: name.to_owned(), create: true }).await?;
+    let fields = line.fields(Call::TopicSubscribe { topic: name.to_owned(), create: true, member: None }).await?;
     let mut topic =
         topic_of(&fields).ok_or_else(|| Refusal::new("broker_unavailable", "the broker's answer names no topic"))?;
     topic.subscribed = true;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use hostel_broker::engine::{EngineOptions, SqliteEngine};
 use hostel_broker::registry::RegistrySettings;
-use hostel_broker::{Broker, Settings as BrokerSettings};
+use hostel_broker::{AdminToken, Broker, Settings as BrokerSettings};
 use hostel_mesh::cold::{Cold, ColdOptions};
 use hostel_mesh::enrol::{Create, Enrol};
 use hostel_mesh::events::EventFilter;
@@ -36,6 +36,9 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
+/// The word that lets tests make meshes.
+const TOKEN: &str = "a token of some length";
+
 /// A broker that can be stopped and started again at the same place.
 pub struct TestBroker {
     pub dir: TempDir,
@@ -59,7 +62,8 @@ impl TestBroker {
         let options = EngineOptions::at(self.dir.path().join("broker.db"), self.dir.path().join("blobs"));
         let engine = SqliteEngine::open(options).await.unwrap();
         let log = hostel_broker::Log::silent();
-        let broker = Broker::open(engine, self.settings.clone(), RegistrySettings::default(), Clock::system(), log);
+        let settings = BrokerSettings { admin_token: AdminToken::new(TOKEN), ..self.settings.clone() };
+        let broker = Broker::open(engine, settings, RegistrySettings::default(), Clock::system(), log);
         let broker = broker.await.unwrap();
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
         self.port = listener.local_addr().unwrap().port();
@@ -68,6 +72,15 @@ impl TestBroker {
             serving.serve(listener, None, std::future::pending()).await;
         });
         self.running = Some((broker, task));
+    }
+
+    /// Deletes a topic as its owner would.
+    pub async fn delete_topic(&self, name: &str) {
+        let (broker, _) = self.running.as_ref().unwrap();
+        for mesh in broker.registry().meshes() {
+            let owner = mesh.members().find(|member| member.is_admin()).unwrap();
+            broker.registry().topic_delete(mesh.id(), &owner.id, name).await.unwrap();
+        }
     }
 
     pub async fn down(&mut self) {
@@ -382,7 +395,7 @@ pub async fn enrol(broker: &TestBroker, names: &[&str]) -> Vec<(TempDir, Members
             None => {
                 let create = Create {
                     broker_url: broker.url(),
-                    admin_token: None,
+                    admin_token: Some(TOKEN.to_owned().into()),
                     name: "lab".to_owned(),
                     display_name: (*name).to_owned(),
                     cert: None,

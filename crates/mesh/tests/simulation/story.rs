@@ -286,7 +286,8 @@ impl Story {
         for host in 0..hosts {
             self.world.order(host, Order::Subscribe(FICKLE, true));
         }
-        self.world.pass(30_000);
+        // A broker that lost power without a word is missed after a while of silence; only then is the wish heard.
+        self.world.pass(120_000);
         for from in 0..hosts {
             for to in (0..hosts).filter(|to| *to != from) {
                 self.send(from, To::Host(to), Priority::Next, false);

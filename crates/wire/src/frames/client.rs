@@ -134,8 +134,12 @@ pub enum Call {
         #[serde(default)]
         visibility: Option<String>,
     },
-    /// All topics. Answer: `topic_list_response`.
-    TopicList {},
+    /// All topics one may see, by name. Answer: `topic_list_response`, with `more` where there are others behind them.
+    TopicList {
+        /// Those whose names come after this one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
     /// The older name of subscribing: no answer when it works.
     TopicJoin {
         /// Name or id.
@@ -153,6 +157,9 @@ pub enum Call {
         /// Make it if it is missing.
         #[serde(default)]
         create: bool,
+        /// Public key, member id or name of who is let into a private topic one is in; oneself if absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        member: Option<String>,
     },
     /// Unsubscribes. Answer: `topic_unsubscribed`.
     TopicUnsubscribe {

@@ -325,6 +325,9 @@ pub struct Roster {
     pub rev: u64,
     /// All of them, or those that changed.
     pub members: Vec<Member>,
+    /// Of a whole roster that is too long for one frame: others follow.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub more: bool,
 }
 
 /// A member.

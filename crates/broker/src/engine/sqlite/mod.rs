@@ -33,7 +33,7 @@ use super::types::{
     KvError, KvOp, Pruned,
 };
 use super::{BlobReader, Engine};
-use crate::audit::{AuditEvent, AuditRecord, Verified};
+use crate::audit::{AuditEvent, AuditRecord, CHAIN, Verified};
 use append::Line;
 use recent::Recent;
 use ring::Ring;
@@ -111,7 +111,7 @@ struct State {
 /// A log as memory knows it.
 struct Log {
     no: i64,
-    epoch: String,
+    epoch: RwLock<String>,
     first: AtomicU64,
     /// The last entry on disk.
     tail: watch::Sender<u64>,
@@ -121,11 +121,15 @@ struct Log {
 impl Log {
     fn new(no: i64, epoch: String, first: u64, last: u64) -> Self {
         let tail = watch::Sender::new(last);
-        Self { no, epoch, first: AtomicU64::new(first), tail, ring: Mutex::default() }
+        Self { no, epoch: RwLock::new(epoch), first: AtomicU64::new(first), tail, ring: Mutex::default() }
     }
 
     fn bounds(&self) -> Bounds {
-        Bounds { epoch: self.epoch.clone(), first_seq: self.first.load(Ordering::Acquire), last_seq: self.last() }
+        Bounds {
+            epoch: self.epoch.read().clone(),
+            first_seq: self.first.load(Ordering::Acquire),
+            last_seq: self.last(),
+        }
     }
 
     fn last(&self) -> u64 {
@@ -205,6 +209,18 @@ impl Engine for SqliteEngine {
         let mut logs = self.state.logs.write();
         // Somebody else may have been faster; what they have may be in use.
         let log = logs.entry(mesh.to_owned()).or_insert_with(|| Arc::new(log));
+        Ok(log.bounds())
+    }
+
+    async fn renew_epoch(&self, mesh: &str) -> Result<Bounds, EngineError> {
+        let log = self.log(mesh)?;
+        let (no, epoch) = (log.no, encoding::hex(&random::bytes::<16>()));
+        let kept = epoch.clone();
+        let work = move |transaction: &Transaction<'_>| {
+            transaction.prepare_cached("UPDATE logs SET epoch = ? WHERE no = ?")?.execute(params![kept, no])
+        };
+        self.state.store.write(work).await?;
+        *log.epoch.write() = epoch;
         Ok(log.bounds())
     }
 
@@ -343,7 +359,7 @@ impl Engine for SqliteEngine {
     }
 
     async fn audit_verify(&self) -> Result<Verified, EngineError> {
-        Ok(audit::verify(&self.state.store).await?)
+        Ok(CHAIN.verify(&self.state.store).await?)
     }
 
     async fn close(&self) {

@@ -1,8 +1,8 @@
 //! Whether a hello is who it says it is, and what it is told.
 //!
 //! The checks come in the contract's order: the shape of the keys, room in the mesh, the signature, the member. A hello of
-//! the second protocol signs the challenge of its own connection; one of the first is believed for a minute, where that is
-//! allowed.
+//! the second protocol signs the challenge of its own connection; one of the first is believed for a minute and once, where
+//! that is allowed.
 //!
 //! Invariant: nobody is in a room whose key was revoked before it came in.
 
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use hostel_wire::frames::client::{ClientFrame, Hello, SessionHello};
-use hostel_wire::frames::close;
+use hostel_wire::frames::{Group, close};
 use hostel_wire::hello::{HelloError, check_time, verify_hello_text, verify_session_hello_text};
 use hostel_wire::ids;
 use hostel_wire::keys::PublicKey;
@@ -219,6 +219,9 @@ impl Claim<'_> {
             || hello.cwd.len() > 16 * TEXT
             || hello.model.as_ref().is_some_and(|text| text.len() > TEXT)
             || hello.host_fingerprint.as_ref().is_some_and(|text| text.len() > TEXT);
+        let group =
+            |group: &Group| group.name.len() > TEXT || group.role.as_ref().is_some_and(|role| role.len() > TEXT);
+        let long = long || hello.groups.iter().any(group) || hello.capabilities.iter().any(|word| word.len() > TEXT);
         let many = hello.capabilities.len() > 64 || hello.groups.len() > 64;
         match long || many {
             true => Err(Refused::malformed("a field of the hello is too long")),
@@ -232,6 +235,21 @@ impl Claim<'_> {
         if protocol < 2 {
             check_time(self.hello.timestamp, now)?;
         }
+        let shown = self.verify_keys(nonce, now)?;
+        // Without a challenge the same words would be believed again; those of a connection are its own.
+        if protocol < 2 && !broker.hellos.is_new(self.words(&shown)) {
+            return Err(Refused::new("bad_signature", "this hello was said before"));
+        }
+        Ok(shown)
+    }
+
+    /// What the first protocol signs: everything else of it anybody could change.
+    fn words(&self, shown: &Shown) -> String {
+        let session = self.session.map(|_| shown.key.hex()).unwrap_or_default();
+        format!("{}|{}|{session}|{}", self.hello.mesh_id, shown.member, self.hello.timestamp)
+    }
+
+    fn verify_keys(&self, nonce: &str, now: u64) -> Result<Shown, Refused> {
         match self.session {
             None => {
                 let member = verify_hello_text(self.text, self.hello, Some(nonce))?;

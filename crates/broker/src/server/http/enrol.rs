@@ -1,7 +1,7 @@
 //! Making a mesh, joining one, leaving one.
 //!
-//! Invariant: a mesh is made by somebody on this machine or by who has the broker's token. Nobody joins with a key they
-//! did not sign with, where they sign at all; nobody leaves for somebody else.
+//! Invariant: a mesh is made by who has the broker's token, wherever they are. Nobody joins with a key they did not sign
+//! with, where they sign at all; nobody leaves for somebody else.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use hyper::http::request::Parts;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Refusal, answer, read_json, text};
+use super::{Answer, Refusal, answer, read_json};
 use crate::engine::Engine;
 use crate::registry::{JoinRequest, NewMesh, RegistryError};
+use crate::server::Broker;
 use crate::server::log::Level;
-use crate::server::{Broker, PeerInfo};
 
 #[derive(Deserialize)]
 struct MeshBody {
@@ -43,9 +43,8 @@ pub(super) async fn make_mesh<E: Engine>(
     broker: &Arc<Broker<E>>,
     head: &Parts,
     body: Incoming,
-    peer: PeerInfo,
 ) -> Result<Answer, Refusal> {
-    may_make(broker, &head.headers, peer)?;
+    may_make(broker, &head.headers)?;
     let body: MeshBody = read_json(broker, body).await?;
     if let Some(signature) = &body.signature {
         let timestamp = body.timestamp.unwrap_or_default();
@@ -76,38 +75,20 @@ pub(super) async fn make_mesh<E: Engine>(
     ))
 }
 
-/// Somebody with the token may; so may somebody on this machine who is not a web page.
-fn may_make<E: Engine>(broker: &Broker<E>, headers: &HeaderMap, peer: PeerInfo) -> Result<(), Refusal> {
+/// Only who has the broker's token may, on this machine too: other users reach loopback as well.
+fn may_make<E: Engine>(broker: &Broker<E>, headers: &HeaderMap) -> Result<(), Refusal> {
     let unauthorized = |detail| Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
-    if let Some(shown) = headers.get(header::AUTHORIZATION) {
-        let token = match shown.as_bytes().split_at_checked(7) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
-            _ => b"",
-        };
-        return match broker.settings.admin_token.as_ref().is_some_and(|ours| ours.is(token)) {
-            true => Ok(()),
-            false => unauthorized("the token is not valid"),
-        };
-    }
-    if !peer.is_local() {
-        return unauthorized("a token is needed from another machine");
-    }
-    let json = text(headers, "content-type").is_some_and(|kind| kind.trim_start().starts_with("application/json"));
-    if headers.contains_key(header::ORIGIN) || !json || !names_this_machine(headers) {
-        return Err(Refusal::new(StatusCode::FORBIDDEN, "forbidden_origin", "web pages may not make meshes"));
-    }
-    Ok(())
-}
-
-/// A name that leads here and could lead elsewhere is how a web page gets around.
-fn names_this_machine(headers: &HeaderMap) -> bool {
-    let Some(host) = text(headers, "host") else { return true };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    let Some(shown) = headers.get(header::AUTHORIZATION) else {
+        return unauthorized("making a mesh needs the broker's admin token");
     };
-    let address = name.parse::<std::net::IpAddr>();
-    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    let token = match shown.as_bytes().split_at_checked(7) {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
+        _ => b"",
+    };
+    match broker.settings.admin_token.as_ref().is_some_and(|ours| ours.is(token)) {
+        true => Ok(()),
+        false => unauthorized("the token is not valid"),
+    }
 }
 
 #[derive(Deserialize)]
@@ -199,7 +180,10 @@ pub(super) async fn leave<E: Engine>(broker: &Arc<Broker<E>>, body: Incoming, pu
     let mesh = broker.registry.mesh(&body.mesh_id).ok_or(RegistryError::MeshNotFound)?;
     let member = mesh.member_by_key(pubkey).filter(|member| member.pubkey == pubkey);
     let member = member.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "not_found", "no such member"))?;
-    broker.registry.leave(mesh.id(), &member.id, None).await?;
+    // Whoever asks again has left already: an answer may be lost.
+    if member.left_ms.is_none() {
+        broker.registry.leave(mesh.id(), &member.id, None).await?;
+    }
     Ok(answer(StatusCode::OK, &json!({"ok": true})))
 }
 

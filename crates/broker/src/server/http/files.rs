@@ -139,7 +139,9 @@ fn percent_decoded(text: &str) -> Option<String> {
             continue;
         }
         let digits = [rest.next()?, rest.next()?];
-        let digits = std::str::from_utf8(&digits).ok()?;
+        // A sign is no digit, though a number may begin with one.
+        let digits =
+            std::str::from_utf8(&digits).ok().filter(|two| two.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
     }
     String::from_utf8(bytes).ok()
@@ -173,7 +175,7 @@ mod tests {
     fn names_are_percent_encoded() {
         assert_eq!(percent_decoded("a%20b").as_deref(), Some("a b"));
         assert_eq!(percent_decoded("r%C3%A9sum%C3%A9.txt").as_deref(), Some("résumé.txt"));
-        for bad in ["%", "%4", "%zz", "%C3"] {
+        for bad in ["%", "%4", "%zz", "%C3", "%+1", "%-0"] {
             assert_eq!(percent_decoded(bad), None, "{bad}");
         }
     }

@@ -66,7 +66,7 @@ where
     let upgraded = Arc::new(Mutex::new(None));
     let service = service_fn(|request: Request<Incoming>| {
         let (broker, slot) = (Arc::clone(broker), Arc::clone(&upgraded));
-        async move { Ok::<_, Infallible>(respond(&broker, request, peer, &slot).await) }
+        async move { Ok::<_, Infallible>(respond(&broker, request, &slot).await) }
     });
     let limits = &broker.settings.limits;
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -102,7 +102,6 @@ where
 async fn respond<E: Engine>(
     broker: &Arc<Broker<E>>,
     mut request: Request<Incoming>,
-    peer: PeerInfo,
     slot: &Mutex<Option<hyper::upgrade::OnUpgrade>>,
 ) -> Answer {
     let path = request.uri().path().to_owned();
@@ -118,7 +117,7 @@ async fn respond<E: Engine>(
         ["health"] if get => Ok(health(broker)),
         ["health", "ready"] if get => Ok(ready(broker).await),
         ["metrics"] if get => Ok(metrics(broker).await),
-        ["mesh"] if post => enrol::make_mesh(broker, &head, body, peer).await,
+        ["mesh"] if post => enrol::make_mesh(broker, &head, body).await,
         ["join"] if post => Ok(enrol::join(broker, body).await),
         ["upload"] if post => files::upload(broker, &head, body).await,
         ["download", id] if get => files::download(broker, &head, id).await,

@@ -52,7 +52,8 @@ impl<E: Engine> Asker<'_, E> {
             }
             Call::TopicHistory { topic, limit, before_id } => {
                 let mesh = self.mesh()?;
-                let found = mesh.topic(&topic).ok_or_else(|| RegistryError::TopicNotFound(topic.clone()))?;
+                let shown = mesh.topic(&topic).filter(|found| mesh.shows(found, self.member()));
+                let found = shown.ok_or_else(|| RegistryError::TopicNotFound(topic.clone()))?;
                 let before = match before_id {
                     Some(id) => Some(self.entry(&id).await?.seq),
                     None => None,

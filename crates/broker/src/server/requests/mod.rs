@@ -164,7 +164,7 @@ impl<E: Engine> Asker<'_, E> {
                 Ok(Reply::Ok(json!({})))
             }
             call @ (Call::TopicCreate { .. }
-            | Call::TopicList {}
+            | Call::TopicList { .. }
             | Call::TopicJoin { .. }
             | Call::TopicLeave { .. }
             | Call::TopicSubscribe { .. }

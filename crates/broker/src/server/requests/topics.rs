@@ -19,9 +19,11 @@ impl<E: Engine> Asker<'_, E> {
                 let topic = self.topic(&*self.mesh()?, &made.topic);
                 Ok(Reply::Of("topic_created", json!({"topic": topic, "created": made.created})))
             }
-            Call::TopicList {} => {
+            Call::TopicList { after } => {
                 let mesh = self.mesh()?;
-                let mut topics: Vec<_> = mesh.topics().filter(|topic| mesh.shows(topic, member)).collect();
+                let behind = |name: &str| after.as_deref().is_none_or(|after| name > after);
+                let shown = |topic: &TopicRecord| behind(&topic.name) && mesh.shows(topic, member);
+                let mut topics: Vec<_> = mesh.topics().filter(|topic| shown(topic)).collect();
                 topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
                 let (topics, more) = fitting(topics.into_iter().map(|topic| self.topic(&mesh, topic)));
                 Ok(Reply::Of("topic_list_response", json!({"topics": topics, "more": more})))
@@ -34,8 +36,11 @@ impl<E: Engine> Asker<'_, E> {
                 registry.unsubscribe(mesh, member, &topic).await?;
                 Ok(Reply::Silent)
             }
-            Call::TopicSubscribe { topic, create } => {
-                let subscribed = registry.subscribe(mesh, member, &topic, create).await?;
+            Call::TopicSubscribe { topic, create, member: target } => {
+                let subscribed = match target {
+                    Some(target) => registry.let_in(mesh, member, &topic, &target).await?,
+                    None => registry.subscribe(mesh, member, &topic, create).await?,
+                };
                 let topic = self.topic(&*self.mesh()?, &subscribed.topic);
                 let created = subscribed.created;
                 Ok(Reply::Of("topic_subscribed", json!({"topic": topic, "created": created, "subscribed": true})))
@@ -58,13 +63,14 @@ impl<E: Engine> Asker<'_, E> {
                 let found = registry.seal_get(mesh, member, &topic_id, epoch).await;
                 if let Err(RegistryError::NotSealed) = &found {
                     // Whoever can help may have been away when it was first asked for; and who only posts to a topic
-                    // it may see needs its key too.
+                    // it may see needs its key too. A key of an earlier time is for who reads.
                     let mesh = self.mesh()?;
-                    let topic = mesh.topic(&topic_id).filter(|topic| mesh.shows(topic, member));
-                    if let Some(topic) = topic
-                        && !mesh.holds(&topic.id, topic.epoch, member)
-                    {
-                        keys_needed::ask(self.broker, &mesh, topic, &[member.to_owned()]);
+                    if let Some(topic) = mesh.topic(&topic_id) {
+                        let epoch = epoch.unwrap_or(topic.epoch);
+                        let reads = mesh.subscribed(&topic.id, member) || topic.is_general();
+                        if epoch == topic.epoch || (epoch < topic.epoch && reads) {
+                            keys_needed::ask(self.broker, &mesh, topic, epoch, &[member.to_owned()]);
+                        }
                     }
                 }
                 let (epoch, seal) = found?;

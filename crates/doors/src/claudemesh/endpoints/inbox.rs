@@ -18,13 +18,19 @@ const DEFAULT_LIMIT: usize = 100;
 const MOST: usize = 1000;
 /// What stands around the items.
 const FRAME: usize = 4096;
+/// About what an item has besides its body.
+const EACH: usize = 1024;
 
 pub(super) async fn list(asked: &Asked) -> Outcome {
     let query = asked.query();
     let mut request = request(&query)?;
+    if request.session.is_some() && asked.caller.session().is_some() {
+        return Err(Refused::field("session", "a session sees its own mailbox alone"));
+    }
     this_mesh(asked, query.text("mesh")?.as_deref())?;
     let mark_seen = std::mem::replace(&mut request.mark_seen, false);
     let room = asked.live.settings.limits.answer.saturating_sub(FRAME);
+    let turn = asked.live.page().await?;
     // Each round asks for fewer; a single item always fits.
     let (page, items) = loop {
         let page = asked.door.mesh.inbox(request.clone(), &asked.caller).await?;
@@ -34,6 +40,8 @@ pub(super) async fn list(asked: &Asked) -> Outcome {
         }
         request.limit = items.count.clamp(1, request.limit - 1);
     };
+    // Before anything counts as seen: without room there is no answer.
+    let space = asked.live.room(items.text.len()).await?;
     let unseen: Vec<String> =
         page.items.iter().filter(|item| mark_seen && item.seen_at.is_none()).map(|item| item.id.clone()).collect();
     let marked = if unseen.is_empty() { 0 } else { asked.door.mesh.seen(unseen, &asked.caller).await? };
@@ -41,8 +49,10 @@ pub(super) async fn list(asked: &Asked) -> Outcome {
     let rest = json!({"marked_seen": marked, "next": page.next}).to_string();
     text.extend_from_slice(b",");
     text.extend_from_slice(rest.trim_start_matches('{').as_bytes());
-    let mut response = answer::written(text);
-    if let Some(link) = next_page(&query, &page) {
+    let link = next_page(&query, &page);
+    drop((page, turn));
+    let mut response = answer::written(text).map(|body| body.taking(space));
+    if let Some(link) = link {
         response.headers_mut().insert(header::LINK, link);
     }
     Ok(response)
@@ -55,6 +65,12 @@ pub(in super::super) fn request(query: &Query<'_>) -> Result<InboxRequest, Refus
         topic: query.text("topic")?.map(std::borrow::Cow::into_owned),
         from: query.text("from")?.map(std::borrow::Cow::into_owned),
         limit: query.clamped("limit", DEFAULT_LIMIT, 1, MOST)?,
+        session: query.text("session")?.map(std::borrow::Cow::into_owned),
+        oldest_first: match query.text("order")?.as_deref() {
+            None | Some("newest") => false,
+            Some("oldest") => true,
+            Some(_) => return Err(Refused::field("order", "`order` is `newest` or `oldest`")),
+        },
         unread_only: query.flag("unread_only", false)?,
         mark_seen: query.flag("mark_seen", true)?,
         cursor: query.text("cursor")?.map(std::borrow::Cow::into_owned),
@@ -77,7 +93,10 @@ struct Written {
 
 /// As many items as there is room for; at least one.
 fn written(items: &[InboxItem], room: usize) -> Result<Written, Refused> {
-    let mut text = b"{\"items\":[".to_vec();
+    // At once as large as it will be: a text that grows is there twice.
+    let about: usize = items.iter().map(|item| item.body.as_ref().map_or(0, String::len) + EACH).sum();
+    let mut text = Vec::with_capacity(about.min(room) + FRAME);
+    text.extend_from_slice(b"{\"items\":[");
     let mut count = 0;
     for item in items {
         let before = text.len();
@@ -104,12 +123,15 @@ pub(super) async fn search(asked: &Asked) -> Outcome {
     };
     let limit = query.clamped("limit", DEFAULT_LIMIT, 1, MOST)?;
     this_mesh(asked, query.text("mesh")?.as_deref())?;
+    let turn = asked.live.page().await?;
     let found = asked.door.mesh.search(&words, limit, &asked.caller).await?;
     let items = written(&found, asked.live.settings.limits.answer.saturating_sub(FRAME))?;
     let mut text = items.text;
     // A search has no next page: the newest that fit are the answer.
     text.extend_from_slice(if items.count < found.len() { br#","truncated":true}"#.as_slice() } else { b"}" });
-    Ok(answer::written(text))
+    let space = asked.live.room(text.len()).await?;
+    drop((found, turn));
+    Ok(answer::written(text).map(|body| body.taking(space)))
 }
 
 pub(super) async fn seen(asked: &Asked) -> Outcome {

@@ -1,11 +1,15 @@
 //! The MCP sessions of the door, no more than there may be.
 //!
 //! Invariant: a session that is over is known to be over everywhere: its calls are cancelled at once. When all places
-//! are taken, the session that was idle longest gives up its own; one that is in use never does.
+//! are taken, the session that was idle longest gives up its own; one that is in use never does. What the server says
+//! unasked is given once: `Last-Event-ID` goes on right after the event it names, and a client that comes back
+//! without one gets what was not handed over yet.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use futures_util::Stream;
+use futures_util::StreamExt as _;
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
@@ -16,6 +20,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use thiserror::Error;
 
 use super::HttpLimits;
+use crate::mcp::visits::Listening;
 use crate::mcp::visits::Visits;
 
 /// Why a session could not be used.
@@ -102,7 +107,10 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Trouble> {
-        Ok(self.inner.create_standalone_stream(id).await?)
+        let listening = self.visits.listen(id);
+        let handed = listening.as_ref().map_or(0, Listening::handed);
+        let stream = self.inner.create_standalone_stream(id).await?;
+        Ok(stream.filter_map(move |event| ready(unasked(event, handed, listening.as_ref()))))
     }
 
     async fn resume(
@@ -110,6 +118,47 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Trouble> {
-        Ok(self.inner.resume(id, last_event_id).await?)
+        // An answer's stream has the number of its request in its ids; the one for what is said unasked has none.
+        let listening = if last_event_id.contains('/') { None } else { self.visits.listen(id) };
+        let stream = self.inner.resume(id, last_event_id).await?;
+        Ok(stream.filter_map(move |event| {
+            ready(match &listening {
+                Some(listening) => unasked(event, 0, Some(listening)),
+                None => Some(event),
+            })
+        }))
+    }
+}
+
+/// An event of what is said unasked, unless it is one of the first `handed`. Its id is the number of events up to it:
+/// the library counts from 0 and goes on *at* the number it is shown, so this one goes on after it.
+fn unasked(mut event: ServerSseMessage, handed: usize, listening: Option<&Listening>) -> Option<ServerSseMessage> {
+    let Some(index) = event.event_id.as_deref().and_then(|id| id.parse::<usize>().ok()) else { return Some(event) };
+    if index < handed {
+        return None;
+    }
+    let count = index.saturating_add(1);
+    if let Some(listening) = listening {
+        listening.hand(count);
+    }
+    event.event_id = Some(count.to_string());
+    Some(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_numbered_by_how_many_there_were() {
+        let event = |id: Option<&str>| {
+            let mut event = ServerSseMessage::default();
+            event.event_id = id.map(str::to_owned);
+            event
+        };
+        let told = |id: &str, handed| unasked(event(Some(id)), handed, None).map(|event| event.event_id.unwrap());
+        assert_eq!(told("0", 0).as_deref(), Some("1"));
+        assert_eq!((told("1", 2), told("2", 2).as_deref()), (None, Some("3")));
+        assert!(unasked(event(None), 7, None).is_some());
     }
 }

@@ -12,6 +12,7 @@ use super::fitting;
 use super::list;
 use super::text;
 use super::told;
+use crate::mcp::Caller;
 use crate::mcp::Server;
 use crate::mcp::arguments::MeshInbox;
 use crate::mcp::execute::failed;
@@ -24,8 +25,8 @@ const LISTED: (u64, u64) = (50, 200);
 const BODY: usize = 64 << 10;
 
 /// `mesh_inbox`.
-pub(in crate::mcp) async fn inbox(server: &Server, asked: MeshInbox) -> CallToolResult {
-    let read = async { read(&Line::new(server, asked.mesh.as_deref())?, &asked).await };
+pub(in crate::mcp) async fn inbox(server: &Server, caller: &Caller, asked: MeshInbox) -> CallToolResult {
+    let read = async { read(&Line::new(server, caller, asked.mesh.as_deref())?, &asked).await };
     read.await.unwrap_or_else(failed)
 }
 

@@ -3,7 +3,11 @@
 //! Invariant: a message has an id before it is handed on, so a call that failed halfway can be made again without sending
 //! anything twice. No more is marked as read than was given. Every answer has a bounded size.
 //!
+//! Whoever asks is asked for as themselves: a session of the mesh as that session, everybody else as the member.
+//!
 //! It opens no connection and reads no file: finding the daemon of a mesh is the business of [`Mesh`].
+
+pub(super) mod channel;
 
 mod inbox;
 mod peers;
@@ -19,6 +23,7 @@ use rmcp::model::CallToolResult;
 use rmcp::model::ContentBlock;
 use serde_json::Value;
 
+use super::Caller;
 use super::Later;
 use super::Server;
 
@@ -45,31 +50,79 @@ pub struct MeshAnswer {
     pub body: Value,
 }
 
-/// Asks mesh daemons.
-pub trait Mesh: Send + Sync + 'static {
-    /// Asks the daemon of a mesh, `None` being the only one that is joined. What was refused, and that there is no
-    /// mesh or no daemon, is an error in words that say what to do.
-    fn ask<'a>(&'a self, mesh: Option<&'a str>, question: MeshQuestion<'a>) -> Later<'a, Result<MeshAnswer, String>>;
+/// Something that happened in a mesh.
+#[derive(Clone, Debug)]
+pub struct MeshEvent {
+    /// Where it stands; empty for what has no place of its own.
+    pub id: String,
+    /// What happened: `message`, or `gap` where something is missing.
+    pub name: String,
+    /// All about it.
+    pub data: Value,
 }
 
-/// What the tools ask, for the mesh one call is about.
+/// Events as they come. Dropping it is leaving.
+pub trait MeshEvents: Send {
+    /// The next one; none once the daemon has gone or cut us off.
+    fn next(&mut self) -> Later<'_, Option<MeshEvent>>;
+}
+
+/// A mesh that is followed.
+pub struct MeshFollowed {
+    /// What happens in it.
+    pub events: Box<dyn MeshEvents>,
+    /// Whether it is followed for a session, whose mailbox is its own; else for the member.
+    pub session: bool,
+}
+
+impl std::fmt::Debug for MeshFollowed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("MeshFollowed").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// Asks mesh daemons.
+pub trait Mesh: Send + Sync + 'static {
+    /// Asks the daemon of a mesh for a caller, `None` being the only one that is joined. What was refused, and that
+    /// there is no mesh or no daemon, is an error in words that say what to do.
+    fn ask<'a>(
+        &'a self,
+        caller: &'a Caller,
+        mesh: Option<&'a str>,
+        question: MeshQuestion<'a>,
+    ) -> Later<'a, Result<MeshAnswer, String>>;
+
+    /// The meshes that a caller can be told about: those that are joined.
+    fn meshes<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Vec<String>, String>>;
+
+    /// The messages of a mesh for a caller, after the event `last` if one is given, else from now on.
+    fn follow<'a>(
+        &'a self,
+        caller: &'a Caller,
+        mesh: &'a str,
+        last: Option<&'a str>,
+    ) -> Later<'a, Result<MeshFollowed, String>>;
+}
+
+/// What the tools ask, for who calls and the mesh the call is about.
 struct Line<'a> {
     mesh: &'a dyn Mesh,
+    caller: &'a Caller,
     name: Option<&'a str>,
 }
 
 impl<'a> Line<'a> {
-    fn new(server: &'a Server, name: Option<&'a str>) -> Result<Self, String> {
+    fn new(server: &'a Server, caller: &'a Caller, name: Option<&'a str>) -> Result<Self, String> {
         let mesh = server.mesh.as_deref().ok_or_else(|| "there is no mesh behind this server".to_owned())?;
-        Ok(Line { mesh, name })
+        Ok(Line { mesh, caller, name })
     }
 
     async fn get(&self, path: &str, query: &[(&str, Option<&str>)]) -> Result<MeshAnswer, String> {
-        self.mesh.ask(self.name, MeshQuestion { path, query, body: None }).await
+        self.mesh.ask(self.caller, self.name, MeshQuestion { path, query, body: None }).await
     }
 
     async fn post(&self, path: &str, body: &Value) -> Result<MeshAnswer, String> {
-        self.mesh.ask(self.name, MeshQuestion { path, query: &[], body: Some(body) }).await
+        self.mesh.ask(self.caller, self.name, MeshQuestion { path, query: &[], body: Some(body) }).await
     }
 }
 
@@ -121,21 +174,36 @@ mod tests {
     pub(super) struct Told {
         answers: Mutex<VecDeque<Result<Value, String>>>,
         pub(super) heard: Mutex<Vec<Heard>>,
+        caller: Caller,
     }
 
     impl Told {
         pub(super) fn new(answers: impl IntoIterator<Item = Result<Value, String>>) -> Self {
-            Told { answers: Mutex::new(answers.into_iter().collect()), heard: Mutex::default() }
+            Told { answers: Mutex::new(answers.into_iter().collect()), ..Told::default() }
         }
 
         pub(super) fn line(&self) -> Line<'_> {
-            Line { mesh: self, name: Some("lab") }
+            Line { mesh: self, caller: &self.caller, name: Some("lab") }
         }
     }
 
     impl Mesh for Told {
+        fn meshes<'a>(&'a self, _: &'a Caller) -> Later<'a, Result<Vec<String>, String>> {
+            Box::pin(async { Ok(vec!["lab".to_owned()]) })
+        }
+
+        fn follow<'a>(
+            &'a self,
+            _: &'a Caller,
+            _: &'a str,
+            _: Option<&'a str>,
+        ) -> Later<'a, Result<MeshFollowed, String>> {
+            Box::pin(async { Err("nothing happens here".to_owned()) })
+        }
+
         fn ask<'a>(
             &'a self,
+            _: &'a Caller,
             mesh: Option<&'a str>,
             question: MeshQuestion<'a>,
         ) -> Later<'a, Result<MeshAnswer, String>> {

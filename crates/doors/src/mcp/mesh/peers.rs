@@ -11,6 +11,7 @@ use super::fitting;
 use super::list;
 use super::text;
 use super::told;
+use crate::mcp::Caller;
 use crate::mcp::Server;
 use crate::mcp::arguments::MeshPeers;
 use crate::mcp::execute::failed;
@@ -23,8 +24,8 @@ const LISTED: usize = 500;
 const TEXT: usize = 1 << 10;
 
 /// `mesh_peers`.
-pub(in crate::mcp) async fn peers(server: &Server, asked: MeshPeers) -> CallToolResult {
-    let found = async { read(&Line::new(server, asked.mesh.as_deref())?, asked.all).await };
+pub(in crate::mcp) async fn peers(server: &Server, caller: &Caller, asked: MeshPeers) -> CallToolResult {
+    let found = async { read(&Line::new(server, caller, asked.mesh.as_deref())?, asked.all).await };
     found.await.unwrap_or_else(failed)
 }
 

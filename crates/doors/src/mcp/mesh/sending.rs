@@ -10,6 +10,7 @@ use serde_json::json;
 use super::Line;
 use super::text;
 use super::told;
+use crate::mcp::Caller;
 use crate::mcp::Server;
 use crate::mcp::arguments::MeshSend;
 use crate::mcp::execute::failed;
@@ -21,8 +22,8 @@ const MESSAGE: usize = 256 << 10;
 const NAME: usize = 256;
 
 /// `mesh_send`.
-pub(in crate::mcp) async fn send(server: &Server, asked: MeshSend) -> CallToolResult {
-    let sent = async { put(&Line::new(server, asked.mesh.as_deref())?, &asked).await };
+pub(in crate::mcp) async fn send(server: &Server, caller: &Caller, asked: MeshSend) -> CallToolResult {
+    let sent = async { put(&Line::new(server, caller, asked.mesh.as_deref())?, &asked).await };
     sent.await.unwrap_or_else(failed)
 }
 

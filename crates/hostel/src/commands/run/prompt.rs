@@ -33,6 +33,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString)
             "mode": arguments.mode.map(crate::cli::Mode::name),
             "model": arguments.model,
             "name": arguments.name,
+            "mesh": arguments.mesh.map(crate::cli::MeshPolicy::name),
             "hosting": "warm",
         }))
         .await?;

@@ -48,7 +48,7 @@ struct Launch {
 pub(super) fn run(context: &Context<'_>, asked: &Install, step: Step) -> Result<ExitCode, CommandError> {
     check_name(&asked.name)?;
     let place = places::find(asked.client, asked.scope)?;
-    let launch = launch(&context.home)?;
+    let launch = launch(&context.home, asked.channel)?;
     let file = ConfigFile::read(&place.file)?;
     let edited = edit(&file, &place, asked, step, &launch)?;
     let changed = edited != file.text();
@@ -70,7 +70,7 @@ fn check_name(name: &str) -> Result<(), CommandError> {
 }
 
 /// How this program is started, wherever the agent runs.
-fn launch(home: &Path) -> Result<Launch, CommandError> {
+fn launch(home: &Path, channel: bool) -> Result<Launch, CommandError> {
     let own = places::own_program()?;
     let text = |path: &Path| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
@@ -82,6 +82,7 @@ fn launch(home: &Path) -> Result<Launch, CommandError> {
         arguments.extend(["--home".to_owned(), text(home)?]);
     }
     arguments.push("mcp".to_owned());
+    arguments.extend(channel.then(|| "--channel".to_owned()));
     Ok(Launch { command: text(&own)?, arguments })
 }
 

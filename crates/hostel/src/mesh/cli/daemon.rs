@@ -53,7 +53,7 @@ pub(crate) enum DaemonAction {
     AcceptHost,
     /// Look at what waits to be sent, or did not go out
     #[command(
-        after_help = "Examples:\n  hostel mesh daemon outbox list\n  hostel mesh daemon outbox list --failed\n  hostel mesh daemon outbox requeue 01jh3q5w6e7r8t9y0a1s2d3f4g\n  hostel mesh daemon outbox prune --confirm"
+        after_help = "Examples:\n  hostel mesh daemon outbox\n  hostel mesh daemon outbox --failed\n  hostel mesh daemon outbox requeue 01jh3q5w6e7r8t9y0a1s2d3f4g\n  hostel mesh daemon outbox prune --confirm\n\nWithout a verb it is `list`."
     )]
     Outbox(Outbox),
 }
@@ -139,9 +139,13 @@ pub(crate) struct Logs {
 }
 
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Outbox {
     #[command(subcommand)]
-    pub(crate) action: OutboxAction,
+    pub(crate) action: Option<OutboxAction>,
+
+    #[command(flatten)]
+    pub(crate) list: OutboxList,
 }
 
 #[derive(Debug, Subcommand)]

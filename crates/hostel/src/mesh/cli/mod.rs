@@ -5,6 +5,7 @@
 //! It holds no behaviour. Rules about combinations are checked by the verb itself.
 
 mod daemon;
+mod launch;
 mod people;
 mod talk;
 
@@ -23,6 +24,7 @@ pub(crate) use daemon::OutboxList;
 pub(crate) use daemon::Requeue;
 pub(crate) use daemon::Restart;
 pub(crate) use daemon::Up;
+pub(crate) use launch::Launch;
 pub(crate) use people::Audit;
 pub(crate) use people::Invite;
 pub(crate) use people::InviteAction;
@@ -90,7 +92,7 @@ pub(crate) enum MeshVerb {
     )]
     Invite(Invite),
 
-    /// List members, and revoke, kick, ban or rename them
+    /// List members, and revoke, ban, kick or disconnect them
     #[command(
         after_help = "Examples:\n  hostel mesh member list\n  hostel mesh member revoke worker-3\n  hostel mesh member unban worker-3\n\nOwner and administrators may do this. A member that is revoked reads nothing that comes after."
     )]
@@ -181,6 +183,12 @@ pub(crate) enum MeshVerb {
         after_help = "Examples:\n  hostel mesh verify ada\n\nBoth sides see the same 30 digits if and only if nobody stands between them."
     )]
     Verify(Verify),
+
+    /// Launch an agent as a session of its own in the mesh
+    #[command(
+        after_help = "Examples:\n  hostel mesh launch\n  hostel mesh launch --agent claude --name review \"look at the open pull requests\"\n  hostel mesh launch --agent codex --print \"what did bob ask?\"\n\nPeers see it as HOST/NAME beside the host itself, and can write to it. Every verb and every MCP tool of\nthe mesh that is used inside speaks for the session and reads its mailbox, not the host's. It ends with\nthis command: at the end of the input, with /quit, with Ctrl-C at the prompt, or when the terminal goes\naway. Ctrl-C in a turn stops the turn.\n\nWithout --agent: the first of claude, codex, gemini, opencode that is there, else the built-in echo."
+    )]
+    Launch(Launch),
 
     /// Look after the mesh daemon: one process per mesh
     #[command(

@@ -18,16 +18,17 @@ use crate::mesh::show;
 use crate::text;
 
 pub(super) async fn run(desk: &Desk<'_>, arguments: &Outbox) -> Result<ExitCode, Failure> {
-    if let OutboxAction::Prune(prune) = &arguments.action
+    if let Some(OutboxAction::Prune(prune)) = &arguments.action
         && !prune.confirm
     {
         return Err(Failure::arguments("what is pruned is gone for good").hint("say so with `--confirm`").with_exit(3));
     }
     let client = route::daemon(desk, "the outbox").await?.of_member();
     match &arguments.action {
-        OutboxAction::List(arguments) => list(desk, &client, arguments).await,
-        OutboxAction::Requeue(arguments) => requeue(desk, &client, arguments).await,
-        OutboxAction::Prune(_) => prune(desk, &client).await,
+        None => list(desk, &client, &arguments.list).await,
+        Some(OutboxAction::List(arguments)) => list(desk, &client, arguments).await,
+        Some(OutboxAction::Requeue(arguments)) => requeue(desk, &client, arguments).await,
+        Some(OutboxAction::Prune(_)) => prune(desk, &client).await,
     }
 }
 
@@ -94,7 +95,8 @@ async fn prune(desk: &Desk<'_>, client: &Client) -> Result<ExitCode, Failure> {
         desk.ui.data(&answer)?;
     } else {
         let removed = answer.get("removed").and_then(Value::as_u64).unwrap_or_default();
-        desk.ui.line(&format!("removed {removed} rows"))?;
+        let rows = if removed == 1 { "row" } else { "rows" };
+        desk.ui.line(&format!("removed {removed} {rows}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

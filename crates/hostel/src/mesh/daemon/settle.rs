@@ -80,6 +80,11 @@ pub(super) async fn settle(
     let dir = desk.host.dir(&joined.slug);
     let mut notes = Vec::new();
     let settings = load_settings(&dir, &mut notes)?;
+    if let Some(other) = settings.daemon.mesh.as_ref().filter(|mesh| **mesh != joined.slug) {
+        let message =
+            format!("{}: its settings are for mesh `{other}`, not for `{}`", dir.config().display(), joined.slug);
+        return Err(Failure::daemon(1, "config", message).hint("correct `mesh` below `[daemon]`, or remove it"));
+    }
     let surroundings = Surroundings::here();
     let ephemeral = arguments.ephemeral || (surroundings.ci.is_some() && !arguments.persistent);
     if ephemeral {

@@ -48,6 +48,12 @@ pub(super) fn run(desk: &Desk<'_>, arguments: &Up) -> Result<ExitCode, Failure> 
         return mesh::wait(up_all(desk));
     }
     let joined = desk.host.joined_for_daemon(desk.mesh.as_deref())?;
+    if let (Some(asked), Some(known), false, false) =
+        (&arguments.name, &joined.display_name, arguments.rename, arguments.ephemeral)
+        && asked != known
+    {
+        desk.ui.note(&format!("this host stays `{}`; add `--rename` to take another name", text::printable(known)));
+    }
     if arguments.foreground {
         return serve::run(desk, joined, arguments, None);
     }

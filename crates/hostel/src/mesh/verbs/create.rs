@@ -56,10 +56,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Create) -> Result<ExitCode,
         Memberships::put(desk.host.places(), &membership).map_err(|error| Failure::io(error.to_string()))?;
     }
     let invite = first_invite(desk, &membership, &broker.url).await;
-    let started = match starting {
-        true => join::start_daemon(desk, &membership.slug).await?,
-        false => None,
-    };
+    let started = join::Daemon::start_if(starting, desk, &membership.slug).await?;
     tell(desk, &membership, &broker, invite, started)
 }
 
@@ -68,7 +65,7 @@ fn tell(
     membership: &Membership,
     broker: &Broker,
     invite: Result<String, Failure>,
-    started: Option<u32>,
+    started: join::Daemon,
 ) -> Result<ExitCode, Failure> {
     let this_machine = broker.public_url.is_none() && is_loopback(&broker.url);
     if desk.ui.json() {
@@ -76,7 +73,8 @@ fn tell(
             "ok": true, "mesh": membership.slug, "name": membership.name, "meshId": membership.mesh_id,
             "memberId": membership.member_id, "pubkey": membership.key.public().hex(),
             "displayName": membership.display_name, "brokerUrl": membership.broker_urls.first(),
-            "invite": invite.as_ref().ok(), "thisMachineOnly": this_machine, "daemonPid": started,
+            "invite": invite.as_ref().ok(), "thisMachineOnly": this_machine, "daemonPid": started.pid,
+            "connected": started.connected,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -87,23 +85,24 @@ fn tell(
     desk.ui.line(&format!("mesh `{}` is made: {reach}", membership.slug))?;
     join::tell_daemon(desk, &membership.slug, started)?;
     desk.ui.line("")?;
-    desk.ui.line("Next:")?;
+    let whom = if this_machine { "another user of this machine" } else { "another machine" };
     match invite {
+        // The link is long: what it is for stands before it.
         Ok(link) => {
-            let whom = if this_machine { "as another user of this machine" } else { "on another machine" };
-            desk.ui.line(&format!("  {} join '{link}'    {whom}; good once, for 7 days", desk.called))?;
+            desk.ui.line(&format!("Next, for {whom} (good once, for 7 days):"))?;
+            desk.ui.line(&format!("  {} join '{link}'", desk.called))?;
         }
         Err(failure) => {
             desk.ui.note(&format!("no invite was made: {}", failure.message()));
+            desk.ui.line(&format!("Next, an invite for {whom}:"))?;
             desk.ui.line(&format!("  {} invite create --mesh {}", desk.called, membership.slug))?;
         }
     }
+    desk.ui.line("Then:")?;
     desk.ui.line(&format!("  {} send '*' \"hello\"", desk.called))?;
     if this_machine {
-        desk.ui.line(&format!(
-            "  {} create NAME --listen 0.0.0.0:7443 --url wss://THIS-HOST:7443/ws    a mesh for several machines",
-            desk.called
-        ))?;
+        desk.ui.line("A mesh for several machines:")?;
+        desk.ui.line(&format!("  {} create NAME --listen 0.0.0.0:7443 --url wss://THIS-HOST:7443/ws", desk.called))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ use crate::mesh::cli::FileShare;
 use crate::mesh::client::Client;
 use crate::mesh::client::with_query;
 use crate::mesh::failure::Failure;
+use crate::mesh::progress;
 use crate::mesh::route;
 use crate::mesh::show;
 use crate::paths;
@@ -41,7 +42,9 @@ async fn share(desk: &Desk<'_>, client: &Client, arguments: &FileShare) -> Resul
     if let Some(message) = &arguments.message {
         body["message"] = message.as_str().into();
     }
-    let answer = client.post("/v1/file/share", &body).await?;
+    let name = arguments.path.file_name().unwrap_or_default().to_string_lossy();
+    let sealing = client.post("/v1/file/share", &body);
+    let answer = progress::shown(desk.ui, &format!("sealing {name}"), || None, sealing).await?;
     if desk.ui.json() {
         desk.ui.data(&answer)?;
         return Ok(ExitCode::SUCCESS);
@@ -58,10 +61,16 @@ async fn share(desk: &Desk<'_>, client: &Client, arguments: &FileShare) -> Resul
 }
 
 async fn get(desk: &Desk<'_>, client: &Client, arguments: &FileGet) -> Result<ExitCode, Failure> {
+    let names_itself = arguments.out.as_ref().is_none_or(|out| out.is_dir());
+    // Its name is needed, or somebody wants to see how far it is.
+    let known = match names_itself || progress::is_shown(desk.ui) {
+        true => known(client, &arguments.id).await?,
+        false => Value::Null,
+    };
     let out = match &arguments.out {
-        Some(out) if out.is_dir() => out.join(own_name(client, &arguments.id).await?),
+        Some(out) if out.is_dir() => out.join(own_name(&known, &arguments.id)?),
         Some(out) => out.clone(),
-        None => PathBuf::from(own_name(client, &arguments.id).await?),
+        None => PathBuf::from(own_name(&known, &arguments.id)?),
     };
     let out = paths::absolute(&out)?;
     if arguments.out.is_none() && out.symlink_metadata().is_ok() {
@@ -73,23 +82,41 @@ async fn get(desk: &Desk<'_>, client: &Client, arguments: &FileGet) -> Result<Ex
         .hint("say where to put it with `--out PATH`"));
     }
     let target = with_query("/v1/file/get", &[("id", Some(&arguments.id)), ("out", Some(utf8(&out)?))]);
-    let answer = client.get(&target).await?;
+    let far = || Some(progress::share(so_far(&out)?, size(&known)?));
+    let fetching = format!("fetching {}", show::field(&known, "name"));
+    let answer = progress::shown(desk.ui, &fetching, far, client.get(&target)).await?;
     if desk.ui.json() {
         desk.ui.data(&answer)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let size = answer.get("size").and_then(Value::as_u64).unwrap_or_default();
     let place = text::printable(show::field(&answer, "savedTo")).into_owned();
-    desk.ui.line(&format!("saved {place} ({})", text::size(size)))?;
+    desk.ui.line(&format!("saved {place} ({})", text::size(size(&answer).unwrap_or_default())))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name a file has at the broker, without anything that would lead out of this directory: it was another's choice.
-async fn own_name(client: &Client, id: &str) -> Result<String, Failure> {
+fn size(file: &Value) -> Option<u64> {
+    file.get("size").and_then(Value::as_u64)
+}
+
+/// How much of a file is there: what grows beside its place, under its name.
+fn so_far(out: &Path) -> Option<u64> {
+    let beginning = format!(".{}.", out.file_name()?.to_str()?);
+    let growing = std::fs::read_dir(out.parent()?).ok()?.flatten().filter(|entry| {
+        entry.file_name().to_str().is_some_and(|name| name.starts_with(&beginning) && name.ends_with(".part"))
+    });
+    growing.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).max()
+}
+
+/// What is known of a file; nothing of one that is not there.
+async fn known(client: &Client, id: &str) -> Result<Value, Failure> {
     let answer = client.get("/v1/file/list").await?;
     let known = show::list(&answer, "files").iter().find(|file| show::field(file, "id") == id);
-    let name = known.map(|file| show::field(file, "name")).unwrap_or_default();
-    safe_name(name).ok_or_else(|| {
+    Ok(known.cloned().unwrap_or_default())
+}
+
+/// The name a file has at the broker, without anything that would lead out of this directory: it was another's choice.
+fn own_name(known: &Value, id: &str) -> Result<String, Failure> {
+    safe_name(show::field(known, "name")).ok_or_else(|| {
         Failure::not_found(format!("there is no file `{}` with a name to use here", text::printable(id)))
             .hint("see what there is with `claudemesh file list`, or say where to put it with `--out PATH`")
     })
@@ -113,11 +140,7 @@ async fn list(desk: &Desk<'_>, client: &Client) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     // For people the name; who has none any more is shown by its id.
-    let members = client.get("/v1/member/list").await.unwrap_or_default();
-    let name = |id: &str| {
-        let member = show::list(&members, "members").iter().find(|member| show::field(member, "memberId") == id);
-        member.map_or(id, |member| show::field(member, "displayName")).to_owned()
-    };
+    let name = show::names(&client.get("/v1/member/list").await.unwrap_or_default());
     let mut table = Table::new(&["ID", "NAME", ">SIZE", "FROM", "?SINCE", ""]);
     for file in files {
         let kept = file.get("persistent").and_then(Value::as_bool).unwrap_or_default();

@@ -85,10 +85,16 @@ async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
         desk.ui.line("(none)")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["ID", "ROLE", ">USED", "UNTIL", ""]);
+    let mut table = Table::new(&["ID", "ROLE", ">USED", "UNTIL", "STATE"]);
     for invite in invites {
         let number = |name: &str| invite.get(name).and_then(Value::as_u64).unwrap_or_default();
         let revoked = invite.get("revoked").and_then(Value::as_bool).unwrap_or_default();
+        let (paint, state) = match show::field(invite, "expiresAt") {
+            _ if revoked => (Paint::Red, "revoked"),
+            _ if number("uses") >= number("maxUses") => (Paint::Dim, "used up"),
+            until if is_over(until) => (Paint::Dim, "expired"),
+            _ => (Paint::Green, "open"),
+        };
         let id = match show::field(invite, "inviteId") {
             "" => show::field(invite, "id"),
             id => id,
@@ -98,11 +104,16 @@ async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
             (Paint::Plain, show::field(invite, "role").to_owned()),
             (Paint::Plain, format!("{} of {}", number("uses"), number("maxUses"))),
             (Paint::Dim, show::time(show::field(invite, "expiresAt"))),
-            (Paint::Red, if revoked { "revoked".to_owned() } else { String::new() }),
+            (paint, state.to_owned()),
         ]);
     }
     desk.ui.line(&table.render(desk.ui))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a time of the contract's has passed.
+fn is_over(iso: &str) -> bool {
+    hostel_wire::parse_iso(iso).is_some_and(|until| until <= hostel_wire::Clock::system().now_ms())
 }
 
 async fn revoke(desk: &Desk<'_>, invite: &str) -> Result<ExitCode, Failure> {

@@ -1,11 +1,13 @@
 //! Joining a mesh by its invite.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use hostel_mesh::enrol::Enrol;
 use hostel_mesh::enrol::EnrolError;
 use hostel_wire::Clock;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::mesh::Desk;
 use crate::mesh::cli;
@@ -16,20 +18,21 @@ use crate::mesh::failure::Failure;
 use crate::mesh::route;
 use crate::text;
 
+/// How long a new daemon may take to reach the broker before we go on without.
+const CONNECT: Duration = Duration::from_secs(10);
+
 pub(crate) async fn run(desk: &Desk<'_>, arguments: &Join) -> Result<ExitCode, Failure> {
     let name = display_name(arguments.name.as_deref())?;
     let enrol = Enrol::new(desk.host.places().clone(), Clock::system());
     let joined = enrol.join(arguments.invite.trim(), &name).await.map_err(|error| refused(&error))?;
     let (membership, already) = (joined.membership, joined.already_member);
-    let started = match may_start(arguments.no_start) {
-        true => start_daemon(desk, &membership.slug).await?,
-        false => None,
-    };
+    let started = Daemon::start_if(may_start(arguments.no_start), desk, &membership.slug).await?;
     if desk.ui.json() {
         desk.ui.data(&json!({
             "ok": true, "mesh": membership.slug, "meshId": membership.mesh_id, "memberId": membership.member_id,
             "pubkey": membership.key.public().hex(), "displayName": membership.display_name,
-            "brokerUrl": membership.broker_urls.first(), "alreadyMember": already, "daemonPid": started,
+            "brokerUrl": membership.broker_urls.first(), "alreadyMember": already, "daemonPid": started.pid,
+            "connected": started.connected,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -67,6 +70,43 @@ pub(super) fn may_start(no_start: bool) -> bool {
     !no_start && !route::is_set("CLAUDEMESH_INTERNAL_NO_AUTOSPAWN") && !route::is_set("CLAUDEMESH_NO_DAEMON")
 }
 
+/// The daemon of a mesh that was just made or joined.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Daemon {
+    /// None if it is not up.
+    pub(super) pid: Option<u32>,
+    /// Whether it has reached the broker.
+    pub(super) connected: bool,
+}
+
+impl Daemon {
+    /// Starts it if that is wanted, and waits until it has reached the broker: whoever goes on from here may ask for
+    /// peers at once. A broker that is away does not hold us up for longer than a little while.
+    pub(super) async fn start_if(wanted: bool, desk: &Desk<'_>, mesh: &str) -> Result<Self, Failure> {
+        if !wanted {
+            return Ok(Daemon::default());
+        }
+        let pid = start_daemon(desk, mesh).await?;
+        Ok(Daemon { pid, connected: connected(desk, mesh).await })
+    }
+}
+
+/// Waits until the daemon of a mesh has reached the broker; false if that takes too long.
+async fn connected(desk: &Desk<'_>, mesh: &str) -> bool {
+    let deadline = Instant::now() + CONNECT;
+    let mut pause = Duration::from_millis(10);
+    loop {
+        if daemon::running(desk, mesh).await.is_some_and(|daemon| daemon.connected()) {
+            return true;
+        }
+        if Instant::now() + pause > deadline {
+            return false;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+}
+
 /// Starts the daemon of a mesh unless it is up; its process id.
 pub(super) async fn start_daemon(desk: &Desk<'_>, mesh: &str) -> Result<Option<u32>, Failure> {
     if let Some(running) = daemon::running(desk, mesh).await {
@@ -75,9 +115,13 @@ pub(super) async fn start_daemon(desk: &Desk<'_>, mesh: &str) -> Result<Option<u
     Ok(Some(daemon::start(desk, mesh, &cli::Up::default()).await?.pid))
 }
 
-pub(super) fn tell_daemon(desk: &Desk<'_>, mesh: &str, started: Option<u32>) -> Result<(), Failure> {
-    match started {
-        Some(pid) => desk.ui.line(&format!("its daemon is up (pid {pid})"))?,
+pub(super) fn tell_daemon(desk: &Desk<'_>, mesh: &str, started: Daemon) -> Result<(), Failure> {
+    match started.pid {
+        Some(pid) if started.connected => desk.ui.line(&format!("its daemon is up (pid {pid})"))?,
+        Some(pid) => {
+            desk.ui.line(&format!("its daemon is up (pid {pid}) and has not reached the broker yet"))?;
+            desk.ui.line(&format!("see how it stands with `{} daemon status --mesh {mesh}`", desk.called))?;
+        }
         None => {
             desk.ui.line(&format!("its daemon is not up; start it with `{} daemon up --mesh {mesh}`", desk.called))?;
         }

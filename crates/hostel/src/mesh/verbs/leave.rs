@@ -38,7 +38,10 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Leave) -> Result<ExitCode, 
     }
     desk.ui.line(&format!("left mesh `{mesh}`"))?;
     if !told {
-        desk.ui.note("the broker was not told: its owner can take the member out with `claudemesh member revoke`");
+        desk.ui.note(&format!(
+            "the broker was not told: the mesh's owner can take this member out with `{} member revoke`",
+            desk.called
+        ));
     }
     desk.ui.note(&format!("what was received is still in `{}`", directory.path().display()));
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ pub(super) mod files;
 pub(super) mod inbox;
 pub(super) mod invites;
 pub(super) mod join;
+pub(super) mod launch;
 pub(super) mod leave;
 pub(super) mod list;
 pub(super) mod members;

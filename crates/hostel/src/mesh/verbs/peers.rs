@@ -22,7 +22,11 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
     }
     let answer = match route::choose(desk).await? {
         Route::Daemon(client) => {
-            client.get(&with_query("/v1/peers", &[("all", arguments.all.then_some("true"))])).await?
+            let asked = client.get(&with_query("/v1/peers", &[("all", arguments.all.then_some("true"))])).await;
+            asked.map_err(|failure| match failure.word() {
+                "broker_unavailable" => failure.hint("see who is known with `claudemesh peers --all`"),
+                _ => failure,
+            })?
         }
         Route::Cold(cold) => cold.ask(Call::ListPeers { all: arguments.all }).await?,
     };
@@ -36,7 +40,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
         desk.ui.line("(nobody)")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = Table::new(&["", "NAME", "ROLE", "KEY", "?DIRECTORY", "SUMMARY"]);
+    let mut table = Table::new(&["", "NAME", "ROLE", "KEY", "?WHERE", "SUMMARY"]);
     for peer in peers {
         let (paint, dot) = match show::field(peer, "status") {
             "working" => (Paint::Yellow, "●"),
@@ -45,16 +49,18 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
             _ => (Paint::Green, "●"),
         };
         let role = format!("{} {}", show::field(peer, "peerRole"), show::groups(peer));
-        let cwd = match (show::field(peer, "hostname"), show::field(peer, "cwd")) {
+        // A daemon's own directory says nothing.
+        let place = match (show::field(peer, "hostname"), show::field(peer, "cwd")) {
             ("", cwd) => cwd.to_owned(),
+            (host, "" | "/") => host.to_owned(),
             (host, cwd) => format!("{host}:{cwd}"),
         };
         table.row(vec![
             (paint, dot.to_owned()),
             (Paint::Bold, show::field(peer, "displayName").to_owned()),
             (Paint::Plain, role.trim().to_owned()),
-            (Paint::Dim, show::short_key(show::field(peer, "pubkey"))),
-            (Paint::Dim, cwd),
+            (Paint::Dim, show::address_key(show::field(peer, "pubkey"))),
+            (Paint::Dim, place),
             (Paint::Plain, show::field(peer, "summary").to_owned()),
         ]);
     }

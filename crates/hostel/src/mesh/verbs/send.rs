@@ -45,12 +45,12 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Send) -> Result<ExitCode, F
             });
             drop_nulls(&mut body);
             let answer = client.post("/v1/send", &body).await?;
-            let recipient = Recipient::find(&client, &arguments.to).await;
-            tell(desk, &arguments.to, recipient.as_ref(), &answer, "daemon")
+            let way = Way::of(&client, &answer).await;
+            tell(desk, &arguments.to, &answer, way)
         }
         Route::Cold(cold) => {
             let answer = cold.send(request).await?;
-            tell(desk, &arguments.to, None, &answer, "cold")
+            tell(desk, &arguments.to, &answer, Way::Cold)
         }
     }
 }
@@ -79,7 +79,8 @@ pub(crate) async fn post(desk: &Desk<'_>, arguments: &Post) -> Result<ExitCode, 
             }
             drop_nulls(&mut body);
             let answer = client.post("/v1/topic/post", &body).await?;
-            tell(desk, &to, None, &answer, "daemon")
+            let way = Way::of(&client, &answer).await;
+            tell(desk, &to, &answer, way)
         }
         Route::Cold(cold) => {
             let request = SendRequest {
@@ -92,7 +93,7 @@ pub(crate) async fn post(desk: &Desk<'_>, arguments: &Post) -> Result<ExitCode, 
                 mentions: request.mentions,
             };
             let answer = cold.send(request).await?;
-            tell(desk, &to, None, &answer, "cold")
+            tell(desk, &to, &answer, Way::Cold)
         }
     }
 }
@@ -148,84 +149,86 @@ fn drop_nulls(body: &mut Value) {
     }
 }
 
-/// Who a message goes to, as far as the daemon knows.
-struct Recipient {
-    name: String,
-    key: String,
-    online: bool,
+/// How a message went, as far as is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Way {
+    /// The broker has it.
+    Cold,
+    /// The daemon has it, and is connected.
+    Sent,
+    /// The daemon has it, and has no connection.
+    Waiting,
 }
 
-impl Recipient {
-    /// Looks the addressee up; none for a topic, a group or everybody, and where the list cannot be had.
-    async fn find(client: &Client, to: &str) -> Option<Self> {
-        if to.starts_with(['#', '@', '*']) {
-            return None;
+impl Way {
+    /// A daemon that knows whether its addressee is there is connected; of topics and groups it says nothing.
+    async fn of(client: &Client, answer: &Value) -> Self {
+        if answer.get("recipientOnline").is_some_and(Value::is_boolean) {
+            return Way::Sent;
         }
-        // `host/session`: the host is who has to be there.
-        let wanted = to.split('/').next().unwrap_or(to).to_lowercase();
-        let answer = client.get("/v1/peers?all=true").await.ok()?;
-        let is_meant = |peer: &&Value| {
-            let key = [show::field(peer, "pubkey"), show::field(peer, "memberPubkey")];
-            show::field(peer, "displayName").to_lowercase() == wanted
-                || (wanted.len() >= 16 && key.iter().any(|key| key.starts_with(&wanted)))
-        };
-        let found: Vec<&Value> = show::list(&answer, "peers").iter().filter(is_meant).collect();
-        let first = found.first()?;
-        Some(Recipient {
-            name: show::field(first, "displayName").to_owned(),
-            key: show::field(first, "pubkey").to_owned(),
-            online: found.iter().any(|peer| is_online(peer)),
-        })
+        let health = client.get("/v1/health").await.unwrap_or_default();
+        match health.get("connected").and_then(Value::as_bool) {
+            Some(false) => Way::Waiting,
+            _ => Way::Sent,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Cold => "cold",
+            Way::Sent | Way::Waiting => "daemon",
+        }
     }
 }
 
-fn is_online(peer: &Value) -> bool {
-    let told = peer.get("online").and_then(Value::as_bool);
-    told.unwrap_or_else(|| show::field(peer, "status") != "offline")
-}
-
-fn tell(
-    desk: &Desk<'_>,
-    to: &str,
-    recipient: Option<&Recipient>,
-    answer: &Value,
-    via: &str,
-) -> Result<ExitCode, Failure> {
-    let duplicate = answer.get("duplicate").and_then(Value::as_bool).unwrap_or_default();
-    let status = show::field(answer, "status");
+fn tell(desk: &Desk<'_>, to: &str, answer: &Value, way: Way) -> Result<ExitCode, Failure> {
     if desk.ui.json() {
         let mut data = json!({
             "ok": true,
             "messageId": answer.get("messageId"),
             "target": to,
-            "via": via,
-            "duplicate": duplicate,
-            "status": status,
-            "recipientOnline": recipient.map(|recipient| recipient.online),
+            "via": way.name(),
+            "duplicate": is(answer, "duplicate"),
+            "status": show::field(answer, "status"),
+            "recipientOnline": answer.get("recipientOnline"),
         });
         if let Some(id) = answer.get("broker_message_id").filter(|id| !id.is_null()) {
             data["broker_message_id"] = id.clone();
         }
         desk.ui.data(&data)?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        let (paint, line) = line(to, answer, way);
+        desk.ui.line(&desk.ui.paint(paint, &line))?;
     }
-    let again = if duplicate { ", as before" } else { "" };
-    let line = match recipient {
-        Some(Recipient { name, key, online: true }) => {
-            format!("sent to {} ({}) (online){again}", text::printable(name), show::short_key(key))
-        }
-        Some(Recipient { name, key, online: false }) => desk.ui.paint(
-            Paint::Yellow,
-            &format!(
-                "queued for {} ({}): not connected, it is delivered when it comes back{again}",
-                text::printable(name),
-                show::short_key(key)
-            ),
-        ),
-        None => format!("sent to {}{again}", text::printable(to)),
-    };
-    desk.ui.line(&line)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn is(answer: &Value, name: &str) -> bool {
+    answer.get(name).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// What became of it, for people.
+fn line(to: &str, answer: &Value, way: Way) -> (Paint, String) {
+    let name = match show::field(answer, "target") {
+        "" => to,
+        name => name,
+    };
+    let whom = match show::field(answer, "targetPubkey") {
+        "" => text::printable(name).into_owned(),
+        key => format!("{} ({})", text::printable(name), show::short_key(key)),
+    };
+    let again = if is(answer, "duplicate") { ", as before" } else { "" };
+    match (way, answer.get("recipientOnline").and_then(Value::as_bool)) {
+        (Way::Waiting, _) => (
+            Paint::Yellow,
+            format!("queued for {whom}: no connection to the broker, it goes out when there is one{again}"),
+        ),
+        (_, Some(true)) => (Paint::Plain, format!("sent to {whom} (online){again}")),
+        (_, Some(false)) => {
+            (Paint::Yellow, format!("queued for {whom}: not there now, it is delivered when it comes back{again}"))
+        }
+        (_, None) => (Paint::Plain, format!("sent to {whom}{again}")),
+    }
 }
 
 #[cfg(test)]
@@ -240,9 +243,16 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_says_whether_it_is_there() {
-        assert!(is_online(&json!({"status": "idle"})));
-        assert!(!is_online(&json!({"status": "offline"})));
-        assert!(!is_online(&json!({"status": "idle", "online": false})));
+    fn what_became_of_a_message() {
+        let key = "0123456789abcdef";
+        let of = |answer: Value, way| line("ada", &answer, way).1;
+        let known =
+            |online| json!({"target": "Ada", "targetPubkey": key, "recipientOnline": online, "status": "queued"});
+        assert_eq!(of(known(true), Way::Sent), "sent to Ada (01234567..) (online)");
+        assert!(of(known(false), Way::Sent).starts_with("queued for Ada (01234567..): not there now"));
+        let unknown = json!({"target": "Ada", "targetPubkey": key});
+        assert!(of(unknown, Way::Waiting).starts_with("queued for Ada (01234567..): no connection to the broker"));
+        assert_eq!(of(json!({"target": "#alerts", "duplicate": true}), Way::Sent), "sent to #alerts, as before");
+        assert_eq!(of(json!({}), Way::Cold), "sent to ada");
     }
 }

@@ -18,7 +18,7 @@ use hostel_wire::frames::client::Call;
 pub(crate) async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     let answer = match route::choose(desk).await? {
         Route::Daemon(client) => client.get("/v1/topic/list").await?,
-        Route::Cold(cold) => cold.ask(Call::TopicList {}).await?,
+        Route::Cold(cold) => cold.ask(Call::TopicList { after: None }).await?,
     };
     if desk.ui.json() {
         desk.ui.data(&show::list(&answer, "topics"))?;

@@ -42,6 +42,9 @@ pub(super) use tty::Tty;
 /// Lines that may wait for an open question to be answered; more are not shown here.
 pub(super) const WAITING: usize = 256;
 
+/// Bytes of lines that are written at once.
+const MUCH: usize = 16 << 10;
+
 /// How long a secret may take to be typed.
 const TYPING: Duration = Duration::from_secs(60);
 
@@ -106,8 +109,18 @@ impl Terminal {
         drop(attached);
         // The last words, while there is somewhere to say them.
         while let Ok(line) = self.lines.try_recv() {
-            self.tty.write(&line).await.unwrap_or_default();
+            self.say(line).await.unwrap_or_default();
         }
+    }
+
+    /// Writes a line, and those that wait, at once.
+    async fn say(&mut self, mut text: String) -> io::Result<()> {
+        while text.len() < MUCH
+            && let Ok(line) = self.lines.try_recv()
+        {
+            text.push_str(&line);
+        }
+        self.tty.write(&text).await
     }
 
     async fn work(&mut self) -> io::Result<()> {
@@ -118,9 +131,7 @@ impl Terminal {
         let mut calm = Instant::now();
         loop {
             changed.mark_unchanged();
-            while let Ok(line) = self.lines.try_recv() {
-                self.tty.write(&line).await?;
-            }
+            self.say(String::new()).await?;
             if let Ok(wanted) = self.secrets.try_recv() {
                 self.ask_secret(wanted).await?;
                 continue;
@@ -137,7 +148,7 @@ impl Terminal {
                 continue;
             }
             tokio::select! {
-                Some(line) = self.lines.recv() => self.tty.write(&line).await?,
+                Some(line) = self.lines.recv() => self.say(line).await?,
                 Some(wanted) = self.secrets.recv() => self.ask_secret(wanted).await?,
                 more = changed.changed() => if more.is_err() {
                     return Ok(());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::{Hosting, Kind, Mode, Usage};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
+use crate::sessions::mail::MeshPolicy;
 use crate::sessions::types::Standing;
 
 /// A session as it is stored.
@@ -34,6 +35,10 @@ pub(crate) struct SessionRow {
     pub(crate) last_seq: u64,
     pub(crate) usage: Usage,
     pub(crate) turns: u64,
+    pub(crate) address: String,
+    pub(crate) mesh: MeshPolicy,
+    /// Since when messages are taken, milliseconds of wall clock.
+    pub(crate) mesh_since: u64,
 }
 
 fn standing_word(standing: Standing) -> &'static str {
@@ -77,7 +82,8 @@ fn decode_env(bytes: &[u8]) -> Vec<(OsString, OsString)> {
 
 const SESSION: &str = "SELECT no, id, name, agent, kind, door, owner, cwd, mode, model, model_told, cli_session, \
     hosting, standing, env, approval_wait, created_ns, active_ns, last_seq, usage, \
-    (SELECT coalesce(max(turn), 0) FROM turns WHERE turns.session = sessions.no) FROM sessions";
+    (SELECT coalesce(max(turn), 0) FROM turns WHERE turns.session = sessions.no), coalesce(address, ''), mesh, \
+    mesh_since FROM sessions";
 
 fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let text = |index: usize| row.get::<_, String>(index);
@@ -109,6 +115,10 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         last_seq: number(18)?,
         usage: serde_json::from_str(&text(19)?).unwrap_or_default(),
         turns: number(20)?,
+        address: text(21)?,
+        // What cannot be read lets nothing in.
+        mesh: MeshPolicy::named(&text(22)?).unwrap_or_default(),
+        mesh_since: number(23)?,
     })
 }
 
@@ -116,7 +126,8 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
     transaction
         .prepare_cached(
             "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
-             approval_wait, created_ns, active_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             approval_wait, created_ns, active_ns, mesh, mesh_since)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .insert(params![
             row.id,
@@ -134,6 +145,8 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
             i64::try_from(row.approval_wait.as_nanos()).unwrap_or(i64::MAX),
             row.created_ns as i64,
             row.active_ns as i64,
+            row.mesh.word(),
+            row.mesh_since as i64,
         ])
 }
 

@@ -22,6 +22,10 @@ pub use sections::{
 
 const LIMIT: u64 = 256 * 1024;
 
+/// The least an outbox may be given. The log SQLite keeps beside it has up to 16 MB, and 8 MB of free pages are kept for
+/// later: an outbox for less would stay full after everything in it was sent.
+const LEAST_OUTBOX: u64 = 64_000_000;
+
 /// Something to be said about a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
@@ -106,8 +110,33 @@ impl Settings {
         let mut reader = Reader::new(text)?;
         let mut settings = Self::default();
         settings.read(&mut reader)?;
-        let notices = reader.unknown();
+        let mut notices = reader.unknown();
+        notices.extend(settings.idle(&reader));
         Ok((settings, notices))
+    }
+
+    /// What is asked for and has no effect: whoever wrote it should know.
+    fn idle(&self, reader: &Reader<'_>) -> Vec<Notice> {
+        let asked = [
+            (
+                !self.inbox.fts_enabled,
+                ("inbox", "fts_enabled"),
+                "`inbox.fts_enabled = false` has no effect: what was received can always be searched",
+            ),
+            (
+                self.outbox.fsync_mode == FsyncMode::Batched,
+                ("outbox", "fsync_mode"),
+                "`outbox.fsync_mode = \"batched\"` has no effect: what was accepted is always on the disk",
+            ),
+            (
+                self.metrics.otel_endpoint.is_some(),
+                ("metrics", "otel_endpoint"),
+                "`metrics.otel_endpoint` has no effect: numbers are served at `/v1/metrics` alone",
+            ),
+        ];
+        let idle = asked.into_iter().filter(|(asked, ..)| *asked);
+        idle.map(|(_, (section, key), text)| Notice { line: reader.line(section, key), text: text.to_owned() })
+            .collect()
     }
 
     /// Which keys of `new` differ and count only after a restart.
@@ -158,6 +187,12 @@ impl Settings {
 
         r.texts("broker", "urls", &mut self.broker.urls)?;
         r.number("broker", "ack_timeout_s", 1..=HOUR_S, &mut self.broker.ack_timeout_s)?;
+        r.number("broker", "ping_s", 1..=HOUR_S, &mut self.broker.ping_s)?;
+        r.number("broker", "silence_s", 2..=24 * HOUR_S, &mut self.broker.silence_s)?;
+        let hasty = self.broker.silence_s <= self.broker.ping_s;
+        r.refuse("broker", "silence_s", hasty, || {
+            "it must be longer than `ping_s`, or every pause ends a connection".into()
+        })?;
         r.path("broker", "ca_file", &mut self.broker.ca_file)?;
 
         r.number("outbox", "max_queue_size", 1..=100_000_000, &mut self.outbox.max_queue_size)?;
@@ -165,7 +200,7 @@ impl Settings {
         if r.number("outbox", "max_age_hours", 1..=24 * 365, &mut hours)? {
             self.outbox.max_age_hours = Some(hours);
         }
-        r.size("outbox", "max_bytes", 1_000_000..=u64::MAX, &mut self.outbox.max_bytes)?;
+        r.size("outbox", "max_bytes", LEAST_OUTBOX..=u64::MAX, &mut self.outbox.max_bytes)?;
         // The older name of the second one says how long.
         let modes =
             [("strict", FsyncMode::Strict), ("batched", FsyncMode::Batched), ("batched_50ms", FsyncMode::Batched)];
@@ -192,7 +227,7 @@ impl Settings {
 
         let policies = [("refuse", ClonePolicy::Refuse), ("warn", ClonePolicy::Warn), ("allow", ClonePolicy::Allow)];
         r.one_of("clone", "policy", &policies, &mut self.clone.policy)?;
-        r.size("disk", "reserved_bytes", 1_000_000..=u64::MAX, &mut self.disk.reserved_bytes)?;
+        r.size("disk", "reserved_bytes", LEAST_OUTBOX..=u64::MAX, &mut self.disk.reserved_bytes)?;
         r.texts("features", "require", &mut self.features.require)?;
         r.texts("features", "optional", &mut self.features.optional)?;
         r.flag("metrics", "prometheus_enabled", &mut self.metrics.prometheus_enabled)?;

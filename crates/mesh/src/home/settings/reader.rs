@@ -108,6 +108,12 @@ impl<'a> Reader<'a> {
         Err(Notice { line, text: format!("`{section}.{key}`: {}", why()) })
     }
 
+    /// The line of a key; the first if it is not there.
+    pub(super) fn line(&self, section: &str, key: &str) -> usize {
+        let value = self.root.get(section).and_then(|table| table.get_ref().as_table()?.get(key));
+        value.map_or(1, |value| line_of(self.text, value.span().start))
+    }
+
     pub(super) fn flag(&mut self, section: &'static str, key: &'static str, target: &mut bool) -> Found {
         self.value(section, key, target, |value| value.as_bool().ok_or_else(|| "`true` or `false`".into()))
     }

@@ -118,13 +118,17 @@ pub struct Broker {
     pub urls: Vec<String>,
     /// How long an answer to a message may take.
     pub ack_timeout_s: u64,
+    /// How often a sign of life is asked for.
+    pub ping_s: u64,
+    /// After so long without one the connection is made again.
+    pub silence_s: u64,
     /// Certificates (PEM) of authorities for brokers whose own certificate the invite did not name.
     pub ca_file: Option<PathBuf>,
 }
 
 impl Default for Broker {
     fn default() -> Self {
-        Self { urls: Vec::new(), ack_timeout_s: 30, ca_file: None }
+        Self { urls: Vec::new(), ack_timeout_s: 30, ping_s: 30, silence_s: 75, ca_file: None }
     }
 }
 
@@ -137,7 +141,7 @@ pub struct Outbox {
     pub max_age_hours: Option<u32>,
     /// The file's size.
     pub max_bytes: u64,
-    /// When an accepted message is on the disk.
+    /// When an accepted message is on the disk: always before it is answered. `Batched` is told to be of no effect.
     pub fsync_mode: FsyncMode,
 }
 
@@ -152,7 +156,7 @@ impl Default for Outbox {
 pub struct Inbox {
     /// How long messages are kept; 0: for ever.
     pub retention_days: u32,
-    /// Whether they can be searched.
+    /// An older name for whether they can be searched. They always can: `false` is told to be of no effect.
     pub fts_enabled: bool,
     /// The file's size.
     pub max_bytes: u64,
@@ -251,7 +255,7 @@ pub struct Features {
 pub struct Metrics {
     /// Whether `/v1/metrics` is there.
     pub prometheus_enabled: bool,
-    /// Where traces go.
+    /// Where numbers would be sent; they are not, and that is told.
     pub otel_endpoint: Option<String>,
 }
 

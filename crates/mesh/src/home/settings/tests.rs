@@ -53,7 +53,7 @@ fn the_file_that_is_written_tells_the_truth() {
 
 #[test]
 fn values() {
-    let settings = parse(
+    let (settings, notices) = Settings::parse(
         r#"
         [daemon]
         display_name = "ada"
@@ -77,7 +77,9 @@ fn values() {
         [capabilities]
         tasks = true
         "#,
-    );
+    )
+    .unwrap();
+    assert_eq!(notices.len(), 1, "batched: {notices:?}");
     assert_eq!(settings.daemon.display_name.as_deref(), Some("ada"));
     assert_eq!(settings.daemon.log_level, LogLevel::Debug);
     assert_eq!((settings.ipc.http_port, settings.ipc.uds_mode), (0x1234, 0o660));
@@ -104,6 +106,24 @@ fn what_is_not_known_is_said_and_skipped() {
 }
 
 #[test]
+fn what_has_no_effect_is_said() {
+    let text = "[inbox]\nretention_days = 3\nfts_enabled = false\n[outbox]\nfsync_mode = \"batched\"\n\
+                [metrics]\notel_endpoint = \"http://x\"\n";
+    let (_, notices) = Settings::parse(text).unwrap();
+    let said: Vec<_> = notices.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        said,
+        [
+            "line 3: `inbox.fts_enabled = false` has no effect: what was received can always be searched",
+            "line 5: `outbox.fsync_mode = \"batched\"` has no effect: what was accepted is always on the disk",
+            "line 7: `metrics.otel_endpoint` has no effect: numbers are served at `/v1/metrics` alone",
+        ]
+    );
+    let idle = "[inbox]\nfts_enabled = true\n[outbox]\nfsync_mode = \"strict\"\n[metrics]\notel_endpoint = \"\"\n";
+    assert!(Settings::parse(idle).unwrap().1.is_empty());
+}
+
+#[test]
 fn what_is_wrong_names_its_line() {
     for (text, line, part) in [
         ("[ipc]\n\nmax_inflight = \"many\"\n", 3, "a number from 1 to 65536"),
@@ -121,6 +141,10 @@ fn what_is_wrong_names_its_line() {
         ("[broker]\nca_file = \"ca.pem\"\n", 2, "an absolute path"),
         ("[reconnect]\ninitial_backoff_ms = 5000\nmax_backoff_ms = 100\n", 3, "shorter"),
         ("[reconnect]\nbackoff_multiplier = nan\n", 2, "a number from 1 to 100"),
+        ("[broker]\nping_s = 5\nsilence_s = 5\n", 3, "longer than `ping_s`"),
+        ("[broker]\nping_s = 80\n", 1, "longer than `ping_s`"),
+        ("[disk]\nreserved_bytes = 63999999\n", 2, "at least 64000000"),
+        ("[outbox]\nmax_bytes = \"1MB\"\n", 2, "at least 64000000"),
         ("[daemon]\nmesh = 7\n", 2, "a text"),
         ("ipc = 7\n", 1, "is a section"),
         ("[ipc\n", 1, ""),

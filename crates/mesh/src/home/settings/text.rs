@@ -27,17 +27,19 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 [broker]
 # urls = []                     # instead of those config.json names
 # ack_timeout_s = 30
+# ping_s = 30                   # how often a sign of life is asked for
+# silence_s = 75                # after so long without one the connection is made again
 # ca_file = ""                  # authorities (PEM), for brokers whose certificate the invite did not name
 
 [outbox]
 # max_queue_size = 10000
 # max_age_hours = 168           # never longer than the broker remembers ids; without it, as long as that allows
-# max_bytes = "5GB"
-# fsync_mode = "strict"         # or "batched": a power cut may take what was accepted in the last 50 ms
+# max_bytes = "5GB"             # at least 64MB: that much the database may need for itself
+# fsync_mode = "strict"         # what was accepted is always on the disk; "batched" is answered with a warning
 
 [inbox]
 # retention_days = 30           # 0: for ever
-# fts_enabled = true
+# fts_enabled = true            # search is always on; `false` is answered with a warning
 # max_bytes = "5GB"
 
 [reconnect]
@@ -60,7 +62,7 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 # policy = "refuse"             # or "warn", "allow": what to do when the key is found on another machine
 
 [disk]
-# reserved_bytes = "1GB"
+# reserved_bytes = "1GB"        # what the outbox may fill; at least 64MB
 
 [features]
 # require = []
@@ -68,7 +70,7 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 
 [metrics]
 # prometheus_enabled = true
-# otel_endpoint = ""
+# otel_endpoint = ""            # nothing is sent anywhere; one is answered with a warning
 
 [capabilities]
 # state = false

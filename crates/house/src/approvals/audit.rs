@@ -5,16 +5,17 @@
 //!
 //! It cannot keep away whoever may write to the file; it makes what they do visible.
 
-mod verify;
-
+use hostel_store::Chain;
 use rusqlite::{Connection, Row, Transaction, params};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use crate::sessions::now_ns;
 use crate::store::{Store, StoreError};
 
-pub use verify::{Broken, Verified};
+pub use hostel_store::{Broken, Verified};
+
+/// What is digested of a record.
+const CHAIN: Chain = Chain { tag: b"hostel audit 1\0", time: "time_ns", texts: &["kind", "approval", "body"] };
 
 /// Records of one answer at most.
 const MOST_SHOWN: usize = 10_000;
@@ -118,24 +119,12 @@ pub(super) fn append(transaction: &Transaction<'_>, lines: &[Line<'_>]) -> rusql
     for line in lines {
         no += 1;
         let (time, kind, body) = (now_ns() as i64, line.event.word(), line.body.to_string());
-        let digest = digest_of(no, time, kind.as_bytes(), line.approval.as_bytes(), body.as_bytes(), &previous);
+        let texts = [kind.as_bytes(), line.approval.as_bytes(), body.as_bytes()];
+        let digest = CHAIN.digest(no, time, &texts, &previous);
         insert.execute(params![no, time, kind, line.approval, body, previous, digest])?;
         previous = digest;
     }
     Ok(())
-}
-
-/// The digest of a record: everything in it, each part with its length so that nothing can move between them.
-fn digest_of(no: i64, time_ns: i64, kind: &[u8], approval: &[u8], body: &[u8], previous: &[u8]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update(b"hostel audit 1\0");
-    hash.update(no.to_le_bytes());
-    hash.update(time_ns.to_le_bytes());
-    for part in [kind, approval, body, previous] {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    hash.finalize().into()
 }
 
 /// The audit of a house. Cheap to clone.
@@ -171,7 +160,7 @@ impl Audit {
 
     /// Looks through all of it, a batch at a time, and finds the first record that is not as it was written.
     pub async fn verify(&self) -> Result<Verified, StoreError> {
-        verify::run(&self.store).await
+        CHAIN.verify(&self.store).await
     }
 }
 

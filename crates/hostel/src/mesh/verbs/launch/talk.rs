@@ -1,0 +1,174 @@
+//! The agent's session in the house: made with the environment that leads to the mesh session, asked turn by turn,
+//! closed at the end.
+//!
+//! Invariant: the session is made under an id chosen here, so asking twice makes one, and never without its environment:
+//! that is said on the same connection each time.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hostel_agents::Kind;
+use hostel_doors::native::client::Client;
+use hostel_doors::native::client::ClientError;
+use hostel_doors::native::protocol::PROTOCOL_VERSION;
+use serde_json::Value;
+use serde_json::json;
+
+use super::End;
+use crate::config::Settings;
+use crate::conversation;
+use crate::conversation::Follow;
+use crate::conversation::Format;
+use crate::conversation::Keyboard;
+use crate::conversation::Spread;
+use crate::conversation::Until;
+use crate::conversation::page::Page;
+use crate::conversation::start::Contact;
+use crate::conversation::start::new_id;
+use crate::conversation::start::passing;
+use crate::conversation::start::preferred;
+use crate::conversation::start::too_old;
+use crate::conversation::update::Outcome;
+use crate::conversation::wire::AgentList;
+use crate::conversation::wire::SessionRow;
+use crate::error::CommandError;
+use crate::houses::House;
+use crate::mesh::cli::Launch;
+use crate::mesh::failure::Code;
+use crate::mesh::failure::Failure;
+use crate::text;
+use crate::ui::Ui;
+
+/// How long closing may take.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// The agent that is meant: the one that was named, if it is there, else the one that is preferred.
+pub(super) async fn agent(house: &House, named: Option<&str>) -> Result<String, Failure> {
+    let mut client = house.connect().await.map_err(CommandError::from)?;
+    let AgentList { agents } = client.call("agents/list", &json!({})).await.map_err(too_old)?;
+    let Some(name) = named else { return Ok(preferred(&agents)) };
+    if agents.iter().any(|agent| agent.alias == name) {
+        return Ok(name.to_owned());
+    }
+    let known: Vec<&str> = agents.iter().map(|agent| agent.alias.as_str()).collect();
+    let shown = text::printable(name);
+    let missing = Failure::new(
+        Code::NoAgent,
+        "agent_missing",
+        format!("there is no agent `{shown}`, only {}", text::printable(&known.join(", "))),
+    );
+    Err(match Kind::named(name).and_then(Kind::package) {
+        Some(package) => missing.hint(format!(
+            "install it with `npm install -g {package}`, then start the house anew with `hostel down --keep` and `hostel up`"
+        )),
+        None => missing.hint(format!("describe it in hostel.toml (`[agents.{shown}]`) and start the house anew")),
+    })
+}
+
+pub(super) struct Talk {
+    house: House,
+    id: String,
+    name: String,
+    reconnect: Duration,
+    /// Turns that were asked for.
+    turns: AtomicU64,
+}
+
+impl Talk {
+    /// Makes the session.
+    pub(super) async fn begin(
+        house: House,
+        settings: &Settings,
+        agent: &str,
+        name: &str,
+        cwd: &str,
+        arguments: &Launch,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<Self, Failure> {
+        let id = new_id()?;
+        let mut params = json!({
+            "session_id": id, "agent_alias": agent, "cwd": cwd, "name": name, "hosting": "warm",
+            "mode": arguments.mode.map(crate::cli::Mode::name), "model": arguments.model,
+        });
+        let reconnect = settings.limits.reconnect;
+        let mut client = house.connect().await.map_err(CommandError::from)?;
+        loop {
+            match make(&mut client, &mut params, environment).await {
+                Ok(()) => break,
+                Err(error) if passing(&error) => {
+                    client = house.again(reconnect, "hostel sessions").await?;
+                }
+                Err(error) => return Err(too_old(error).into()),
+            }
+        }
+        Ok(Talk { house, id, name: name.to_owned(), reconnect, turns: AtomicU64::new(0) })
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Asks, and shows what comes until the turn is over.
+    pub(super) async fn turn(&self, ui: &Ui, prompt: &str) -> Result<End, Failure> {
+        let client = match self.house.connect().await {
+            Err(error) if passing(&error) => self.house.again(self.reconnect, "hostel sessions").await?,
+            connected => connected.map_err(CommandError::from)?,
+        };
+        let mut contact = Contact { house: &self.house, client, reconnect: self.reconnect };
+        let turns = self.turns.load(Ordering::Relaxed);
+        let row =
+            SessionRow { session_id: self.id.clone(), name: Some(self.name.clone()), turns, ..SessionRow::default() };
+        let sent = contact.send(&row, prompt, turns == 0).await?;
+        self.turns.store(sent.turn, Ordering::Relaxed);
+        let format = match ui.json() {
+            true => Format::Json,
+            false => Format::Page(Box::new(Page::new(conversation::look(ui, Spread::AnswerAlone)))),
+        };
+        let keyboard = if ui.json() { None } else { Keyboard::open() };
+        let until = Until::Turn { turn: sent.turn, first: sent.position == 0 };
+        let follow = Follow::new(self.house.clone(), self.id.clone(), until, format, self.reconnect);
+        let end = follow.since(sent.after_seq).in_charge(keyboard).run(contact.client, ui).await?;
+        match end {
+            conversation::End::Turn { outcome: Outcome::Completed, .. } => Ok(End::Done),
+            conversation::End::Turn { outcome: Outcome::Cancelled, .. } => Ok(End::Cancelled),
+            conversation::End::Left => Ok(End::Left),
+            conversation::End::Turn { outcome: Outcome::Failed, .. } => Ok(End::Failed),
+            conversation::End::Closed | conversation::End::Replayed => Ok(End::Closed),
+            conversation::End::ReaderGone => {
+                Err(CommandError::from(std::io::Error::from(std::io::ErrorKind::BrokenPipe)).into())
+            }
+            conversation::End::HouseDown => {
+                Err(Failure::new(Code::Network, "house_closed", "the house was closed")
+                    .hint("start it with `hostel up`"))
+            }
+        }
+    }
+
+    /// Ends the agent; what was said stays with the house.
+    pub(super) async fn close(&self) {
+        let closing = async {
+            let mut client = self.house.connect().await?;
+            client.call::<Value>("session/close", &json!({"session_id": self.id})).await
+        };
+        // A house that is gone has closed it, or finds it when it comes back.
+        tokio::time::timeout(CLOSE, closing).await.ok();
+    }
+}
+
+/// Makes a session with an environment of ours. Asking twice makes one.
+async fn make(
+    client: &mut Client,
+    params: &mut Value,
+    environment: &BTreeMap<String, String>,
+) -> Result<(), ClientError> {
+    let greeting: Value =
+        client.call("initialize", &json!({"protocol_version": PROTOCOL_VERSION, "env": environment})).await?;
+    // The house gives a session the environment of who says that it is theirs.
+    params["tui_id"] = greeting.get("tui_id").cloned().unwrap_or_default();
+    if params["tui_id"].is_null() {
+        return Err(ClientError::Protocol("this house gives sessions no environment of their own".to_owned()));
+    }
+    client.call::<Value>("session/new", params).await.map(drop)
+}

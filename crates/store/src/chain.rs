@@ -1,0 +1,185 @@
+//! Records of which each holds the digest of the one before: their digests, and looking for the first that is not as it
+//! was written.
+//!
+//! Invariant: looking reads a batch at a time, so that records of any number take little memory and keep no reader for long.
+//! What is appended meanwhile is read as well.
+//!
+//! The rooms that keep such records have them in a table `audit`, numbered from 1 without gaps, and note the last one in
+//! `audit_head`, so that one that is cut off is missed. It cannot keep away whoever may write to the file; it makes what
+//! they do visible.
+
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, Row};
+use sha2::{Digest as _, Sha256};
+
+use super::{Store, StoreError};
+
+/// Records that are read at once.
+const BATCH: i64 = 1000;
+
+/// What is digested of a record, besides its number and the digest before it.
+#[derive(Debug, Clone, Copy)]
+pub struct Chain {
+    /// What every digest begins with: records of one kind are none of another.
+    pub tag: &'static [u8],
+    /// The column with the time.
+    pub time: &'static str,
+    /// The columns with texts, in this order.
+    pub texts: &'static [&'static str],
+}
+
+/// What a look through the records found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verified {
+    /// Records that are as they were written, from the first on.
+    pub records: u64,
+    /// The first that is not.
+    pub broken: Option<Broken>,
+}
+
+/// A record that is not as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number.
+    pub no: u64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// How far it is whole.
+struct Whole {
+    no: i64,
+    digest: [u8; 32],
+}
+
+/// What a batch showed.
+enum Step {
+    /// It is whole so far, and may go on.
+    Whole(Whole),
+    /// It is whole up to its end.
+    End(Whole),
+    /// It is whole so far; this record is not as it was written, for this reason.
+    Broken(Whole, i64, String),
+}
+
+impl Chain {
+    /// The digest of a record: everything in it, each part with its length so that nothing can move between them.
+    #[must_use]
+    pub fn digest(&self, no: i64, time: i64, texts: &[&[u8]], previous: &[u8]) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.tag);
+        hash.update(no.to_le_bytes());
+        hash.update(time.to_le_bytes());
+        for part in texts.iter().chain([&previous]) {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        hash.finalize().into()
+    }
+
+    /// Looks through all records and finds the first that is not as it was written.
+    pub async fn verify(self, store: &Store) -> Result<Verified, StoreError> {
+        let mut whole = Whole { no: 0, digest: [0; 32] };
+        loop {
+            let step = store.read(move |connection| self.batch(connection, whole)).await?;
+            whole = match step {
+                Step::Whole(further) => further,
+                Step::End(last) => return Ok(Verified { records: last.no as u64, broken: None }),
+                Step::Broken(last, no, what) => {
+                    let broken = Some(Broken { no: no as u64, what });
+                    return Ok(Verified { records: last.no as u64, broken });
+                }
+            };
+        }
+    }
+
+    /// Goes on by one batch. The note of the last record is read at the same moment, so that what is appended meanwhile
+    /// does not look like tampering.
+    fn batch(self, connection: &Connection, mut whole: Whole) -> rusqlite::Result<Step> {
+        let moment = connection.unchecked_transaction()?;
+        let (time, texts) = (self.time, self.texts.join(", "));
+        let sql = format!("SELECT no, {time}, previous, digest, {texts} FROM audit WHERE no > ? ORDER BY no LIMIT ?");
+        let mut select = moment.prepare_cached(&sql)?;
+        // The first batch also finds what was slipped in before the first record.
+        let after = if whole.no == 0 { i64::MIN } else { whole.no };
+        let mut rows = select.query([after, BATCH])?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            match self.check(row, &whole)? {
+                Ok(digest) => whole = Whole { no: whole.no + 1, digest },
+                Err(what) => {
+                    let no = whole.no + 1;
+                    return Ok(Step::Broken(whole, no, what));
+                }
+            }
+            count += 1;
+        }
+        if count == BATCH {
+            return Ok(Step::Whole(whole));
+        }
+        let next = whole.no + 1;
+        let (no, what) = match head(&moment)? {
+            None => (next, "the note of the last record is missing or unreadable".to_owned()),
+            Some(head) if head.no > whole.no => (next, format!("records {next} to {} are missing at the end", head.no)),
+            Some(head) if head.no < whole.no => {
+                (head.no.max(0) + 1, "it comes after the record that was noted as the last one".to_owned())
+            }
+            Some(head) if head.digest != whole.digest => {
+                (whole.no.max(1), "it is not the record that was noted as the last one".to_owned())
+            }
+            Some(_) => return Ok(Step::End(whole)),
+        };
+        Ok(Step::Broken(whole, no, what))
+    }
+
+    /// The digest of a record that follows; else what is wrong with it.
+    fn check(&self, row: &Row<'_>, whole: &Whole) -> rusqlite::Result<Result<[u8; 32], String>> {
+        let wanted = whole.no + 1;
+        let (Some(no), Some(time)) = (integer(row, 0)?, integer(row, 1)?) else {
+            return Ok(Err("its number or time is none".to_owned()));
+        };
+        if no > wanted {
+            return Ok(Err(match no - wanted {
+                1 => format!("record {wanted} is missing"),
+                _ => format!("records {wanted} to {} are missing", no - 1),
+            }));
+        }
+        if no < wanted {
+            return Ok(Err(format!("a record with the number {no} was slipped in")));
+        }
+        let (previous, digest) = (bytes(row, 2)?, bytes(row, 3)?);
+        if previous != whole.digest {
+            return Ok(Err(
+                "it does not follow the record before: the digest it holds of that one is another".to_owned()
+            ));
+        }
+        let texts: Vec<&[u8]> = (0..self.texts.len()).map(|at| bytes(row, 4 + at)).collect::<Result<_, _>>()?;
+        let found = self.digest(no, time, &texts, previous);
+        Ok(match digest == found {
+            true => Ok(found),
+            false => Err("its content is not what was written: the digest is another".to_owned()),
+        })
+    }
+}
+
+fn head(connection: &Connection) -> rusqlite::Result<Option<Whole>> {
+    let mut select = connection.prepare_cached("SELECT no, digest FROM audit_head")?;
+    let mut rows = select.query([])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (no, digest) = (integer(row, 0)?, bytes(row, 1)?.try_into().ok());
+    Ok(no.zip(digest).map(|(no, digest)| Whole { no, digest }))
+}
+
+fn integer(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<i64>> {
+    Ok(match row.get_ref(index)? {
+        ValueRef::Integer(number) => Some(number),
+        _ => None,
+    })
+}
+
+fn bytes<'a>(row: &'a Row<'_>, index: usize) -> rusqlite::Result<&'a [u8]> {
+    Ok(match row.get_ref(index)? {
+        ValueRef::Text(bytes) | ValueRef::Blob(bytes) => bytes,
+        _ => &[],
+    })
+}

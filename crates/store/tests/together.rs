@@ -1,0 +1,137 @@
+//! Writes that share a commit: who fails, who is told, and what is there afterwards.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+
+use hostel_store::{Options, Schema, Store, StoreError};
+use rusqlite::Transaction;
+
+const SCHEMA: Schema = Schema { name: "test.db", steps: &["CREATE TABLE t (name TEXT NOT NULL UNIQUE) STRICT;"] };
+
+fn open(directory: &Path, inline: bool) -> Store {
+    Store::open(&directory.join("test.db"), &SCHEMA, Options { inline, ..Options::default() }).unwrap()
+}
+
+fn insert(transaction: &Transaction<'_>, name: &str) -> rusqlite::Result<()> {
+    transaction.execute("INSERT INTO t (name) VALUES (?)", [name]).map(drop)
+}
+
+async fn names(store: &Store) -> Vec<String> {
+    let read = store.read(|connection| {
+        let mut statement = connection.prepare("SELECT name FROM t ORDER BY rowid")?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    });
+    read.await.unwrap()
+}
+
+/// Holds the writer until it is let go, so that what comes meanwhile is written together.
+async fn hold(store: &Store) -> mpsc::Sender<()> {
+    let (go, gone) = mpsc::channel::<()>();
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let held = store.submit(move |_| {
+        begun.send(()).ok();
+        gone.recv().ok();
+        Ok(())
+    });
+    drop(held.await.unwrap());
+    began.await.unwrap();
+    go
+}
+
+#[tokio::test]
+async fn a_write_that_fails_alone_leaves_nothing_and_says_why() {
+    for inline in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), inline);
+        store.write(|transaction| insert(transaction, "a")).await.unwrap();
+        let failed = store.write(|transaction| {
+            insert(transaction, "half")?;
+            insert(transaction, "a")
+        });
+        let error = failed.await.unwrap_err();
+        assert!(error.to_string().contains("UNIQUE"), "{error}");
+        store.write(|transaction| insert(transaction, "b")).await.unwrap();
+        assert_eq!(names(&store).await, ["a", "b"]);
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_among_others_takes_back_itself() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    let go = hold(&store).await;
+    let one = store.submit(|transaction| insert(transaction, "one")).await.unwrap();
+    let wrong = store.submit(|transaction| insert(transaction, "one")).await.unwrap();
+    let two = store.submit(|transaction| insert(transaction, "two")).await.unwrap();
+    drop(go);
+    assert!(one.done().await.is_ok() && wrong.done().await.is_err() && two.done().await.is_ok());
+    assert_eq!(names(&store).await, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn one_that_only_the_disk_can_refuse_takes_the_others_along() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    store.write(|transaction| insert(transaction, "there")).await.unwrap();
+    let go = hold(&store).await;
+    let before = store.submit(|transaction| insert(transaction, "before")).await.unwrap();
+    let whole = tokio::spawn({
+        let store = store.clone();
+        async move { store.write_then(|transaction| insert(transaction, "there"), |result| result).await }
+    });
+    tokio::task::yield_now().await;
+    let after = store.submit(|transaction| insert(transaction, "after")).await.unwrap();
+    drop(go);
+    let error = whole.await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("UNIQUE"), "{error}");
+    for told in [before.done().await, after.done().await] {
+        assert!(told.unwrap_err().to_string().contains("together with this"));
+    }
+    assert_eq!(names(&store).await, ["there"]);
+}
+
+#[tokio::test]
+async fn what_follows_a_write_is_done_before_the_next_and_without_its_asker() {
+    for inline in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), inline);
+        let seen = Arc::new(AtomicU32::new(0));
+        for number in 0..50_u32 {
+            let (counted, looked) = (Arc::clone(&seen), Arc::clone(&seen));
+            let write = store.write_then(
+                move |transaction| insert(transaction, &format!("m{number}")),
+                move |result: Result<(), StoreError>| {
+                    result?;
+                    Ok(counted.fetch_add(1, Ordering::SeqCst))
+                },
+            );
+            // Every other one leaves as soon as it stands in line.
+            if number % 2 == 0 {
+                let mut write = Box::pin(write);
+                stand_in_line(write.as_mut(), inline).await;
+            } else {
+                assert_eq!(write.await.unwrap(), number);
+            }
+            // What is written together with it may come before what follows it; what is written next does not.
+            store.write(|_| Ok(())).await.unwrap();
+            let look = store.write(move |_| Ok(looked.load(Ordering::SeqCst)));
+            assert_eq!(look.await.unwrap(), number + 1);
+        }
+        assert_eq!(names(&store).await.len(), 50);
+    }
+}
+
+/// Polls a future that writes once, or, where the write happens on its caller, twice: then it stands in line.
+async fn stand_in_line<F: Future + ?Sized>(mut future: std::pin::Pin<&mut F>, inline: bool) {
+    let mut left = if inline { 2 } else { 1 };
+    std::future::poll_fn(|context| {
+        while left > 0 && future.as_mut().poll(context).is_pending() {
+            left -= 1;
+        }
+        std::task::Poll::Ready(())
+    })
+    .await
+}
