@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use hostel_fuzz::mesh::{Parrot, runtime};
 use hostel_mesh::enrol::Enrol;
@@ -46,7 +47,12 @@ fuzz_target!(|bytes: &[u8]| {
     let places = Places::at(world.scratch.join("config"), world.scratch.join("daemons"));
     let answer = replaced(bytes, world.sealed.as_bytes());
     let enrol = Enrol::new(places.clone(), Clock::system()).with_dial(Arc::new(Parrot(answer)));
-    let joined = world.runtime.block_on(enrol.join(&world.link, "bob"));
+    let joined = world.runtime.block_on(async {
+        let joined = enrol.join(&world.link, "bob").await;
+        // Whoever still waits for the other end hears that it is gone, and ends: the clock does not stand in the way.
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        joined
+    });
     let kept = Memberships::load(&places).expect("our own writing");
     match joined {
         Ok(joined) => {

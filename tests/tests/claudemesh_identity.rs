@@ -22,7 +22,7 @@ const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 100\nmax_backoff_ms = 100
 /// A machine that has this id.
 fn machine(directory: &Path, id: &str) -> Option<Arc<Space>> {
     if !Path::new("/etc/machine-id").exists() {
-        eprintln!("skipped: this machine has no /etc/machine-id that another could be put over");
+        Space::skipped("this machine has no /etc/machine-id that another could be put over");
         return None;
     }
     let space = Space::mounts()?;

@@ -98,10 +98,7 @@ impl Drop for Machines {
     fn drop(&mut self) {
         self.stop_broker();
         if std::thread::panicking() {
-            eprintln!(
-                "---- the broker\n{}",
-                fs::read_to_string(self.root.path().join("broker.out")).unwrap_or_default()
-            );
+            self.alice.tell("the broker", &fs::read_to_string(self.root.path().join("broker.out")).unwrap_or_default());
         }
     }
 }

@@ -40,9 +40,9 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The message of this number.
-    pub(crate) fn new(_number: u64) -> Message {
-        Message { client_id: ids::ulid(TIME_MS), broker_id: ids::message_id(), body: TEXT.to_owned() }
+    /// The message of this number; ids rise with it, as those of one sender do.
+    pub(crate) fn new(number: u64) -> Message {
+        Message { client_id: ids::ulid(TIME_MS + number), broker_id: ids::message_id(), body: TEXT.to_owned() }
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn fill(dir: &Path, count: u64) -> Result<()> {
 fn arrival(number: u64) -> Arrival {
     Arrival {
         sender_member_id: MEMBER.to_owned(),
-        client_message_id: ids::ulid(TIME_MS),
+        client_message_id: ids::ulid(TIME_MS + number),
         broker_message_id: ids::message_id(),
         broker_seq: number + 1,
         kind: Kind::Dm,

@@ -361,10 +361,8 @@ async fn pump(
                     let (Ok(frame), Some(line)) = (ServerFrame::decode(&text), line.upgrade()) else { continue };
                     match frame {
                         ServerFrame::Ack(ack) => drop(acks.send(*ack).await),
-                        ServerFrame::Roster(list) => drop(here.send_replace(roster.take_part(list, true))),
-                        ServerFrame::RosterDelta(list) => if roster.take_part(list, false) {
-                            here.send_replace(true);
-                        },
+                        ServerFrame::Roster(list) => here.send_modify(|here| *here |= roster.take_part(list, true)),
+                        ServerFrame::RosterDelta(list) => here.send_modify(|here| *here |= roster.take_part(list, false)),
                         ServerFrame::TopicKey(frame) => {
                             let id = frame.req_id.clone();
                             line.answered(id.as_deref(), Ok(Reply::TopicKey(frame)));

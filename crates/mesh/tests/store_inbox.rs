@@ -131,6 +131,42 @@ async fn pages_are_newest_first_and_complete() {
     }
 }
 
+/// Who follows a mailbox goes on after the last message it has, whatever comes meanwhile.
+#[tokio::test]
+async fn a_mailbox_is_followed_oldest_first() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let inbox = inbox(scratch.path(), &hands).await;
+    let (mut seen, mut at) = (Vec::new(), None);
+    for number in 0..20_u64 {
+        let session = if number % 2 == 0 { "work" } else { "other" };
+        let arrival = arrival("bob", &format!("m{number}"), number, &number.to_string());
+        store(&inbox, vec![to_session(session, arrival), post("bob", &format!("p{number}"), number, "alerts", "x")])
+            .await;
+        if number % 6 == 5 {
+            hands.forward(10);
+        }
+        if number % 5 != 4 {
+            continue;
+        }
+        let query = InboxQuery {
+            session: Some("work".to_owned()),
+            oldest_first: true,
+            limit: 2,
+            cursor: at.clone(),
+            ..InboxQuery::default()
+        };
+        let page = inbox.list(query).await.unwrap();
+        assert_eq!(page.items.len(), page.places.len());
+        seen.extend(page.items.into_iter().map(|row| row.body.unwrap()));
+        at = page.places.last().cloned().or(at);
+    }
+    assert_eq!(seen, ["0", "2", "4", "6", "8", "10", "12", "14"]);
+    let rest = InboxQuery { session: Some("work".to_owned()), oldest_first: true, cursor: at, ..InboxQuery::default() };
+    let page = inbox.list(rest).await.unwrap();
+    assert_eq!(page.items.iter().filter_map(|row| row.body.as_deref()).collect::<Vec<_>>(), ["16", "18"]);
+    assert_eq!(page.next, None);
+}
+
 #[tokio::test]
 async fn lists_are_filtered() {
     let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());

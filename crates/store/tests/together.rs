@@ -133,5 +133,5 @@ async fn stand_in_line<F: Future + ?Sized>(mut future: std::pin::Pin<&mut F>, in
         }
         std::task::Poll::Ready(())
     })
-    .await
+    .await;
 }

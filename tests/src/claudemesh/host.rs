@@ -271,6 +271,15 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Shows the end of what somebody printed, for who looks for the cause of a failure.
+    pub fn tell(&self, who: &str, printed: &str) {
+        let skipped = printed.lines().count().saturating_sub(40);
+        let tail: Vec<&str> = printed.lines().skip(skipped).collect();
+        eprintln!("---- last lines of {who}\n{}\n----", tail.join("\n"));
+    }
+}
+
 impl Drop for Host {
     fn drop(&mut self) {
         let Some(mut child) = self.child.take() else { return };
@@ -283,10 +292,7 @@ impl Drop for Host {
             child.wait().ok();
         }
         if std::thread::panicking() {
-            let printed = self.printed();
-            let skipped = printed.lines().count().saturating_sub(40);
-            let tail: Vec<&str> = printed.lines().skip(skipped).collect();
-            eprintln!("---- last lines of the daemon of {}\n{}\n----", self.name, tail.join("\n"));
+            self.tell(&format!("the daemon of {}", self.name), &self.printed());
         }
     }
 }

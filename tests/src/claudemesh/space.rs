@@ -58,6 +58,11 @@ impl Space {
         }
     }
 
+    /// Says why a test does not go on here.
+    pub fn skipped(reason: &str) {
+        eprintln!("skipped: {reason}");
+    }
+
     /// Its number, for those who move something into it.
     pub fn pid(&self) -> u32 {
         self.holder.id()
@@ -142,6 +147,6 @@ impl Drop for Space {
 }
 
 fn skipped(reason: &str) -> Option<Space> {
-    eprintln!("skipped: {reason}");
+    Space::skipped(reason);
     None
 }

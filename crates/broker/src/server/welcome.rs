@@ -79,13 +79,14 @@ pub(crate) async fn plan<E: Engine>(
         Some(bounds) => bounds,
         None => broker.engine.ensure_log(mesh.id()).await.ok()?,
     };
-    let ahead = |resume: &Resume| resume.epoch == bounds.epoch && resume.seq > bounds.last_seq;
+    let furthest = |resume: &Resume| resume.seq.max(resume.confirmed.unwrap_or(0));
+    let ahead = |resume: &Resume| resume.epoch == bounds.epoch && furthest(resume) > bounds.last_seq;
     let bounds = match hello.resume.as_ref().is_some_and(ahead) {
         true => broker.log_was_set_back(mesh.id(), &member.id).await.ok()?,
         false => bounds,
     };
     let (from, resume) = match &hello.resume {
-        Some(resume) if resume.epoch == bounds.epoch && resume.seq <= bounds.last_seq => (Some(resume.seq), "ok"),
+        Some(resume) if resume.epoch == bounds.epoch && furthest(resume) <= bounds.last_seq => (Some(resume.seq), "ok"),
         Some(_) => (None, "reset"),
         // Who does not keep its place relies on ours.
         None if protocol < 2 => {

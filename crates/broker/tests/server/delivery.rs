@@ -2,6 +2,7 @@
 
 use hostel_broker::{Limits, Settings};
 use hostel_wire::frames::Group;
+use hostel_wire::frames::client::Resume;
 use hostel_wire::keys::SecretKey;
 use serde_json::{Value, json};
 
@@ -337,6 +338,10 @@ async fn a_reader_that_is_ahead_of_the_log_gives_it_another_epoch() {
     drop((a, b, again));
     let lab = lab.restart(Settings::default()).await;
     assert_eq!(lab.alice().await.epoch(), epoch);
+    // Whoever was told that more than there is was taken says the same.
+    let resume = Resume { epoch: epoch.clone(), seq: 1, confirmed: Some(3) };
+    let a = lab.alice.link_with(&lab.host, |hello| hello.resume = Some(resume)).await;
+    assert_eq!((&a.welcome["resume"], a.epoch() == epoch), (&json!("reset"), false));
 }
 
 #[tokio::test]

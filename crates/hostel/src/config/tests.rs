@@ -148,8 +148,8 @@ fn doors_sessions_and_agents_are_understood() {
     assert_eq!((specs[2].alias.as_str(), specs[2].command.len()), ("my.helper", 2));
     let rows = settings.rows();
     let row = |key: &str| rows.iter().find(|row| row.0 == key).map(|row| (row.1.as_str(), row.2.as_str())).unwrap();
-    assert_eq!(row("agents.claude.cpu"), ("150%", "hostel.toml:21"));
-    assert_eq!(row("agents.my.helper.command"), ("helper,--acp", "hostel.toml:27"));
+    assert_eq!(row("agents.claude.cpu"), ("150%", "hostel.toml:22"));
+    assert_eq!(row("agents.my.helper.command"), ("helper,--acp", "hostel.toml:28"));
     assert_eq!(row("doors.codecast.listen"), ("127.0.0.1:9200,[::1]:9201", "hostel.toml"));
 }
 

@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_millis(100);
 const LATE: Duration = Duration::from_secs(2);
 
 /// How long until a mailbox is read again whose session had no room.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often mailboxes are read although nothing was heard: a stream may be silent without having ended.
 const ANYWAY: Duration = Duration::from_secs(300);

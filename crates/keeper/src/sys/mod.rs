@@ -40,6 +40,17 @@ pub(crate) fn give_back_memory() {
     }
 }
 
+/// Takes pages of code out of this process's map; what is needed of them comes back from the file.
+///
+/// The caller has found the range in the kernel's own list of mappings: private, executable, not writable, of a file.
+pub(crate) fn let_code_go(from: usize, to: usize) {
+    // SAFETY: such pages hold what the file holds and nothing else, so that reading them again gives the same; a range that
+    // is no mapping any more is refused.
+    unsafe {
+        libc::madvise(std::ptr::with_exposed_provenance_mut(from), to.saturating_sub(from), libc::MADV_DONTNEED);
+    }
+}
+
 /// When memory runs out the kernel is to take the child, not its keeper. Done from outside because
 /// the child itself is not dumpable, and so may not, until it has executed its program.
 pub(crate) fn prefer_as_victim(pid: u32) {

@@ -114,7 +114,8 @@ async fn try_one(core: &Arc<Core>, role: &Role, url: &BrokerUrl) -> Result<Welco
     let resume = match role {
         Role::Member => {
             let cursor = core.inbox.cursor().await.map_err(|error| End::lost("storage", error))?;
-            Some(Resume { epoch: cursor.epoch, seq: cursor.seq }).filter(|resume| !resume.epoch.is_empty())
+            let confirmed = core.outbox.confirmed(&cursor.epoch).await.map_err(|error| End::lost("storage", error))?;
+            Some(Resume { epoch: cursor.epoch, seq: cursor.seq, confirmed }).filter(|resume| !resume.epoch.is_empty())
         }
         Role::Session(_) => None,
     };

@@ -93,6 +93,16 @@ impl Outbox {
         self.forget(Keep { done: now.saturating_sub(done), dead: failed, aborted: failed }).await
     }
 
+    /// The furthest place in a log that was confirmed.
+    pub async fn confirmed(&self, epoch: &str) -> Result<Option<u64>, StoreError> {
+        let epoch = epoch.to_owned();
+        let read = move |connection: &rusqlite::Connection| {
+            let mut select = connection.prepare_cached("SELECT seq FROM confirmed WHERE epoch = ?")?;
+            select.query_row([epoch], |row| row.get::<_, i64>(0)).optional()
+        };
+        Ok(self.store.read(read).await?.map(i64::cast_unsigned))
+    }
+
     /// The log as the broker has it now ends at `last_seq`. Rows it had confirmed beyond that, or in another log, are
     /// owed again, under their old ids and in their old order.
     pub async fn requeue_unlogged(&self, epoch: &str, last_seq: u64) -> Result<u64, StoreError> {

@@ -80,6 +80,9 @@ pub struct Resume {
     pub epoch: String,
     /// Everything up to here is stored.
     pub seq: u64,
+    /// The furthest of what was sent and confirmed in it: a log that ends before that is an earlier one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed: Option<u64>,
 }
 
 /// A session's hello, vouched for by its member.

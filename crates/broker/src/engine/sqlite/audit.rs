@@ -24,7 +24,7 @@ pub(super) fn append(transaction: &Transaction<'_>, events: &[AuditEvent]) -> ru
     for AuditEvent { mesh, kind, actor, subject, body, time_ms } in events {
         no += 1;
         let (time_ms, body) = (i64::try_from(*time_ms).unwrap_or(i64::MAX), body.to_string());
-        let texts = [mesh, kind, actor, subject, &body].map(|text| text.as_bytes());
+        let texts = [mesh, kind, actor, subject, &body].map(String::as_bytes);
         let digest = CHAIN.digest(no, time_ms, &texts, &previous);
         insert.execute(params![no, time_ms, mesh, kind, actor, subject, body, previous, digest])?;
         previous = digest;

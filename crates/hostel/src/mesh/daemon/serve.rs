@@ -41,6 +41,9 @@ use crate::text;
 /// How a supervisor is told not to start it again.
 const REVOKED: u8 = 78;
 
+/// After so long a daemon has started, and from then on it mostly waits.
+const SETTLED: Duration = Duration::from_secs(2);
+
 /// How long the connection and the databases may take to be put away.
 const FAREWELL: Duration = Duration::from_secs(4);
 
@@ -163,6 +166,7 @@ impl Opened {
         );
         listening.link(desk);
         ready();
+        tokio::spawn(settle_down());
         let held = listening.socket().to_owned();
         let over = async {
             match ttl {
@@ -198,6 +202,13 @@ impl Opened {
         drop(settled);
         finish(ending)
     }
+}
+
+/// Gives back what only the start needed: one daemon per mesh should not be felt.
+async fn settle_down() {
+    tokio::time::sleep(SETTLED).await;
+    hostel_keeper::memory::give_back();
+    hostel_keeper::memory::let_code_go();
 }
 
 fn finish(ending: Ending) -> Result<ExitCode, Failure> {

@@ -57,7 +57,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
         };
         table.row(vec![
             (paint, dot.to_owned()),
-            (Paint::Bold, show::field(peer, "displayName").to_owned()),
+            (Paint::Bold, address(peer, peers)),
             (Paint::Plain, role.trim().to_owned()),
             (Paint::Dim, show::address_key(show::field(peer, "pubkey"))),
             (Paint::Dim, place),
@@ -66,6 +66,17 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
     }
     desk.ui.line(&table.render(desk.ui))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a peer is written to by: a session by its member's name and its own, where the member is in the list.
+fn address(peer: &Value, peers: &[Value]) -> String {
+    let name = show::field(peer, "displayName");
+    let key = show::field(peer, "memberPubkey");
+    let member = |other: &&Value| show::field(other, "pubkey") == key && show::field(other, "memberPubkey") == key;
+    match (show::field(peer, "peerRole"), peers.iter().find(member)) {
+        ("session", Some(member)) => format!("{}/{name}", show::field(member, "displayName")),
+        _ => name.to_owned(),
+    }
 }
 
 /// Only the fields that were asked for; all of them if none were.
@@ -81,6 +92,15 @@ fn project(peer: &Value, fields: &[String]) -> Value {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_session_is_shown_by_its_address() {
+        let session = json!({"pubkey": "s", "memberPubkey": "k", "displayName": "fix-ci", "peerRole": "session"});
+        let member = json!({"pubkey": "k", "memberPubkey": "k", "displayName": "ada", "peerRole": "service"});
+        let peers = [session.clone(), member.clone()];
+        assert_eq!((address(&session, &peers), address(&member, &peers)), ("ada/fix-ci".to_owned(), "ada".to_owned()));
+        assert_eq!(address(&session, std::slice::from_ref(&session)), "fix-ci");
+    }
 
     #[test]
     fn fields_are_projected_in_their_order() {
