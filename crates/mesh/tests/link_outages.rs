@@ -157,11 +157,11 @@ async fn a_broker_that_was_set_back_gets_again_what_it_lost() {
 async fn the_end_of_a_connection_is_told() {
     let mut broker = TestBroker::start().await;
     let [alice] = hosts(&broker, ["alice"]).await;
-    let gone = alice.wait_event("daemon_disconnect", None);
+    let gone = alice.follow("daemon_disconnect").await;
     let ((), data) = tokio::join!(broker.down(), gone);
     assert_eq!(data["mesh"], "lab");
     assert_eq!(alice.mesh.state(), State::Reconnecting);
-    let back = alice.wait_event("daemon_reconnect", None);
+    let back = alice.follow("daemon_reconnect").await;
     let ((), data) = tokio::join!(broker.up(), back);
     assert_eq!(data["first"], false);
     assert_eq!(alice.mesh.health().await.brokers["lab"], "open");

@@ -64,7 +64,7 @@ async fn subscribing_without_a_broker_is_told_later() {
     assert!(wish.pending && wish.subscribed);
     assert!(bob.mesh.topics().await.unwrap().iter().any(|topic| topic.name == "later" && topic.subscribed));
     let refusal = bob.mesh.topic_post(PostRequest { topic: "never".into(), ..PostRequest::default() }, &Caller::Member);
-    assert_eq!(refusal.await.unwrap_err().code(), "topic_not_found");
+    assert_eq!(refusal.await.unwrap_err().code(), "broker_unavailable");
     bob.down().await;
     bob.up().await;
     broker.up().await;
@@ -188,11 +188,11 @@ async fn a_post_to_a_topic_that_was_deleted_is_given_up() {
     bob.mesh.subscribe("alerts").await.unwrap();
     post(&bob, "alerts", "is there").await;
     bob.drained().await;
-    let gone = bob.wait_event("daemon_disconnect", None);
+    let gone = bob.follow("daemon_disconnect").await;
     tokio::join!(async { bob.net.cut() }, gone);
     post(&bob, "alerts", "too late").await;
     broker.delete_topic("alerts").await;
-    let given_up = bob.wait_event("outbox_dead", None);
+    let given_up = bob.follow("outbox_dead").await;
     let ((), given_up) = tokio::join!(async { bob.net.mend() }, given_up);
     assert_eq!(given_up["reason"], "topic_not_found");
     drop(alice);

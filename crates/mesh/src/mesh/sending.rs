@@ -225,14 +225,10 @@ pub(crate) async fn find_topic(core: &Core, name: &str) -> Result<Known, Refusal
     if let Some(known) = core.topics.by_name(name) {
         return Ok(known);
     }
-    let missing = || Refusal::new("topic_not_found", format!("there is no topic `{name}`"));
-    let Ok(line) = core.line() else {
-        let wanted = core.topics.wants().iter().any(|(wanted, want)| wanted == name && want.subscribed);
-        // It will exist once the broker has heard of it; until then it has no id that could be promised.
-        return Err(if wanted { Refusal::offline() } else { missing() });
-    };
+    // Only the broker can say that there is none: somebody may have made it while we were away.
+    let line = core.line_soon().await?;
     talk::refresh(&core.topics, &line).await?;
-    core.topics.by_name(name).ok_or_else(missing)
+    core.topics.by_name(name).ok_or_else(|| Refusal::new("topic_not_found", format!("there is no topic `{name}`")))
 }
 
 /// The request's payload; mentions that are given count over those in the text.

@@ -295,12 +295,14 @@ impl Host {
         }
     }
 
-    /// Waits for an event and gives its data.
-    pub async fn wait_event(&self, name: &str, last: Option<&str>) -> serde_json::Value {
+    /// Listens from now on for the next event of a name; what is returned waits for it.
+    pub async fn follow<'a>(&self, name: &'a str) -> impl Future<Output = serde_json::Value> + use<'a> {
         let filter = EventFilter { events: vec![name.to_owned()], ..EventFilter::default() };
-        let mut events = self.mesh.events(filter, &Caller::Member, last).await.unwrap();
-        let event = soon(name, events.next()).await.expect("the stream goes on");
-        serde_json::from_str(&event.data).unwrap()
+        let mut events = self.mesh.events(filter, &Caller::Member, None).await.unwrap();
+        async move {
+            let event = soon(name, events.next()).await.expect("the stream goes on");
+            serde_json::from_str(&event.data).unwrap()
+        }
     }
 
     /// Waits until nothing is owed.

@@ -2,8 +2,7 @@
 
 /// Every key, with what is built in. A test makes sure that it says the truth.
 pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is commented out is what is built in.
-# `claudemesh daemon reload` reads the file again; mesh, http_port, http_bind, tcp_enabled, uds_mode and fsync_mode need a
-# restart.
+# It is read when the daemon starts.
 
 [daemon]
 # mesh = "lab"                  # refuse to serve another mesh with this file
