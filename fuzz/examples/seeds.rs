@@ -17,7 +17,7 @@ use hostel_keeper::proto::{
     Welcome, kind, tag,
 };
 use hostel_wire::body::Body;
-use hostel_wire::frames::client::{Call, ClientAck, ClientFrame, Hello, Request, SessionHello};
+use hostel_wire::frames::client::{Call, ClientAck, ClientFrame, Hello as MeshHello, Request, SessionHello};
 use hostel_wire::frames::server::{Ack, HelloAck, HelloChallenge, Push, ServerFrame};
 use hostel_wire::invite::{InviteLink, Terms};
 use hostel_wire::keys::SecretKey;
@@ -428,7 +428,7 @@ fn claudemesh() -> Result<(), Failure> {
 /// Frames, bodies, an invite and a small file, all from fixed keys where the formats allow it.
 fn wire() -> Result<(), Failure> {
     let owner = SecretKey::from_seed(&[1; 32]);
-    let hello = Hello { protocol_version: 2, mesh_id: "m".into(), nonce: Some("n".into()), ..Hello::default() };
+    let hello = MeshHello { protocol_version: 2, mesh_id: "m".into(), nonce: Some("n".into()), ..MeshHello::default() };
     let frames = [
         ClientFrame::Hello(Box::new(hello.clone())),
         ClientFrame::SessionHello(Box::new(SessionHello { hello, ..SessionHello::default() })),
