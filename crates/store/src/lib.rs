@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 
 use line::Bell;
 use readers::Readers;
-use writer::{Answer, Failure, Message, job, write_all, write_group};
+use writer::{Answer, Failure, Message, job, write_all, write_one};
 
 /// Writes that may wait for the writer; more make their askers wait.
 const QUEUE: usize = 4096;
@@ -319,7 +319,7 @@ impl Store {
     fn inline(&self, inline: &Mutex<Inline>, job: writer::Job) -> Result<(), StoreError> {
         let mut inline = inline.lock();
         let connection = inline.connection.as_mut().ok_or(StoreError::Closed)?;
-        write_group(self.name, connection, vec![job]);
+        write_one(self.name, connection, job);
         Ok(())
     }
 }

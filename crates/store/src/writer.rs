@@ -4,7 +4,7 @@
 //! back nothing but itself, unless it says that only the disk can refuse it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
@@ -140,27 +140,76 @@ pub(crate) fn write_all(
             }
             Taken::Closed => return,
         }
-        let end = group.iter().position(|message| matches!(message, Message::End));
-        open = end.is_none();
-        group.truncate(end.unwrap_or(group.len()));
-        write_group(name, &mut connection, group.drain(..).filter_map(Message::job).collect());
+        let mut coming = Coming { group: group.drain(..), line: &mut line, came: 0, until: None, ended: false };
+        let (committed, told) = write_jobs(name, &mut connection, &mut coming);
+        open = !coming.ended;
+        let came = coming.came;
+        drop(coming);
+        line.answering(came);
+        tell(&committed, told);
     }
 }
 
-/// Writes several jobs in one transaction, and tells each what became of it.
-pub(crate) fn write_group(name: &'static str, connection: &mut Connection, jobs: Vec<Job>) {
-    let mut told = Vec::with_capacity(jobs.len());
-    let mut jobs = jobs.into_iter();
-    let committed = commit_group(name, connection, &mut jobs, &mut told);
-    // Those that could not even be begun.
-    for job in jobs {
-        if let Err(error) = &committed {
-            told.push(job(Err(error.clone()), false));
+/// What is written together: what stood in line, and who comes back while that is written.
+struct Coming<'a> {
+    group: std::vec::Drain<'a, Message>,
+    line: &'a mut Line,
+    /// How many of them somebody waits for.
+    came: usize,
+    /// How long it is worth to wait for more.
+    until: Option<Instant>,
+    /// Nothing comes after the end.
+    ended: bool,
+}
+
+impl Iterator for Coming<'_> {
+    type Item = Job;
+
+    fn next(&mut self) -> Option<Job> {
+        if self.ended {
+            return None;
         }
+        let message = match self.group.next() {
+            Some(message) => message,
+            None => self.line.one_more(self.came, &mut self.until)?,
+        };
+        self.came += usize::from(!message.may_wait());
+        let job = message.job();
+        self.ended = job.is_none();
+        job
     }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let known = self.group.len();
+        (known, (!self.line.expects_more()).then_some(known))
+    }
+}
+
+/// Writes one job by itself, and tells what became of it.
+pub(crate) fn write_one(name: &'static str, connection: &mut Connection, job: Job) {
+    let (committed, told) = write_jobs(name, connection, &mut std::iter::once(job));
+    tell(&committed, told);
+}
+
+fn tell(committed: &Result<(), StoreError>, told: Vec<Told>) {
     for told in told {
         (told.tell)(committed.clone());
     }
+}
+
+/// Writes several jobs in one transaction. Each is still to be told what became of it.
+fn write_jobs(
+    name: &'static str,
+    connection: &mut Connection,
+    jobs: &mut dyn Iterator<Item = Job>,
+) -> (Result<(), StoreError>, Vec<Told>) {
+    let mut told = Vec::with_capacity(jobs.size_hint().0);
+    let committed = commit_group(name, connection, jobs, &mut told);
+    if let Err(error) = &committed {
+        // Those that could not even be begun.
+        told.extend(jobs.map(|job| job(Err(error.clone()), false)));
+    }
+    (committed, told)
 }
 
 /// SQLite ends a transaction by itself when the disk is full or fails: whatever is written after that would be
@@ -168,14 +217,14 @@ pub(crate) fn write_group(name: &'static str, connection: &mut Connection, jobs:
 fn commit_group(
     name: &'static str,
     connection: &mut Connection,
-    jobs: &mut std::vec::IntoIter<Job>,
+    jobs: &mut dyn Iterator<Item = Job>,
     told: &mut Vec<Told>,
 ) -> Result<(), StoreError> {
     let named = |error| StoreError::of(name, &error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(named)?;
     let broken = || StoreError::Sqlite(format!("{name}: the disk refused what was written together with this"));
     // What is written alone is taken back by taking everything back.
-    let alone = jobs.len() == 1;
+    let alone = jobs.size_hint() == (1, Some(1));
     for job in jobs {
         let ended = transaction.is_autocommit();
         let one = job(if ended { Err(broken()) } else { Ok(&transaction) }, alone);

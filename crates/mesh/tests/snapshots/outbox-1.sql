@@ -15,7 +15,9 @@ CREATE TABLE outbox (
     dest_kind           TEXT    NOT NULL,
     dest_ref            TEXT    NOT NULL,
     priority            TEXT    NOT NULL,
-    status              TEXT    NOT NULL CHECK (status IN ('pending', 'inflight', 'done', 'dead', 'aborted')),
+    -- Not a list with IN: for that SQLite makes and fills a table of its own at every insert.
+    status              TEXT    NOT NULL CHECK (status = 'pending' OR status = 'inflight' OR status = 'done'
+                                                OR status = 'dead' OR status = 'aborted'),
     -- 1 while it is pending or under way, else NULL: so the index below does not change when a row gets under way.
     owed                INTEGER DEFAULT 1,
     enqueued_at         INTEGER NOT NULL,
