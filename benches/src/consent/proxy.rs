@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
@@ -94,7 +95,8 @@ impl Proxy {
 
     fn wait_for_socket(&mut self) -> Result<()> {
         let begun = Instant::now();
-        while !self.socket.exists() {
+        // The file is there a moment before somebody listens.
+        while UnixStream::connect(&self.socket).is_err() {
             if let Some(status) = self.guard.launcher.try_wait()? {
                 bail!("it ended with {status}");
             }
