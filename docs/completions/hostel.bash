@@ -31,6 +31,9 @@ _hostel() {
             hostel,audit)
                 cmd="hostel__subcmd__audit"
                 ;;
+            hostel,backup)
+                cmd="hostel__subcmd__backup"
+                ;;
             hostel,broker)
                 cmd="hostel__subcmd__broker"
                 ;;
@@ -76,11 +79,17 @@ _hostel() {
             hostel,ps)
                 cmd="hostel__subcmd__ps"
                 ;;
+            hostel,restore)
+                cmd="hostel__subcmd__restore"
+                ;;
             hostel,run)
                 cmd="hostel__subcmd__run"
                 ;;
             hostel,send)
                 cmd="hostel__subcmd__send"
+                ;;
+            hostel,service)
+                cmd="hostel__subcmd__service"
                 ;;
             hostel,sessions)
                 cmd="hostel__subcmd__sessions"
@@ -178,6 +187,9 @@ _hostel() {
             hostel__subcmd__mesh,inbox)
                 cmd="hostel__subcmd__mesh__subcmd__inbox"
                 ;;
+            hostel__subcmd__mesh,install)
+                cmd="hostel__subcmd__mesh__subcmd__install"
+                ;;
             hostel__subcmd__mesh,invite)
                 cmd="hostel__subcmd__mesh__subcmd__invite"
                 ;;
@@ -217,8 +229,14 @@ _hostel() {
             hostel__subcmd__mesh,send)
                 cmd="hostel__subcmd__mesh__subcmd__send"
                 ;;
+            hostel__subcmd__mesh,state)
+                cmd="hostel__subcmd__mesh__subcmd__state"
+                ;;
             hostel__subcmd__mesh,subscribe)
                 cmd="hostel__subcmd__mesh__subcmd__subscribe"
+                ;;
+            hostel__subcmd__mesh,task)
+                cmd="hostel__subcmd__mesh__subcmd__task"
                 ;;
             hostel__subcmd__mesh,topic)
                 cmd="hostel__subcmd__mesh__subcmd__topic"
@@ -235,8 +253,17 @@ _hostel() {
             hostel__subcmd__mesh__subcmd__daemon,accept-host)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__accept__subcmd__host"
                 ;;
+            hostel__subcmd__mesh__subcmd__daemon,backup)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__backup"
+                ;;
             hostel__subcmd__mesh__subcmd__daemon,down)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__down"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,hooks)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,install-service)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__install__subcmd__service"
                 ;;
             hostel__subcmd__mesh__subcmd__daemon,logs)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__logs"
@@ -247,8 +274,23 @@ _hostel() {
             hostel__subcmd__mesh__subcmd__daemon,ps)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__status"
                 ;;
+            hostel__subcmd__mesh__subcmd__daemon,recover)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__recover"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,reload)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__reload"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,reset)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__reset"
+                ;;
             hostel__subcmd__mesh__subcmd__daemon,restart)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__restart"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,restore)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__restore"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,rotate-keypair)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__rotate__subcmd__keypair"
                 ;;
             hostel__subcmd__mesh__subcmd__daemon,rotate-token)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__rotate__subcmd__token"
@@ -265,11 +307,26 @@ _hostel() {
             hostel__subcmd__mesh__subcmd__daemon,stop)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__down"
                 ;;
+            hostel__subcmd__mesh__subcmd__daemon,uninstall)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__uninstall"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon,uninstall-service)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__uninstall__subcmd__service"
+                ;;
             hostel__subcmd__mesh__subcmd__daemon,up)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__up"
                 ;;
             hostel__subcmd__mesh__subcmd__daemon,version)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__version"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks,check)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__check"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks,init)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__init"
+                ;;
+            hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks,list)
+                cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__list"
                 ;;
             hostel__subcmd__mesh__subcmd__daemon__subcmd__outbox,list)
                 cmd="hostel__subcmd__mesh__subcmd__daemon__subcmd__outbox__subcmd__list"
@@ -319,6 +376,42 @@ _hostel() {
             hostel__subcmd__mesh__subcmd__peer,list)
                 cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__list"
                 ;;
+            hostel__subcmd__mesh__subcmd__state,delete)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__delete"
+                ;;
+            hostel__subcmd__mesh__subcmd__state,get)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__get"
+                ;;
+            hostel__subcmd__mesh__subcmd__state,list)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__list"
+                ;;
+            hostel__subcmd__mesh__subcmd__state,rm)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__delete"
+                ;;
+            hostel__subcmd__mesh__subcmd__state,set)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__set"
+                ;;
+            hostel__subcmd__mesh__subcmd__state,watch)
+                cmd="hostel__subcmd__mesh__subcmd__state__subcmd__watch"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,claim)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__claim"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,complete)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__complete"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,create)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__create"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,list)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__list"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,release)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__release"
+                ;;
+            hostel__subcmd__mesh__subcmd__task,show)
+                cmd="hostel__subcmd__mesh__subcmd__task__subcmd__show"
+                ;;
             hostel__subcmd__mesh__subcmd__topic,list)
                 cmd="hostel__subcmd__mesh__subcmd__topic__subcmd__list"
                 ;;
@@ -330,6 +423,15 @@ _hostel() {
                 ;;
             hostel__subcmd__mesh__subcmd__topic,unsubscribe)
                 cmd="hostel__subcmd__mesh__subcmd__topic__subcmd__unsubscribe"
+                ;;
+            hostel__subcmd__service,install)
+                cmd="hostel__subcmd__service__subcmd__install"
+                ;;
+            hostel__subcmd__service,status)
+                cmd="hostel__subcmd__service__subcmd__status"
+                ;;
+            hostel__subcmd__service,uninstall)
+                cmd="hostel__subcmd__service__subcmd__uninstall"
                 ;;
             hostel__subcmd__sessions,close)
                 cmd="hostel__subcmd__sessions__subcmd__close"
@@ -359,7 +461,7 @@ _hostel() {
 
     case "${cmd}" in
         hostel)
-            opts="-h -V --json --home --house --color --help --version up down run sessions send watch approvals approver audit mcp mesh broker ps logs attach kill doctor df gc link keeper config completions man as"
+            opts="-h -V --json --home --house --color --help --version up down run sessions send watch approvals approver audit mcp mesh broker backup restore ps logs attach kill doctor df gc link service keeper config completions man as"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -881,6 +983,40 @@ _hostel() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__backup)
+            opts="-h --out --passphrase-fd --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1555,7 +1691,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh)
-            opts="-h --mesh --json --home --house --color --help create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon"
+            opts="-h --mesh --json --home --house --color --help create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1677,7 +1813,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__daemon)
-            opts="-h --mesh --json --home --house --color --help up start down stop status ps version restart logs search rotate-token accept-host outbox"
+            opts="-h --mesh --json --home --house --color --help up start down stop status ps version restart logs search rotate-token rotate-keypair accept-host reload backup restore uninstall reset recover hooks outbox install-service uninstall-service"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1736,6 +1872,44 @@ _hostel() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__backup)
+            opts="-h --out --passphrase-fd --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         hostel__subcmd__mesh__subcmd__daemon__subcmd__down)
             opts="-h --all --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -1743,6 +1917,164 @@ _hostel() {
                 return 0
             fi
             case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks)
+            opts="-h --mesh --json --home --house --color --help list check init"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__check)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__init)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__hooks__subcmd__list)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__install__subcmd__service)
+            opts="-h --user --system --dir --kind --print --no-start --allow-ci-persistent --all --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "systemd launchd" -- "${cur}"))
+                    return 0
+                    ;;
                 --mesh)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1936,8 +2268,166 @@ _hostel() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__recover)
+            opts="-h --read-only --from-broker --fresh --confirm --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__reload)
+            opts="-h --all --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__reset)
+            opts="-h --confirm --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         hostel__subcmd__mesh__subcmd__daemon__subcmd__restart)
             opts="-h --all --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__restore)
+            opts="-h --in --passphrase-fd --force --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --in)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__rotate__subcmd__keypair)
+            opts="-h --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2037,6 +2527,74 @@ _hostel() {
                 return 0
             fi
             case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__uninstall)
+            opts="-h --confirm --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__daemon__subcmd__uninstall__subcmd__service)
+            opts="-h --user --system --dir --kind --all --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "systemd launchd" -- "${cur}"))
+                    return 0
+                    ;;
                 --mesh)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2329,6 +2887,36 @@ _hostel() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__install)
+            opts="-h --service --no-service --no-mcp --allow-ci-persistent --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --mesh)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3166,9 +3754,471 @@ _hostel() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        hostel__subcmd__mesh__subcmd__state)
+            opts="-h --mesh --json --home --house --color --help set get list watch delete rm"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__state__subcmd__delete)
+            opts="-h --if-version --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --if-version)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__state__subcmd__get)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__state__subcmd__list)
+            opts="-h --prefix --values --limit --after --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__state__subcmd__set)
+            opts="-h --text --if-version --idempotency-key --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --if-version)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idempotency-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__state__subcmd__watch)
+            opts="-h --prefix --after --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --prefix)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         hostel__subcmd__mesh__subcmd__subscribe)
             opts="-h --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task)
+            opts="-h --mesh --json --home --house --color --help create claim complete release list show"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__claim)
+            opts="-h --lease --idempotency-key --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --lease)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idempotency-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__complete)
+            opts="-h --result --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --result)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__create)
+            opts="-h --body --assignee --priority --idempotency-key --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --body)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --assignee)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --priority)
+                    COMPREPLY=($(compgen -W "now next low" -- "${cur}"))
+                    return 0
+                    ;;
+                --idempotency-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__list)
+            opts="-h --status --limit --after --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --status)
+                    COMPREPLY=($(compgen -W "open claimed completed all" -- "${cur}"))
+                    return 0
+                    ;;
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --after)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__release)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__task__subcmd__show)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -3482,6 +4532,40 @@ _hostel() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        hostel__subcmd__restore)
+            opts="-h --in --passphrase-fd --no-meshes --force --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --in)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         hostel__subcmd__run)
             opts="-d -h --name --detach --cwd --agent --mode --model --mesh --env --no-stdin --replace --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -3543,6 +4627,134 @@ _hostel() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__service)
+            opts="-h --json --home --house --color --help install uninstall status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__service__subcmd__install)
+            opts="-h --user --system --dir --kind --print --no-start --allow-ci-persistent --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "systemd launchd" -- "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__service__subcmd__status)
+            opts="-h --user --system --dir --kind --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "systemd launchd" -- "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__service__subcmd__uninstall)
+            opts="-h --user --system --dir --kind --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -W "systemd launchd" -- "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

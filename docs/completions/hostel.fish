@@ -44,6 +44,8 @@ complete -c hostel -n "__fish_hostel_needs_command" -f -a "audit" -d 'Show or ve
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "mcp" -d 'Serve the house\'s tools to an agent that speaks MCP, on standard input and output'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "mesh" -d 'Talk with other hosts: meshes, messages, topics, files'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "broker" -d 'Look after the embedded broker, which carries the messages of meshes'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "backup" -d 'Write the whole house and its meshes into an encrypted file'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "restore" -d 'Put back a house that `hostel backup` has written'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "ps" -d 'List processes'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "logs" -d 'Print what a process has printed'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect this terminal to a process: what it printed, what it prints, and its stdin'
@@ -52,6 +54,7 @@ complete -c hostel -n "__fish_hostel_needs_command" -f -a "doctor" -d 'Check thi
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "df" -d 'Show how much disk the journals use'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "gc" -d 'Remove journals of exited processes that are past their time'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "link" -d 'Make the symlinks by which this program takes other names'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "service" -d 'Start the house at boot: install it as a service, or take it out again'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "keeper" -d 'Look at the keeper, or replace it in place'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "config" -d 'Show or check the configuration'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
@@ -362,38 +365,41 @@ complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subco
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l dry-run -d 'Say what would be written, write nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and __fish_seen_subcommand_from uninstall" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "create" -d 'Make a mesh, join it, and print an invite for the first peer'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "join" -d 'Join a mesh by its invite, and start its daemon'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "list" -d 'List the meshes that are joined here'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "leave" -d 'Leave a mesh: tell the broker, stop the daemon, forget the keys'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "invite" -d 'Make, list and take back invites'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "member" -d 'List members, and revoke, ban, kick or disconnect them'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "post" -d 'Post to a topic'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "topics" -d 'List topics'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "topic" -d 'Topics under their longer names'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "inbox" -d 'Show what was received, newest first'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "search" -d 'Search what was received'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "file" -d 'Share files, fetch them, list them'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "events" -d 'Print events as they come'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "profile" -d 'Say what this host is doing, for its peers'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "rename" -d 'Take another name in the mesh'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "verify" -d 'Print the safety number of a peer, to compare over another channel'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "launch" -d 'Launch an agent as a session of its own in the mesh'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events profile rename verify launch daemon" -f -a "daemon" -d 'Look after the mesh daemon: one process per mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "create" -d 'Make a mesh, join it, and print an invite for the first peer'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "join" -d 'Join a mesh by its invite, and start its daemon'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "list" -d 'List the meshes that are joined here'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "leave" -d 'Leave a mesh: tell the broker, stop the daemon, forget the keys'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "invite" -d 'Make, list and take back invites'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "member" -d 'List members, and revoke, ban, kick or disconnect them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "post" -d 'Post to a topic'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "unsubscribe" -d 'Stop receiving a topic\'s posts'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "topics" -d 'List topics'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "topic" -d 'Topics under their longer names'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "inbox" -d 'Show what was received, newest first'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "search" -d 'Search what was received'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "file" -d 'Share files, fetch them, list them'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "events" -d 'Print events as they come'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "state" -d 'Read and write values that all members share'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "task" -d 'Make tasks and take them on, each by exactly one'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "profile" -d 'Say what this host is doing, for its peers'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "rename" -d 'Take another name in the mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "verify" -d 'Print the safety number of a peer, to compare over another channel'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "launch" -d 'Launch an agent as a session of its own in the mesh'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "install" -d 'Set this host up: the mesh\'s tools for its agents, and the daemon as a service'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "daemon" -d 'Look after the mesh daemon: one process per mesh'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l name -d 'What this host is called in it [default: the host\'s name]' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l listen -d 'Where the broker listens for other machines, with TLS' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from create" -l url -d 'How other machines reach the broker: wss://HOST[:PORT]/ws' -r
@@ -603,6 +609,34 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from events" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "set" -d 'Write a value'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "get" -d 'Print a value'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "list" -d 'List keys with their versions'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "watch" -d 'Print changes as they come'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "delete" -d 'Remove a key'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from state" -f -a "rm" -d 'Remove a key'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "create" -d 'Make a task'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "claim" -d 'Take a task on: exactly one who tries gets it'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "complete" -d 'Say that a task one has claimed is done'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "release" -d 'Let a task go that one has claimed'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "list" -d 'List tasks, the oldest first'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from task" -f -a "show" -d 'Show a task with all of its content'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l summary -d 'What this host is doing' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from profile" -l status -d 'Whether it may be disturbed' -r -f -a "idle\t''
 working\t''
@@ -655,6 +689,18 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l no-start -d 'Start neither house nor mesh daemon'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l mesh -d 'Which mesh; needed only where several are joined' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l service -d 'Install the daemon as a service without asking'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l no-service -d 'Install no service, and do not ask'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l no-mcp -d 'Leave the configuration of agents alone'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l allow-ci-persistent -d 'Install the service although this looks like a build job'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l mesh -d 'Which mesh; needed only where several are joined' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
@@ -670,12 +716,22 @@ complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subc
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "status" -d 'Show every daemon: connected, queue, lag'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "ps" -d 'Show every daemon: connected, queue, lag'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "version" -d 'Show the daemon\'s version'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "restart" -d 'Stop the daemon and start it again'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "restart" -d 'Stop the daemon and start it again with the flags it had'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "logs" -d 'Print the daemon\'s log'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "search" -d 'Search what was received'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "rotate-token" -d 'Replace the token for loopback HTTP; the old one is good for another minute'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "rotate-keypair" -d 'Replace the member\'s key; the daemon goes on and nothing on its way is lost'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "accept-host" -d 'Say that this machine is the daemon\'s home from now on'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "reload" -d 'Read config.toml again, without losing the connection'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "backup" -d 'Write this host\'s identity in a mesh into an encrypted file'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "restore" -d 'Put an identity back that `backup` has written'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "uninstall" -d 'Leave the mesh and remove everything of it from this host'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "reset" -d 'Forget messages and other local state; stay a member'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "recover" -d 'Look for damaged files and go on with what is left'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "hooks" -d 'Look at this mesh\'s hooks: scripts that run when something happens'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "outbox" -d 'Look at what waits to be sent, or did not go out'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "install-service" -d 'Start the daemon at boot, and again when it fails'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from daemon" -f -a "uninstall-service" -d 'Do not start the daemon at boot any more, and stop it'
 complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand broker; and not __fish_seen_subcommand_from up down status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -711,6 +767,26 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand broker; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l out -d 'The file to write; one that is there is replaced' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l passphrase-fd -d 'Read the passphrase from this descriptor instead of asking for it' -r
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand backup" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l in -d 'The file that `hostel backup` wrote' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l passphrase-fd -d 'Read the passphrase from this descriptor instead of asking for it' -r
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l no-meshes -d 'Leave out the meshes: only the house'
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l force -d 'Put it in the place of a house, or of meshes, that are here; those are kept beside'
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand ps" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -781,6 +857,55 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand link" -l force -d 'Replace what is there under those names'
 complete -c hostel -n "__fish_hostel_using_subcommand link" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand link" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -f -a "install" -d 'Start the house at boot, and again when its daemon fails'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -f -a "uninstall" -d 'Do not start the house at boot any more'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status" -f -a "status" -d 'Show whether the house is a service, and how it stands'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l dir -d 'Where the file is, instead of where the supervisor looks; nothing is started or stopped then' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l kind -d 'The supervisor [default: the one of this system]' -r -f -a "systemd\t''
+launchd\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l user -d 'For you alone, without root (the default)'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l system -d 'For the machine: runs without anybody being logged in; takes root'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l print -d 'Print the file, install nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l no-start -d 'Start it at the next boot or login only'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l allow-ci-persistent -d 'Install it although this looks like a build job'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from install" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l dir -d 'Where the file is, instead of where the supervisor looks; nothing is started or stopped then' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l kind -d 'The supervisor [default: the one of this system]' -r -f -a "systemd\t''
+launchd\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l user -d 'For you alone, without root (the default)'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l system -d 'For the machine: runs without anybody being logged in; takes root'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from uninstall" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l dir -d 'Where the file is, instead of where the supervisor looks; nothing is started or stopped then' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l kind -d 'The supervisor [default: the one of this system]' -r -f -a "systemd\t''
+launchd\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l user -d 'For you alone, without root (the default)'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l system -d 'For the machine: runs without anybody being logged in; takes root'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand service; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

@@ -16,6 +16,7 @@ use hostel_keeper::proto::{
     Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
     Welcome, kind, tag,
 };
+use hostel_wire::backup::{Content, Cost, Header};
 use hostel_wire::body::Body;
 use hostel_wire::frames::client::{Call, ClientAck, ClientFrame, Hello as MeshHello, Request, SessionHello};
 use hostel_wire::frames::server::{Ack, HelloAck, HelloChallenge, Push, ServerFrame};
@@ -441,6 +442,10 @@ fn wire() -> Result<(), Failure> {
     }
     let send = r##"{"type":"send","id":"1","client_message_id":"c","request_fingerprint":"00","kind":"dm","to":{"member":"m"},"nonce":"","ciphertext":"","lane":"dm|m|next","laneSeq":1}"##;
     put("wire_client", "send", send)?;
+    let state = r##"{"type":"state_set","_reqId":"1","key":"00","ifVersion":3,"name":{"epoch":0,"nonce":"","ciphertext":""},"value":{"epoch":0,"nonce":"","ciphertext":""},"clientId":"c","fingerprint":"00"}"##;
+    put("wire_client", "state", state)?;
+    let task = r##"{"type":"task_step","_reqId":"2","id":"t","step":"complete","leaseS":60,"result":{"epoch":0,"nonce":"","ciphertext":""},"clientId":"c","fingerprint":"00"}"##;
+    put("wire_client", "task", task)?;
     let frames = [
         ServerFrame::HelloChallenge(HelloChallenge::default()),
         ServerFrame::HelloAck(Box::default()),
@@ -472,7 +477,10 @@ fn wire() -> Result<(), Failure> {
     let head = FileHead { name: "a".into(), size: 0, sha256: String::new() };
     let (mut sealer, mut sealed) = FileSealer::new(&FileKey::from_bytes([3; 32]), &head)?;
     sealed.extend(sealer.chunk(b"hello", true));
-    put("wire_file", "small", sealed)
+    put("wire_file", "small", sealed)?;
+    let cost = Cost { passes: 1, memory: 8192 };
+    put("wire_backup", "header", Header::fresh(Content::Mesh, cost).to_bytes())?;
+    put("wire_backup", "record", br#"F{"path":"house/state.db","mode":384}"#)
 }
 
 /// What a daemon reads: a broker's frames, its own files, the answer to who joins.
@@ -492,9 +500,15 @@ fn mesh() -> Result<(), Failure> {
         system("peer_left", r#"{"memberId":"bob-id"}"#),
         system("member_renamed", r#"{"memberId":"alice-id","name":"ada"}"#),
         system("member_clone_suspected", r#"{"memberId":"bob-id","hostname":"x"}"#),
+        system("member_keypair_rotated", r#"{"memberId":"bob-id","name":"bob","oldPubkey":"00","newPubkey":"01"}"#),
         system("caught_up", r#"{"seq":7}"#).replace("\"seq\":0", "\"seq\":7"),
     ];
     put("mesh_frames", "news", news.join("\n"))?;
+    let shared = [
+        r#"{"type":"push","meshId":"mesh","seq":3,"kind":"state","eventData":{"entry":{"key":"00","version":1,"name":{"epoch":0,"nonce":"","ciphertext":""},"by":"b","atMs":1},"removed":false}}"#,
+        r#"{"type":"push","meshId":"mesh","seq":4,"kind":"task","eventData":{"step":"claimed","task":{"id":"01jh3q5w6e7r8t9y0a1s2d3f4g","title":{"epoch":7,"nonce":"","ciphertext":""}}}}"#,
+    ];
+    put("mesh_frames", "shared", shared.join("\n"))?;
     put("mesh_frames", "revoked", system("member_revoked", r#"{"memberId":"alice-id"}"#))?;
     let answers = [
         r#"{"type":"topic_list_response","_reqId":"","topics":[{"id":"t","name":"alerts","visibility":"public","epoch":1,"subscribed":true}]}"#,
@@ -527,6 +541,10 @@ fn mesh() -> Result<(), Failure> {
         r#"{{"version":1,"meshes":[{entry},{{}}],"displayName":"ada","groups":[{{"name":"ops"}}],"accountId":"x"}}"#
     );
     put("mesh_home", "config", [&[0], config.as_bytes()].concat())?;
+    let kept = format!(
+        r#"{{"format":1,"made_at":"2026-01-01T00:00:00Z","program":"1","slug":"lab","membership":{entry},"files":{{"config.toml":"","topics.json":"e30=","schema_version":"MQ=="}}}}"#
+    );
+    put("mesh_backup", "lab", kept)?;
     put("mesh_home", "empty", [0])?;
     let pair = format!(
         r#"{{"schema_version":1,"ed25519_public":"{}","ed25519_secret":"{}","x25519_public":"","x25519_secret":"","created_at":""}}"#,
@@ -536,10 +554,42 @@ fn mesh() -> Result<(), Failure> {
     put("mesh_home", "keypair", [&[1], pair.as_bytes()].concat())?;
     let record = r#"{"schema_version":2,"fingerprint":"00","host_id":"linux:00","stable_mac":"00:16:3e:00:00:02","written_at":""}"#;
     put("mesh_home", "host", [&[2], record.as_bytes()].concat())?;
+    let hex = hostel_wire::encoding::hex;
+    let archived = format!(
+        r#"{{"schema_version":1,"keys":[{{"ed25519_public":"{}","x25519_public":"{}","x25519_secret":"{}","archived_at":"2027-01-01T00:00:00.000Z","expires_at":"2027-01-08T00:00:00.000Z"}}]}}"#,
+        key.public().hex(),
+        hex(&key.x25519_public()),
+        hex(&*key.x25519_secret())
+    );
+    put("mesh_home", "archive", [&[3], archived.as_bytes()].concat())?;
+    let next = format!(
+        r#"{{"schema_version":1,"mesh_id":"m","member_id":"a","old_public":"{}","ed25519_public":"{}","ed25519_secret":"{}","created_at":""}}"#,
+        SecretKey::from_seed(&[8; 32]).public().hex(),
+        key.public().hex(),
+        &*key.to_hex()
+    );
+    put("mesh_home", "next", [&[4], next.as_bytes()].concat())?;
     let settings = "[daemon]\nmesh = \"lab\"\n[ipc]\nuds_mode = \"0660\"\nhttp_bind = \"::1\"\nmax_body_bytes = \"2MiB\"\n\
         [broker]\nurls = [\"wss://a/ws\"]\nping_s = 5\nsilence_s = 0x10\nca_file = \"/a\"\n[outbox]\nmax_bytes = \"1.5GB\"\n\
         fsync_mode = \"batched\"\n[inbox]\nfts_enabled = false\n[reconnect]\nbackoff_multiplier = 1e1\n[unknown]\nx = 1\n";
     put("mesh_settings", "some", settings)?;
+    put(
+        "mesh_hooks",
+        "contract",
+        "[on-mention]\nenabled = true\ntimeout_s = 30\noutput_size_limit = 65536\n\
+         redact_payload = [\"body.password\", \"meta.api_key\"]\nallow_reply = true\n\
+         capability_token_scope = [\"topic:alerts:post\"]\nnetwork_policy = \"deny\"\nnetwork_allowlist = []\n\
+         fs_policy = \"readonly\"\nkillpg_on_timeout = true\naudit = true\n",
+    )?;
+    put("mesh_hooks", "topic", "[\"on-topic-a.b\"]\nsandbox = \"bubblewrap\"\n[pre-send]\nenabled = false\n")?;
+    for (name, text) in [
+        ("reply", "\0{\"reply\":\"text\",\"priority\":\"now\",\"meta\":{}}"),
+        ("replace", "\x01{\"action\":\"replace\",\"body\":\"x\",\"meta\":{\"a\":1}}"),
+        ("drop", "\x01{\"action\":\"drop\",\"reason\":\"no\"}"),
+        ("path", "\x02$.meta['api key'][0].x[*]"),
+    ] {
+        put("hook_output", name, text)?;
+    }
     for (name, body) in [
         (
             "joined",

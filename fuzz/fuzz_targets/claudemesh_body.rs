@@ -66,6 +66,22 @@ fuzz_target!(|input: &[u8]| {
         }
         Err(refusal) => named(&refusal),
     }
+    match readings.state {
+        Ok(change) => {
+            assert_eq!(Some(change.key.as_str()), text("key"));
+            assert!(!change.key.is_empty() && document.get("value").is_some());
+            assert_eq!(change.value.as_ref(), document.get("value").filter(|value| !value.is_null()));
+        }
+        Err(refusal) => named(&refusal),
+    }
+    match readings.task {
+        Ok(task) => assert_eq!((Some(task.title.as_str()), task.body.as_deref()), (text("title"), text("body"))),
+        Err(refusal) => named(&refusal),
+    }
+    match readings.step {
+        Ok(step) => assert!(Some(step.id.as_str()) == text("id") && step.lease_s.is_none()),
+        Err(refusal) => named(&refusal),
+    }
 });
 
 /// A refusal of a field says which.

@@ -2,7 +2,7 @@
 //! encoded reads the same again.
 #![no_main]
 
-use hostel_doors::claudemesh::fuzzing::{encoded, query};
+use hostel_doors::claudemesh::fuzzing::{encoded, lists, query};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -40,6 +40,9 @@ fuzz_target!(|text: &str| {
             assert!(field.is_some_and(|field| field == "events" || field == "topic"));
         }
     }
+    let (state, tasks) = lists(text);
+    assert!(state.is_ok_and(|list| (1..=1000).contains(&list.limit)) || text.contains('='));
+    assert!(tasks.is_ok_and(|list| (1..=1000).contains(&list.limit)) || text.contains('='));
     let (written, read) = encoded(text);
     assert!(written.is_ascii() && !written.contains(['&', '=', '+', ' ', '<', '>', '"']));
     assert_eq!(read.as_deref(), Some(text));

@@ -1,12 +1,14 @@
-//! The files of a host, of any content: `config.json`, `keypair.json`, `host_fingerprint.json`. What is read can be
-//! written and read again, what is not understood is kept or set aside and never lost, and nothing is taken for a key
-//! that is none. The first byte says which file.
+//! The files of a host, of any content: `config.json`, `keypair.json`, `host_fingerprint.json`, `keypair-archive.json`,
+//! `keypair.next.json`. What is read can be written and read again, what is not understood is kept or set aside and never
+//! lost, and nothing is taken for a key that is none. The first byte says which file.
 #![no_main]
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use hostel_mesh::home::archive::Archive;
+use hostel_mesh::home::next::{Found, Next};
 use hostel_mesh::home::{ClonePolicy, Membership, Memberships, MeshDir, Places, fingerprint, identity};
 use hostel_wire::keys::SecretKey;
 use hostel_wire::topic::is_mesh_slug;
@@ -18,6 +20,8 @@ static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
     fs::create_dir_all(&path).expect("a directory");
     path
 });
+
+const NOW: u64 = 1_800_000_000_000;
 
 fn membership() -> Membership {
     Membership {
@@ -37,10 +41,12 @@ fn membership() -> Membership {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    match which % 3 {
+    match which % 5 {
         0 => config(bytes),
         1 => keypair(bytes),
-        _ => host(bytes),
+        2 => host(bytes),
+        3 => archive(bytes),
+        _ => next(bytes),
     }
 });
 
@@ -97,6 +103,33 @@ fn keypair(bytes: &[u8]) {
     let again = identity::of_membership(&dir, &membership(), 2).expect("our own writing");
     assert!(again.set_aside.is_none());
     assert_eq!(fs::read(dir.keypair()).expect("it is there"), written, "once right it is left alone");
+}
+
+fn archive(bytes: &[u8]) {
+    let dir = MeshDir::at(SCRATCH.join("archive"));
+    fs::remove_dir_all(dir.path()).ok();
+    dir.create().expect("a directory");
+    let path = dir.keypair_archive();
+    fs::write(&path, bytes).expect("a file");
+    let read = Archive::open(&path, NOW).expect("a directory of our own");
+    if let Some(aside) = &read.set_aside {
+        assert_eq!(fs::read(aside).expect("nothing is thrown away"), bytes);
+    }
+    for key in read.archive.keys() {
+        assert_eq!(key.public.x25519().as_ref(), Ok(key.key.public()), "both halves belong together");
+        assert!(key.expires_ms <= NOW + 31 * 24 * 3_600_000, "none is kept for ever");
+    }
+    read.archive.write(&path).expect("a directory of our own");
+    let again = Archive::open(&path, NOW).expect("our own writing");
+    assert_eq!((again.archive, again.set_aside), (read.archive, None));
+}
+
+fn next(bytes: &[u8]) {
+    let Found::Change(change) = Next::parse(bytes) else { return };
+    assert_ne!(change.key.public(), change.old);
+    let path = SCRATCH.join("keypair.next.json");
+    change.write(&path, NOW).expect("a directory of our own");
+    assert_eq!(Next::read(&path).expect("our own writing"), Found::Change(change));
 }
 
 fn host(bytes: &[u8]) {

@@ -147,11 +147,14 @@ pub fn options(dial: Arc<dyn Dial>) -> MeshOptions {
     let mut settings = Settings::default();
     settings.reconnect.initial_backoff_ms = 1;
     settings.reconnect.max_backoff_ms = 1;
+    settings.capabilities.state = true;
+    settings.capabilities.tasks = true;
     MeshOptions {
         slug: "lab".into(),
         mesh_id: "mesh".into(),
         member_id: "alice-id".into(),
         member_key: alice(),
+        keys: hostel_mesh::KeyOptions::default(),
         root_key: RootKey::from_b64url(&"A".repeat(43)),
         owner_key: None,
         display_name: "alice".into(),
@@ -169,6 +172,7 @@ pub fn options(dial: Arc<dyn Dial>) -> MeshOptions {
         clock: Clock::system(),
         dial,
         log: Log::silent(),
+        hooks: Default::default(),
         inline_stores: true,
     }
 }

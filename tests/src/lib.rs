@@ -31,6 +31,7 @@ pub mod oracle;
 pub mod pattern;
 pub mod procfs;
 pub mod random;
+pub mod schema;
 pub mod script;
 pub mod script_run;
 pub mod sudo_proxy;

@@ -43,6 +43,8 @@ pub mod kind {
     pub const MEMBER_REJOINED: &str = "member_rejoined";
     /// Somebody has another name.
     pub const MEMBER_RENAMED: &str = "member_renamed";
+    /// Somebody has another key.
+    pub const MEMBER_KEYPAIR_ROTATED: &str = "member_keypair_rotated";
     /// Somebody has another role.
     pub const MEMBER_ROLE: &str = "member_role_changed";
     /// Somebody will leave.

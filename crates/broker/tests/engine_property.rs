@@ -134,6 +134,7 @@ impl Model {
             audience: Vec::new(),
             bytes: self.submitted.to_string().into(),
             guards: guards.into_iter().collect(),
+            writes: Vec::new(),
             gate,
             expires_ms: NOW + self.time + message.life,
             forget_ms: NOW + self.time + 2 * message.life,

@@ -9,8 +9,12 @@ mod joining;
 mod members;
 #[path = "registry/memory.rs"]
 mod memory;
+#[path = "registry/rotation.rs"]
+mod rotation;
 #[path = "registry/routes.rs"]
 mod routes;
+#[path = "registry/shared.rs"]
+mod shared;
 #[path = "registry/support.rs"]
 mod support;
 #[path = "registry/topics.rs"]

@@ -63,6 +63,7 @@ async fn open(settings: Settings) -> Open {
         mesh_id: "01hmesh0000000000000000000".to_owned(),
         member_id: "01hmember00000000000000000".to_owned(),
         member_key: SecretKey::from_seed(&[1; 32]),
+        keys: hostel_mesh::KeyOptions::default(),
         root_key: Some(RootKey::generate()),
         owner_key: None,
         display_name: "alice".to_owned(),
@@ -80,6 +81,7 @@ async fn open(settings: Settings) -> Open {
         clock: clock.clone(),
         dial: Arc::new(Nowhere),
         log: log.clone(),
+        hooks: Default::default(),
         inline_stores: false,
     };
     let mesh = Mesh::open(options).await.map_err(|error| error.to_string()).unwrap();
@@ -287,7 +289,7 @@ async fn an_unknown_place_is_a_gap_without_an_id() {
     stream.write_all(b"GET /v1/events HTTP/1.1\r\nLast-Event-ID: other-5\r\n\r\n").await.unwrap();
     let text = until(&mut stream, "resume").await;
     assert!(text.contains("\r\nevent: gap\ndata: {"), "{text}");
-    assert!(!text.contains("id: "), "{text}");
+    assert!(!text.contains("\nid: ") && text.contains("last-event-id: "), "{text}");
     open.close().await;
 }
 
@@ -340,14 +342,18 @@ async fn settings_can_change_while_it_is_open() {
     open.door.reload(Settings {
         public_health: true,
         metrics: false,
-        capabilities: vec!["state"],
+        capabilities: vec!["state", "memory"],
         limits: Limits { body: 10, ..Limits::default() },
         ..Settings::default()
     });
     assert_eq!(open.ask(None, "GET /v1/health", "").await.status, 200);
     assert_eq!(open.ask_socket("GET /v1/metrics", "").await.status, 404);
-    let refused = open.ask_socket("GET /v1/state", "").await.refused();
-    assert_eq!(refused, (501, "not_implemented".to_owned(), json!("capabilities.state")));
+    let refused = open.ask_socket("GET /v1/memory/recall", "").await.refused();
+    assert_eq!(refused, (501, "not_implemented".to_owned(), json!("capabilities.memory")));
+    let refused = open.ask_socket("GET /v1/task/list", "").await.refused();
+    assert_eq!(refused, (403, "capability_disabled".to_owned(), json!("capabilities.tasks")));
+    let refused = open.ask_socket("GET /v1/state/get?key=a", "").await.refused();
+    assert_eq!(refused.1, "broker_unavailable", "it is on, and there is no broker to ask");
     assert_eq!(open.ask_socket("POST /v1/heartbeat", "{\"a\": \"bcd\"}").await.status, 413);
     open.close().await;
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod backup;
 mod broker;
 mod claudemesh;
 mod claustrum;
@@ -24,6 +25,7 @@ mod mesh;
 mod notify;
 mod paths;
 mod postman;
+mod service;
 mod session;
 mod sudo_proxy;
 mod text;

@@ -24,6 +24,7 @@ mod sys;
 mod upgrade;
 
 pub mod cgroup;
+pub mod confine;
 pub mod memory;
 pub mod proto;
 pub mod socket_path;

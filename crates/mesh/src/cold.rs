@@ -20,6 +20,7 @@ use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::inbox::Cursor;
 use crate::keep::Kept;
 use crate::link::End;
 use crate::link::calls::{Line, Reply};
@@ -86,6 +87,7 @@ impl Cold {
                 Err(End::Revoked) => return Err(Refusal::revoked()),
                 Err(End::Features(missing)) => return Err(Refusal::new("features_missing", missing)),
                 Err(End::Lost(_, detail)) => last = Refusal::new("broker_unavailable", detail),
+                Err(End::Stranger(detail)) => last = Refusal::new("unauthorized", detail),
                 Err(_) => {}
             }
         }
@@ -113,6 +115,13 @@ impl Cold {
             Ok(Ok(_)) => Ok(cold),
             _ => Err(Refusal::new("broker_unavailable", "the broker sent no roster")),
         }
+    }
+
+    /// Where the broker's log ends now.
+    #[must_use]
+    pub fn end_of_log(&self) -> Cursor {
+        let log = &self.line.welcome.log;
+        Cursor { epoch: log.epoch.clone(), seq: log.last_seq, above: Vec::new() }
     }
 
     /// Sends a message and waits until the broker has it.

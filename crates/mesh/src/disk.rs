@@ -70,6 +70,21 @@ pub fn bytes_of(database: &Path) -> u64 {
     size(database) + size(&beside(database, "-wal"))
 }
 
+/// Gives a damaged file another name, together with what SQLite keeps beside it; says which. A file that is not there
+/// has been moved before.
+pub(crate) fn set_aside(path: &Path, now_ms: u64) -> std::io::Result<PathBuf> {
+    let aside = beside(path, &format!(".corrupt-{now_ms}"));
+    for suffix in ["", "-wal", "-shm"] {
+        let (from, to) = (beside(path, suffix), beside(&aside, suffix));
+        match std::fs::rename(&from, &to) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(std::io::Error::new(error.kind(), format!("`{}`: {error}", from.display()))),
+        }
+    }
+    Ok(aside)
+}
+
 /// A file SQLite keeps beside a database.
 pub(crate) fn beside(database: &Path, suffix: &str) -> PathBuf {
     let mut name = database.as_os_str().to_owned();

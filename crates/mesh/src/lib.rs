@@ -15,24 +15,33 @@ pub mod enrol;
 pub mod events;
 mod files;
 pub mod home;
+pub mod hooks;
 pub mod inbox;
 mod keep;
+mod keyring;
 pub mod link;
 pub mod log;
 mod mesh;
 mod metrics;
 pub mod outbox;
+pub mod recover;
 mod resolve;
 pub mod retention;
 mod roster;
 pub mod schema;
 mod sessions;
+mod shared;
 mod topics;
 
+pub use keyring::{AtStep, KeyOptions, Step};
 pub use mesh::{
     Caller, Ending, Fetched, FileItem, Health, InboxItem, InboxPage, InboxRequest, InviteRequest, Invited,
     MemberAction, MemberItem, Mesh, MeshOptions, OpenError, OutboxItem, Peer, PostRequest, ProfileApplied,
-    ProfileChange, Refusal, RegisterRequest, Registered, Requeued, SendRequest, Sent, SessionItem, SessionRef,
-    ShareRequest, Shared, State, Subscribed, Topic, Version,
+    ProfileChange, Refusal, RegisterRequest, Registered, ReloadError, Requeued, Rotated, SendRequest, Sent,
+    SessionItem, SessionRef, ShareRequest, Shared, State, Subscribed, Topic, Version,
 };
 pub use metrics::Metrics;
+pub use shared::{
+    MemberRef, NewTask, StateChange, StateItem, StateList, StatePage, StateWritten, TaskItem, TaskPage, TaskQuery,
+    TaskStatus, TaskStep, TaskStepRequest, TaskStepped,
+};

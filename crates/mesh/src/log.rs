@@ -3,6 +3,7 @@
 //! It writes no file; whoever opens the mesh says where lines go. Bodies, keys and tokens never get into one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use hostel_wire::{Clock, iso};
 use serde_json::{Map, Value};
@@ -46,13 +47,14 @@ type Sink = dyn Fn(Level, &str) + Send + Sync;
 pub struct Log {
     sink: Arc<Sink>,
     clock: Clock,
-    least: Level,
+    /// The least level that is written; clones share it.
+    least: Arc<AtomicU8>,
 }
 
 impl Log {
     /// Each line of at least `least` goes to `sink`, without a line end. The sink must not wait for long.
     pub fn new(clock: Clock, least: Level, sink: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
-        Self { sink: Arc::new(sink), clock, least }
+        Self { sink: Arc::new(sink), clock, least: Arc::new(AtomicU8::new(least as u8)) }
     }
 
     /// Lines go nowhere.
@@ -61,9 +63,14 @@ impl Log {
         Self::new(Clock::system(), Level::Error, |_, _| {})
     }
 
+    /// From now on each line of at least this level is written, by every clone.
+    pub fn set_level(&self, least: Level) {
+        self.least.store(least as u8, Ordering::Relaxed);
+    }
+
     /// Writes a line; `fields` is an object.
     pub fn line(&self, level: Level, msg: &str, fields: Value) {
-        if level < self.least {
+        if (level as u8) < self.least.load(Ordering::Relaxed) {
             return;
         }
         let mut line = Map::new();
@@ -74,6 +81,19 @@ impl Log {
             line.extend(fields);
         }
         (self.sink)(level, &Value::Object(line).to_string());
+    }
+
+    /// Writes a line that belongs to the record, however little else is logged.
+    pub fn record(&self, msg: &str, fields: Value) {
+        let least = self.least.load(Ordering::Relaxed);
+        let level = if (Level::Warn as u8) < least {
+            Level::Error
+        } else if (Level::Info as u8) < least {
+            Level::Warn
+        } else {
+            Level::Info
+        };
+        self.line(level, msg, fields);
     }
 
     /// As usual.
@@ -99,6 +119,6 @@ impl Log {
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").field("least", &self.least).finish_non_exhaustive()
+        f.debug_struct("Log").field("least", &self.least.load(Ordering::Relaxed)).finish_non_exhaustive()
     }
 }

@@ -7,12 +7,15 @@ mod answers;
 pub(crate) mod core;
 mod faces;
 mod filing;
+mod hooking;
 pub(crate) mod invite;
 mod options;
 mod people;
 mod reading;
 mod refusal;
+mod reloading;
 mod requests;
+mod rotating;
 pub(crate) mod sending;
 pub(crate) mod siblings;
 mod subscribing;
@@ -26,10 +29,12 @@ pub use answers::{
 };
 pub use options::MeshOptions;
 pub use refusal::Refusal;
+pub use reloading::ReloadError;
 pub use requests::{
     Caller, InboxRequest, InviteRequest, MemberAction, PostRequest, ProfileChange, RegisterRequest, SendRequest,
     SessionRef, ShareRequest,
 };
+pub use rotating::Rotated;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,21 +45,27 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::core::{Core, Me, Parts, Standing};
-use self::tuning::{Reconnect, Tuning};
+use self::tuning::Tuning;
 use crate::disk::Level;
+use crate::home::{Live, MeshDir};
+use crate::hooks::{self, Hooks};
 use crate::inbox::{Inbox, InboxOptions};
 use crate::keep::Kept;
+use crate::keyring::{Keyring, Opening};
 use crate::link::dial::BrokerUrl;
 use crate::link::{Role, life};
 use crate::metrics::Metrics;
-use crate::outbox::{Limits, Outbox, OutboxError, OutboxOptions};
+use crate::outbox::{Outbox, OutboxError, OutboxOptions};
 use crate::roster::Roster;
 use crate::sessions::Sessions;
 use crate::topics::Topics;
-use crate::{files, retention, schema};
+use crate::{files, recover, retention, schema};
 
 /// How often it is looked whether sessions' processes are still there.
 const REAP: Duration = Duration::from_secs(15);
+
+/// How often it is looked whether earlier keys are to be let go.
+const LET_GO: Duration = Duration::from_secs(3600);
 
 /// How long the databases may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -79,7 +90,7 @@ pub enum OpenError {
 /// A mesh. Cheap to clone.
 #[derive(Clone)]
 pub struct Mesh {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
 }
 
 impl Mesh {
@@ -95,9 +106,16 @@ impl Mesh {
         }
         let dir = options.dir.as_deref();
         if let Some(dir) = dir {
-            schema::check(dir).map_err(|error| OpenError::TooNew(error.to_string()))?;
+            schema::check(dir).map_err(|error| match error {
+                schema::SchemaError::TooNew { .. } => OpenError::TooNew(error.to_string()),
+                other => OpenError::Io(format!("{other}; run `claudemesh daemon recover`")),
+            })?;
+            // What a recovery has put ready and not in its place, because it was cut off, gets there now.
+            recover::finish(dir).map_err(io)?;
         }
-        let outbox = open_outbox(&options, dir).await?;
+        let read_only = dir.map(recover::read_only).transpose().map_err(io)?.flatten();
+        // The damaged outbox stays as it is until somebody has decided about it.
+        let outbox = open_outbox(&options, dir.filter(|_| read_only.is_none())).await?;
         let inbox = open_inbox(&options, dir).await?;
         if let Some(dir) = dir {
             schema::record(dir).map_err(|error| OpenError::Io(error.to_string()))?;
@@ -107,13 +125,25 @@ impl Mesh {
         let topics = Topics::load(Kept::new(dir, "topics.json"), log.clone(), options.root_key.as_ref()).map_err(io)?;
         let sessions = Sessions::load(Kept::new(dir, "sessions.json"), log.clone(), clock.clone()).map_err(io)?;
         let spool = files::Spool::load(dir, log.clone(), clock.now_ms()).map_err(io)?;
-        let tuning = tuning(&options);
+        let hooks =
+            Hooks::open(dir, &options.slug, options.hooks, &options.settings.hooks, &log, inbox.events().told());
+        let settings = Live::new(options.settings);
+        let tuning = Tuning::new(settings.clone(), options.leave_on_end, dir.is_none());
+        let keys = Keyring::open(Opening {
+            mesh_id: options.mesh_id.clone(),
+            member_id: options.member_id.clone(),
+            key: options.member_key,
+            dir: options.dir.clone().map(MeshDir::at),
+            options: options.keys,
+            settings: settings.clone(),
+            clock: clock.clone(),
+            log: log.clone(),
+        });
+        let keys = keys.map_err(io)?;
         let me = Me {
-            pubkey: options.member_key.public().hex(),
             slug: options.slug,
             mesh_id: options.mesh_id,
             member_id: options.member_id,
-            key: options.member_key,
             root: options.root_key,
             owner: options.owner_key,
             certificate: options.certificate,
@@ -125,16 +155,20 @@ impl Mesh {
         };
         let core = Core::new(Parts {
             me,
+            keys,
             clock,
             log,
             dial: options.dial,
+            settings,
             tuning,
+            read_only,
             outbox,
             inbox,
             roster,
             topics,
             sessions,
             files: spool,
+            hooks,
             name: options.display_name,
             rename: options.rename,
             urls,
@@ -147,6 +181,7 @@ impl Mesh {
         let core = &self.core;
         let (stop, stopping) = watch::channel(false);
         let mut member = tokio::spawn(life::live(Arc::clone(core), Role::Member, stopping.clone()));
+        let mut hooks = tokio::spawn(hooks::dispatch::run(Arc::clone(core), stopping.clone()));
         let mut links = JoinSet::new();
         let ending = {
             let keeping = self.keep_house();
@@ -172,9 +207,11 @@ impl Mesh {
                 (&mut member).await.ok();
             }
             while links.join_next().await.is_some() {}
+            (&mut hooks).await.ok();
         };
         tokio::time::timeout(CLOSING, parting).await.ok();
         member.abort();
+        hooks.abort();
         core.lost(Standing::Closed);
         self.close().await;
         // A revocation may have come while we said goodbye.
@@ -239,11 +276,21 @@ impl Mesh {
                 }
             }
         };
+        let letting_go = async {
+            loop {
+                tokio::time::sleep(LET_GO).await;
+                if core.keys.is_due() {
+                    let core = Arc::clone(core);
+                    tokio::task::spawn_blocking(move || core.keys.look_after()).await.ok();
+                }
+            }
+        };
         tokio::join!(
             sweeping,
             reporting,
             waking,
             reaping,
+            letting_go,
             siblings::deliver(core),
             self.watch_pressure(),
             files::upload::run(core),
@@ -298,6 +345,12 @@ impl Mesh {
         standing.wait_for(|standing| *standing == Standing::Open).await.ok();
     }
 
+    /// Whether there is no room for anything new at all.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.core.is_full()
+    }
+
     /// The mesh's short name.
     #[must_use]
     pub fn slug(&self) -> &str {
@@ -307,7 +360,7 @@ impl Mesh {
     /// The member's key, hex.
     #[must_use]
     pub fn member_pubkey(&self) -> String {
-        self.core.me.pubkey.clone()
+        self.core.pubkey()
     }
 
     /// The member's id.
@@ -345,14 +398,10 @@ fn database(dir: Option<&Path>, name: &str) -> PathBuf {
 
 async fn open_outbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Outbox, OpenError> {
     let settings = &options.settings;
-    let max_bytes = match settings.disk.reserved_bytes {
-        0 => settings.outbox.max_bytes,
-        reserved => settings.outbox.max_bytes.min(reserved),
-    };
     let opened = Outbox::open(OutboxOptions {
         path: database(dir, "outbox.db"),
         clock: options.clock.clone(),
-        limits: Limits { max_rows: settings.outbox.max_queue_size, max_bytes },
+        limits: reloading::outbox_limits(settings),
         max_age_hours: settings.outbox.max_age_hours,
         inline: options.inline_stores || dir.is_none(),
         seed: None,
@@ -382,25 +431,4 @@ async fn open_inbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Inbox, 
         options.log.warn("inbox_index_rebuilt", json!({"mesh": options.slug}));
     }
     Ok(inbox)
-}
-
-fn tuning(options: &MeshOptions) -> Tuning {
-    let settings = &options.settings;
-    Tuning {
-        reconnect: Reconnect {
-            initial_ms: settings.reconnect.initial_backoff_ms,
-            max_ms: settings.reconnect.max_backoff_ms,
-            multiplier: settings.reconnect.backoff_multiplier,
-            jitter_pct: settings.reconnect.jitter_pct,
-        },
-        ack_timeout: Duration::from_secs(settings.broker.ack_timeout_s.max(1)),
-        window_rows: 256,
-        window_bytes: 1024 * 1024,
-        ping: Duration::from_secs(settings.broker.ping_s.max(1)),
-        silent: Duration::from_secs(settings.broker.silence_s.max(1)),
-        require: settings.features.require.clone(),
-        optional: settings.features.optional.clone(),
-        leave_on_end: options.leave_on_end,
-        ephemeral: options.dir.is_none(),
-    }
 }

@@ -5,6 +5,8 @@
 //!
 //! The IPC counters are not here; the door that serves requests counts them.
 
+mod hooks;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,24 +20,10 @@ const SENDS: [&str; 5] = ["queued", "done", "dead", "duplicate", "rejected"];
 /// Who a message is from.
 const FROM: [&str; 3] = ["member", "session", "system"];
 /// Why a connection was made again.
-const REASONS: [&str; 8] = ["closed", "dial", "error", "hello", "ack_timeout", "silent", "replaced", "storage"];
+const REASONS: [&str; 9] =
+    ["closed", "dial", "error", "hello", "ack_timeout", "silent", "replaced", "storage", "key_rotated"];
 /// Why something that came in was dropped.
 const INVALID: [&str; 8] = ["frame", "sender", "id", "fingerprint", "kind", "decrypt", "mismatch", "mesh"];
-/// Hooks that may exist.
-const HOOKS: [&str; 9] = [
-    "on-message",
-    "on-dm",
-    "on-mention",
-    "on-topic",
-    "on-file-share",
-    "on-disconnect",
-    "on-reconnect",
-    "on-startup",
-    "pre-send",
-];
-/// Upper bounds of the hooks' histogram, in seconds.
-const HOOK_BUCKETS: [&str; 8] = ["0.01", "0.05", "0.1", "0.5", "1", "5", "30", "60"];
-
 /// Counts with labels from fixed lists.
 #[derive(Debug, Default)]
 struct Counts(Mutex<BTreeMap<[&'static str; 2], u64>>);
@@ -63,6 +51,8 @@ pub struct Metrics {
     history_gaps: AtomicU64,
     token_rotations: AtomicU64,
     clones: AtomicU64,
+    /// Of hooks.
+    pub(crate) hooks: hooks::Hooks,
 }
 
 /// What is measured when it is asked for.
@@ -172,7 +162,7 @@ impl Metrics {
             page.mesh("cm_daemon_disk_pct", &[("kind", kind)], percent);
         }
         self.messages(&mut page);
-        hooks(&mut page);
+        self.hooks.show(&mut page);
         self.rest(&mut page, gauges);
         page.text
     }
@@ -227,30 +217,6 @@ impl Metrics {
         }
         page.family("cm_daemon_inbox_rows", "gauge", "Messages in the inbox.");
         page.count("cm_daemon_inbox_rows", &[], gauges.inbox_rows);
-    }
-}
-
-/// Hooks are not run yet; their names are promised all the same.
-fn hooks(page: &mut Page<'_>) {
-    page.family("cm_daemon_hook_invocations_total", "counter", "Hooks that were run.");
-    for hook in HOOKS {
-        page.count("cm_daemon_hook_invocations_total", &[("hook", hook), ("exit", "0")], 0);
-    }
-    page.family("cm_daemon_hook_duration_seconds", "histogram", "How long hooks took.");
-    for hook in HOOKS {
-        for bound in HOOK_BUCKETS.into_iter().chain(["+Inf"]) {
-            page.count("cm_daemon_hook_duration_seconds_bucket", &[("hook", hook), ("le", bound)], 0);
-        }
-        page.count("cm_daemon_hook_duration_seconds_sum", &[("hook", hook)], 0);
-        page.count("cm_daemon_hook_duration_seconds_count", &[("hook", hook)], 0);
-    }
-    page.family("cm_daemon_hook_capability_calls_total", "counter", "Calls of hooks with a capability.");
-    for hook in HOOKS {
-        page.count("cm_daemon_hook_capability_calls_total", &[("hook", hook), ("scope", "reply:event")], 0);
-    }
-    page.family("cm_daemon_hook_unenforceable_total", "counter", "Hooks whose policy could not be enforced.");
-    for hook in HOOKS {
-        page.count("cm_daemon_hook_unenforceable_total", &[("hook", hook), ("reason", "network")], 0);
     }
 }
 

@@ -67,7 +67,8 @@ pub(crate) fn member(roster: &Roster, text: &str) -> Result<Member, Refusal> {
     let name = text.to_lowercase();
     let mut found: Vec<Member> = roster.with(|members| {
         let fits = |member: &&Member| {
-            let key = prefix.as_ref().is_some_and(|prefix| member.pubkey.starts_with(prefix));
+            // Also by a key it had until a moment ago: who has it written down has not heard of the new one.
+            let key = prefix.as_ref().is_some_and(|prefix| keys(member).any(|key| key.starts_with(prefix)));
             key || member.id == text || member.name.to_lowercase() == name
         };
         members.filter(fits).cloned().collect()
@@ -77,7 +78,7 @@ pub(crate) fn member(roster: &Roster, text: &str) -> Result<Member, Refusal> {
         found.retain(|member| !member.left && !member.revoked);
     }
     // A whole key means one member, whatever others call themselves.
-    if let Some(exact) = found.iter().find(|member| member.pubkey == name || member.id == text) {
+    if let Some(exact) = found.iter().find(|member| keys(member).any(|key| key == name) || member.id == text) {
         return usable(exact.clone());
     }
     match found.len() {
@@ -89,6 +90,11 @@ pub(crate) fn member(roster: &Roster, text: &str) -> Result<Member, Refusal> {
             Err(Refusal::new("ambiguous_target", detail).about("to").with("candidates", keys))
         }
     }
+}
+
+/// The keys that lead to a member.
+fn keys(member: &Member) -> impl Iterator<Item = &str> {
+    std::iter::once(member.pubkey.as_str()).chain(member.retired.iter().map(|key| key.pubkey.as_str()))
 }
 
 fn usable(member: Member) -> Result<Member, Refusal> {

@@ -8,7 +8,7 @@ use std::collections::btree_map::Values;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use hostel_wire::frames::server::{Member, Roster as RosterFrame};
+use hostel_wire::frames::server::{Member, RetiredKey, Roster as RosterFrame};
 use hostel_wire::keys::PublicKey;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
@@ -156,17 +156,19 @@ impl Roster {
         self.with(|mut members| members.find(|member| member.pubkey == pubkey).map(|member| member.id.clone()))
     }
 
-    /// The id of the member that has or had this key.
+    /// The id of the member that has this key, else of one that had it.
     pub(crate) fn id_by_any_key(&self, pubkey: &str) -> Option<String> {
-        let had = |member: &&Member| member.pubkey == pubkey || member.retired.iter().any(|key| key.pubkey == pubkey);
-        self.with(|mut members| members.find(had).map(|member| member.id.clone()))
+        let had = |member: &&Member| earlier(member).any(|key| key.pubkey == pubkey);
+        self.id_by_key(pubkey).or_else(|| self.with(|mut members| members.find(had).map(|member| member.id.clone())))
     }
 
-    /// Whether a key is, or was, a member's.
-    pub(crate) fn owns(&self, id: &str, pubkey: &str) -> bool {
+    /// Whether a key is a member's, or was when something was sent, in milliseconds since 1970. A key that was replaced
+    /// counts for what was sent until the end of its grace, whenever that comes to us.
+    pub(crate) fn owns(&self, id: &str, pubkey: &str, sent: Option<u64>) -> bool {
         let state = self.state.read();
         let Some(member) = state.members.get(id) else { return false };
-        member.pubkey == pubkey || member.retired.iter().any(|key| key.pubkey == pubkey)
+        let then = |key: &RetiredKey| key.pubkey == pubkey && sent.is_none_or(|sent| sent <= key.until);
+        member.pubkey == pubkey || earlier(member).any(then)
     }
 
     /// Whether somebody in the list has this x25519 key.
@@ -174,7 +176,7 @@ impl Roster {
         let is =
             |hex: &str| PublicKey::from_hex(hex).and_then(|public| public.x25519().ok()).is_some_and(|x| x == *key);
         let state = self.state.read();
-        state.members.values().any(|member| is(&member.pubkey) || member.retired.iter().any(|old| is(&old.pubkey)))
+        state.members.values().any(|member| is(&member.pubkey) || earlier(member).any(|old| is(&old.pubkey)))
     }
 
     /// Notes who has a connection, all at once.
@@ -202,6 +204,11 @@ impl Roster {
     pub(crate) fn session(&self, pubkey: &str) -> Option<SessionOf> {
         self.state.read().sessions.get(pubkey).cloned()
     }
+}
+
+/// Keys that a member had.
+fn earlier(member: &Member) -> impl Iterator<Item = &RetiredKey> {
+    member.retired.iter().chain(&member.past)
 }
 
 /// Room for somebody new: whoever left first is forgotten when there is none. `false` if everybody is still there.

@@ -54,6 +54,7 @@ impl Fake {
             mesh_id: "mesh".into(),
             member_id: "alice-id".into(),
             member_key: self.alice.clone(),
+            keys: hostel_mesh::KeyOptions::default(),
             root_key: Some(RootKey::from_b64url(&"A".repeat(43)).unwrap()),
             owner_key: None,
             display_name: "alice".into(),
@@ -71,6 +72,7 @@ impl Fake {
             clock: hostel_wire::Clock::system(),
             dial: Arc::new(NetDial::new(None).unwrap()),
             log: log(),
+            hooks: Default::default(),
             inline_stores: false,
         }
     }

@@ -185,6 +185,22 @@ async fn an_unknown_id_gets_a_gap_and_goes_on() {
 }
 
 #[tokio::test]
+async fn a_stream_says_where_it_begins_before_anything_is_told() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let inbox = inbox(scratch.path(), &hands).await;
+    let events = inbox.events();
+    for number in 0..3 {
+        let begins = events.subscribe(EventFilter::default(), None).await.unwrap().begins().to_owned();
+        tick(&events, number).await;
+        let mut again = events.subscribe(EventFilter::default(), Some(&begins)).await.unwrap();
+        assert_eq!(again.begins(), begins);
+        assert_eq!(self::number(&next(&mut again).await.unwrap()), number, "after {begins}");
+    }
+    let lost = events.subscribe(EventFilter::default(), Some("other-1")).await.unwrap();
+    assert!(lost.begins().ends_with("-3"), "behind the gap: {}", lost.begins());
+}
+
+#[tokio::test]
 async fn the_ring_forgets_by_number_and_by_age_but_not_its_end() {
     let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
     let inbox = inbox(scratch.path(), &hands).await;

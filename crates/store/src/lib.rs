@@ -12,10 +12,12 @@
 mod chain;
 mod line;
 mod readers;
+mod snapshot;
 mod steps;
 mod writer;
 
 pub use chain::{Broken, Chain, Verified};
+pub use snapshot::snapshot;
 pub use steps::Schema;
 
 use std::path::Path;

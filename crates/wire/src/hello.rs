@@ -136,6 +136,13 @@ pub fn remint_request(mesh_id: &str, old_pubkey: &str, new_pubkey: &str, ephemer
     format!("claudemesh-remint|{mesh_id}|{old_pubkey}|{new_pubkey}|{purpose}|{timestamp}")
 }
 
+/// What both keys sign when a member takes another key: the old one says which one follows it, the new one that it is in
+/// the same hands.
+#[must_use]
+pub fn rotate_request(mesh_id: &str, member_id: &str, old_pubkey: &str, new_pubkey: &str, timestamp: u64) -> String {
+    format!("claudemesh-rotate|{mesh_id}|{member_id}|{old_pubkey}|{new_pubkey}|{timestamp}")
+}
+
 /// What the owner of a new mesh signs.
 #[must_use]
 pub fn mesh_request(name: &str, owner_pubkey: &str, member_pubkey: &str, timestamp: u64) -> String {

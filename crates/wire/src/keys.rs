@@ -174,6 +174,56 @@ impl SecretKey {
         crypto_scalarmult_base(&mut out, &self.x25519_secret());
         out
     }
+
+    /// The half that opens boxes, without the one that signs.
+    #[must_use]
+    pub fn box_key(&self) -> BoxKey {
+        BoxKey::from_bytes(&self.x25519_secret())
+    }
+}
+
+/// An x25519 key by itself: it opens what was sealed for its owner and can sign nothing. What is left of a key that was
+/// replaced.
+#[derive(Clone)]
+pub struct BoxKey {
+    secret: Zeroizing<[u8; 32]>,
+    public: [u8; 32],
+}
+
+impl BoxKey {
+    /// From where it was kept.
+    #[must_use]
+    pub fn from_bytes(secret: &[u8; 32]) -> Self {
+        let mut public = [0; 32];
+        crypto_scalarmult_base(&mut public, secret);
+        Self { secret: Zeroizing::new(*secret), public }
+    }
+
+    /// To be kept, in a file of the owner's alone.
+    #[must_use]
+    pub fn secret(&self) -> &[u8; 32] {
+        &self.secret
+    }
+
+    /// Its public half.
+    #[must_use]
+    pub fn public(&self) -> &[u8; 32] {
+        &self.public
+    }
+}
+
+impl PartialEq for BoxKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.secret.ct_eq(&*other.secret).into()
+    }
+}
+
+impl Eq for BoxKey {}
+
+impl fmt::Debug for BoxKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BoxKey")
+    }
 }
 
 impl PartialEq for SecretKey {
@@ -223,6 +273,9 @@ mod tests {
     fn both_ways_to_the_x25519_key_meet() {
         let key = SecretKey::generate();
         assert_eq!(key.public().x25519(), Ok(key.x25519_public()));
+        let alone = key.box_key();
+        assert_eq!(alone.public(), &key.x25519_public());
+        assert_eq!(BoxKey::from_bytes(alone.secret()), alone);
     }
 
     #[test]
@@ -242,6 +295,7 @@ mod tests {
         let key = SecretKey::generate();
         let printed = format!("{key:?}");
         assert_eq!(printed, "SecretKey");
+        assert_eq!(format!("{:?}", key.box_key()), "BoxKey");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! What mesh daemons and brokers say to each other: frames, canonical JSON, fingerprints, keys and signatures, sealed
-//! bodies, invites.
+//! bodies, invites, backups.
 //!
 //! Pure: no I/O, no task, no database. Both sides use it, so neither can misread the other.
 
 #![forbid(unsafe_code)]
 
+pub mod backup;
 pub mod body;
 pub mod canonical;
 pub mod encoding;

@@ -10,6 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use hostel_wire::backup::{self, Content, Cost, FRAME, FRAME_PREFIX, StreamOpener, StreamSealer, frame_length};
 use hostel_wire::encoding::{b64, hex, unb64, unhex_array};
 use hostel_wire::fingerprint;
 use hostel_wire::frames::Priority;
@@ -111,8 +112,50 @@ fn check(vector: &Value) {
             assert_eq!(head.name, text(vector, "name"));
             assert!(plain == bytes(vector, "plain"));
         }
+        "backup" => {
+            let opened = backup::open(Content::Mesh, &bytes(vector, "passphrase"), &bytes(vector, "sealed")).unwrap();
+            assert_eq!(*opened, bytes(vector, "plain"));
+        }
+        "backup_stream" => {
+            let messages: Vec<String> = serde_json::from_value(vector["messages"].clone()).unwrap();
+            let messages: Vec<Vec<u8>> = messages.iter().map(|text| unb64(text).unwrap()).collect();
+            assert_eq!(read_stream(&bytes(vector, "passphrase"), &bytes(vector, "sealed")), messages);
+        }
         other => panic!("a vector of kind {other}"),
     }
+}
+
+/// The messages of a backup that is a stream.
+fn read_stream(passphrase: &[u8], sealed: &[u8]) -> Vec<Vec<u8>> {
+    let frame = |bytes: &[u8]| FRAME_PREFIX + frame_length(bytes[..FRAME_PREFIX].try_into().unwrap()).unwrap();
+    let (header, rest) = sealed.split_first_chunk().unwrap();
+    let (first, rest) = rest.split_at(frame(rest));
+    let (sum, mut rest) = rest.split_first_chunk().unwrap();
+    let (mut opener, plain) = StreamOpener::begin(Content::House, passphrase, header, first, sum).unwrap();
+    let mut messages = vec![plain.to_vec()];
+    while !rest.is_empty() {
+        let (next, later) = rest.split_at(frame(rest));
+        messages.push(opener.next(&next[FRAME_PREFIX..]).unwrap().to_vec());
+        rest = later;
+    }
+    assert!(opener.is_over());
+    messages
+}
+
+/// Backups as this side makes them.
+fn backups() -> Vec<Value> {
+    let (passphrase, cost) = (b"several words".as_slice(), Cost { passes: 2, memory: 1 << 20 });
+    let sealed = backup::seal(Content::Mesh, cost, passphrase, b"what is kept").unwrap();
+    let messages = [&b"first"[..], b"", &[7; FRAME], b"last"];
+    let (mut sealer, mut stream) = StreamSealer::begin(Content::House, cost, passphrase, messages[0]).unwrap();
+    stream.extend(sealer.next(messages[1]));
+    stream.extend(sealer.next(messages[2]));
+    stream.extend(sealer.finish(messages[3]));
+    let messages = messages.map(b64);
+    vec![
+        json!({"kind": "backup", "passphrase": b64(passphrase), "plain": b64(b"what is kept"), "sealed": b64(&sealed)}),
+        json!({"kind": "backup_stream", "passphrase": b64(passphrase), "messages": messages, "sealed": b64(&stream)}),
+    ]
 }
 
 fn file(plain: &[u8]) -> Value {
@@ -189,6 +232,7 @@ fn ours() -> Vec<Value> {
     for size in [0, 1, FILE_CHUNK, FILE_CHUNK + 100] {
         vectors.push(file(&vec![7; size]));
     }
+    vectors.extend(backups());
     vectors
 }
 

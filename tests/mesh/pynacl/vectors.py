@@ -199,6 +199,46 @@ def make_file(plain):
     return {"kind": "file", "key": key.hex(), "name": head["name"], "plain": b64(plain), "sealed": b64(out)}
 
 
+def backup_key(passphrase, passes, memory, salt):
+    return sodium.crypto_pwhash_alg(
+        32, passphrase, salt, passes, memory, sodium.crypto_pwhash_ALG_ARGON2ID13
+    )
+
+
+def backup_header(content, passes, memory, salt, nonce):
+    return b"HOSTELBK" + bytes([1, ord(content), 2, 0]) + struct.pack(">IQ", passes, memory) + salt + nonce
+
+
+def make_backup(plain):
+    passphrase, passes, memory = "grüße, several words".encode(), 2, 1 << 20
+    salt, nonce = sodium.randombytes(16), sodium.randombytes(24)
+    key = backup_key(passphrase, passes, memory, salt)
+    out = backup_header("m", passes, memory, salt, nonce) + sodium.crypto_secretbox_easy(plain, nonce, key)
+    out += sha256(out)
+    return {"kind": "backup", "passphrase": b64(passphrase), "plain": b64(plain), "sealed": b64(out)}
+
+
+def make_backup_stream(messages):
+    passphrase, passes, memory = b"several words", 1, 1 << 20
+    salt = sodium.randombytes(16)
+    key = backup_key(passphrase, passes, memory, salt)
+    state = sodium.crypto_secretstream_xchacha20poly1305_state()
+    nonce = sodium.crypto_secretstream_xchacha20poly1305_init_push(state, key)
+    header = backup_header("h", passes, memory, salt, nonce)
+    out = header
+    for place, plain in enumerate(messages):
+        last = place == len(messages) - 1
+        final = sodium.crypto_secretstream_xchacha20poly1305_TAG_FINAL
+        message = sodium.crypto_secretstream_xchacha20poly1305_TAG_MESSAGE
+        bound = header if place == 0 else None
+        sealed = sodium.crypto_secretstream_xchacha20poly1305_push(state, plain, bound, final if last else message)
+        out += struct.pack(">I", len(sealed)) + sealed
+        if place == 0:
+            out += sha256(out)
+    messages = [b64(plain) for plain in messages]
+    return {"kind": "backup_stream", "passphrase": b64(passphrase), "messages": messages, "sealed": b64(out)}
+
+
 # What is checked.
 
 
@@ -283,6 +323,40 @@ def check_file(v):
     assert head == {"name": v["name"], "size": len(plain), "sha256": sha256(plain).hex()}
 
 
+def backup_parts(sealed):
+    assert sealed[:12] in (b"HOSTELBK\x01m\x02\x00", b"HOSTELBK\x01h\x02\x00")
+    passes, memory = struct.unpack(">IQ", sealed[12:24])
+    return passes, memory, sealed[24:40], sealed[40:64]
+
+
+def check_backup(v):
+    sealed = unb64(v["sealed"])
+    passes, memory, salt, nonce = backup_parts(sealed)
+    assert sha256(sealed[:-32]) == sealed[-32:]
+    key = backup_key(unb64(v["passphrase"]), passes, memory, salt)
+    assert sodium.crypto_secretbox_open_easy(sealed[64:-32], nonce, key) == unb64(v["plain"])
+
+
+def check_backup_stream(v):
+    sealed = unb64(v["sealed"])
+    passes, memory, salt, nonce = backup_parts(sealed)
+    state = sodium.crypto_secretstream_xchacha20poly1305_state()
+    key = backup_key(unb64(v["passphrase"]), passes, memory, salt)
+    sodium.crypto_secretstream_xchacha20poly1305_init_pull(state, nonce, key)
+    at, messages, tag = 64, [], None
+    while at < len(sealed):
+        (length,) = struct.unpack(">I", sealed[at : at + 4])
+        bound = None if messages else sealed[:64]
+        plain, tag = sodium.crypto_secretstream_xchacha20poly1305_pull(state, sealed[at + 4 : at + 4 + length], bound)
+        messages.append(plain)
+        at += 4 + length
+        if len(messages) == 1:
+            assert sha256(sealed[:at]) == sealed[at : at + 32]
+            at += 32
+    assert tag == sodium.crypto_secretstream_xchacha20poly1305_TAG_FINAL
+    assert messages == [unb64(text) for text in v["messages"]]
+
+
 def make(long):
     texts = [b"", b"hi", "grüße, ".encode() * 20]
     vectors = [make_sign(text) for text in texts]
@@ -292,6 +366,8 @@ def make(long):
     vectors += [make_fingerprint(meta) for meta in [None, {}, {"b": [1, "ü\u0007"], "a": {"z": True, "y": -3}}]]
     files = [b"", b"hello\n"] + ([bytes(2 * CHUNK), bytes(CHUNK + 100)] if long else [])
     vectors += [make_file(plain) for plain in files]
+    vectors += [make_backup(text) for text in texts]
+    vectors += [make_backup_stream([b"first", b"", b"x" * 65536, b"last"])]
     print(json.dumps({"made_by": "PyNaCl " + nacl.__version__, "vectors": vectors}, indent=1, ensure_ascii=False))
 
 

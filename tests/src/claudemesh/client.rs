@@ -1,6 +1,7 @@
 //! A client of one mesh daemon over the socket or over loopback TCP: requests as the contract wants them, or with any
 //! header left out or added.
 
+use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -109,6 +110,20 @@ impl Client {
         connection.answer()
     }
 
+    /// Status and JSON of a request over the socket to a daemon that may be killed at any instant; `None` if no whole
+    /// answer comes.
+    pub fn try_request(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
+        let mut socket = UnixStream::connect(&self.socket).ok()?;
+        socket.set_read_timeout(Some(LIMIT)).ok()?;
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        write!(socket, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
+        let mut text = String::new();
+        socket.read_to_string(&mut text).ok()?;
+        let (head, body) = text.split_once("\r\n\r\n")?;
+        Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
+    }
+
     /// A GET.
     pub fn get(&self, path: &str) -> Answer {
         self.request("GET", path, &[], b"")
@@ -134,8 +149,16 @@ impl Client {
     /// # Panics
     /// If there is none.
     pub fn events(&self, query: &str, more: &[(String, String)]) -> Stream {
+        self.stream(&format!("/v1/events{query}"), more)
+    }
+
+    /// An event stream of another path.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn stream(&self, path: &str, more: &[(String, String)]) -> Stream {
         let mut connection = self.connect();
-        self.send_on(&mut connection, "GET", &format!("/v1/events{query}"), more, b"");
+        self.send_on(&mut connection, "GET", path, more, b"");
         let answer = connection.answer();
         assert_eq!(answer.status, 200, "no event stream: {}", answer.text());
         Stream::new(connection, answer)

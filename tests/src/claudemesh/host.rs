@@ -26,6 +26,7 @@ pub struct Host {
     root: PathBuf,
     child: Option<Child>,
     space: Option<Arc<Space>>,
+    variables: Vec<(String, String)>,
 }
 
 impl Host {
@@ -38,7 +39,7 @@ impl Host {
         for directory in ["", "home", "hostel"] {
             fs::create_dir_all(root.join(directory)).expect("a fresh directory");
         }
-        Self { name: name.to_owned(), root, child: None, space: None }
+        Self { name: name.to_owned(), root, child: None, space: None, variables: Vec::new() }
     }
 
     /// Its `HOME`.
@@ -49,6 +50,14 @@ impl Host {
     /// Has everything of this host happen in a space from now on.
     pub fn move_into(&mut self, space: &Arc<Space>) {
         self.space = Some(Arc::clone(space));
+    }
+
+    /// Has a variable in the environment of everything of this host from now on; an empty value takes it out.
+    pub fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        if !value.is_empty() {
+            self.variables.push((name.to_owned(), value.to_owned()));
+        }
     }
 
     /// Where the daemon's files are, as seen from here.
@@ -95,6 +104,7 @@ impl Host {
         command.env("CLAUDEMESH_DAEMON_DIR", self.home().join(".claudemesh/daemon"));
         // Nothing starts unless a test starts it.
         command.env("CLAUDEMESH_INTERNAL_NO_AUTOSPAWN", "1");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(&self.root).stdin(Stdio::null());
     }
 

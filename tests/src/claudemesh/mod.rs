@@ -1,15 +1,18 @@
 //! Hosts of a mesh: a broker, daemons, requests over both transports and the data files of the `/v1` surface.
 
 pub mod client;
+pub mod hooks;
 pub mod host;
 pub mod lab;
 pub mod play;
 pub mod script;
 pub mod space;
 pub mod stream;
+pub mod supervisor;
 
 pub use client::{Client, Transport};
 pub use host::Host;
 pub use lab::{Lab, Options};
 pub use space::Space;
 pub use stream::{Block, Stream};
+pub use supervisor::Supervised;

@@ -19,7 +19,7 @@ use tokio::sync::{broadcast, watch};
 use crate::audit::{AuditEvent, AuditRecord, Verified};
 
 pub use blob::{BlobError, BlobInfo, BlobSink};
-pub use sqlite::{EngineOptions, FileBlob, SqliteEngine};
+pub use sqlite::{EngineOptions, FileBlob, SqliteEngine, renew_epochs};
 pub use types::{
     Append, AppendError, AppendTicket, Appended, Bounds, EngineError, Entry, Gate, Guard, HistoryQuery, Known, KvBatch,
     KvChange, KvCommitted, KvEntry, KvError, KvOp, Pruned,
@@ -108,6 +108,17 @@ pub trait Engine: Clone + Send + Sync + 'static {
 
     /// All records whose key begins so, in the order of their keys.
     fn scan(&self, bucket: &str, prefix: &str) -> impl Future<Output = Result<Vec<KvEntry>, EngineError>> + Send;
+
+    /// Records whose key begins so and comes after another key, in the order of their keys: at most `limit`, and no more
+    /// once `max_bytes` are reached, but always one if there is one.
+    fn page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        max_bytes: usize,
+    ) -> impl Future<Output = Result<Vec<KvEntry>, EngineError>> + Send;
 
     /// Several writes and what the audit says of them: all of them or, if a comparison fails, none.
     fn commit(&self, batch: KvBatch) -> impl Future<Output = Result<KvCommitted, KvError>> + Send;

@@ -91,6 +91,9 @@ pub struct Append {
     pub bytes: Bytes,
     /// What must not have changed.
     pub guards: Vec<Guard>,
+    /// Records that are written with it, in the same transaction; none if it was there before. Comparisons among them
+    /// are not made, and none of them may be what others' guards are about.
+    pub writes: Vec<KvOp>,
     /// The lane whose order must be kept.
     pub gate: Option<Gate>,
     /// When the entry may go, in milliseconds since 1970.

@@ -37,6 +37,22 @@ pub enum What {
         /// Who.
         member: String,
     },
+    /// Somebody has another key.
+    KeyRotated {
+        /// Who.
+        member: String,
+        /// The key before, hex.
+        old_pubkey: String,
+        /// The key now, hex.
+        new_pubkey: String,
+        /// Until when the old one leads to it.
+        until_ms: u64,
+    },
+    /// Keys that somebody had lead to them no more.
+    KeyOver {
+        /// Whose.
+        member: String,
+    },
     /// A key counts no more.
     Revoked {
         /// Whose.
@@ -123,6 +139,8 @@ impl What {
             Self::Joined { member }
             | Self::Renamed { member, .. }
             | Self::Changed { member }
+            | Self::KeyRotated { member, .. }
+            | Self::KeyOver { member }
             | Self::Revoked { member, .. }
             | Self::Unbanned { member }
             | Self::Left { member } => Some(member),

@@ -17,6 +17,12 @@ pub enum RegistryError {
     /// No such file.
     #[error("no such file")]
     FileNotFound,
+    /// No such task.
+    #[error("no such task")]
+    TaskNotFound,
+    /// The id stands for another request already.
+    #[error("the id was used for another request")]
+    Reused,
     /// The file is for others.
     #[error("this file is not shared with you")]
     NotShared,
@@ -32,6 +38,12 @@ pub enum RegistryError {
     /// Somebody else has it.
     #[error("{0}")]
     Taken(String),
+    /// The member has another key by now.
+    #[error("the key was replaced")]
+    KeyReplaced,
+    /// It is not signed by whom it must be, or not now.
+    #[error("{0}")]
+    Unproven(String),
     /// Somebody has made this key of the topic already.
     #[error("this epoch has its key already")]
     EpochTaken,
@@ -58,11 +70,15 @@ impl RegistryError {
             Self::NotFound(_) => "not_found",
             Self::TopicNotFound(_) => "topic_not_found",
             Self::FileNotFound => "file_not_found",
+            Self::TaskNotFound => "task_not_found",
+            Self::Reused => "idempotency_key_reused",
             Self::NotShared => "not_shared_with_you",
             Self::Forbidden(_) => "forbidden",
             Self::Invalid(_) => "invalid_argument",
             Self::Ambiguous(_) => "ambiguous_prefix",
             Self::Taken(_) => "name_taken",
+            Self::KeyReplaced => "key_replaced",
+            Self::Unproven(_) => "bad_signature",
             Self::EpochTaken => "epoch_taken",
             Self::StaleKeyEpoch => "stale_key_epoch",
             Self::NotSealed => "key_not_sealed_for_member",

@@ -212,6 +212,36 @@ impl<E: Engine> Registry<E> {
     }
 }
 
+impl<E: Engine> Registry<E> {
+    /// A reader's own copy of a file's key, sealed anew by that reader, which has one.
+    pub async fn file_key_replace(
+        &self,
+        mesh: &str,
+        by: &str,
+        file: &str,
+        sealed_key: String,
+    ) -> Result<(), RegistryError> {
+        let (mesh, by, id) = (mesh.to_owned(), by.to_owned(), file.to_owned());
+        self.in_turn(|inner| async move {
+            let snapshot = inner.snapshot(&mesh)?;
+            snapshot.active_member(&by)?;
+            let found = snapshot.file(&id).ok_or(RegistryError::FileNotFound)?;
+            if !found.keys.contains_key(&by) {
+                return Err(RegistryError::NotShared);
+            }
+            if sealed_key.is_empty() || sealed_key.len() > KEY {
+                return Err(RegistryError::Invalid("the key is empty or too long".to_owned()));
+            }
+            let mut record = found.record.clone();
+            record.keys.insert(by, sealed_key);
+            let mut update = Update::of(&mesh);
+            update.file(&id, Some(record));
+            inner.commit(update).await.map(drop)
+        })
+        .await
+    }
+}
+
 impl<E: Engine> Inner<E> {
     fn file_room(&self, mesh: &Mesh, by: &str, new: &NewFile) -> Result<Option<Arc<Held<FileRecord>>>, RegistryError> {
         mesh.active_member(by)?;

@@ -110,6 +110,9 @@ impl<E: Engine> Inner<E> {
         if known.is_some_and(|member| member.revoked_ms.is_some()) {
             return Err(JoinError::InsertFailed("this key was revoked".to_owned()));
         }
+        if known.is_some_and(|member| member.pubkey != key.hex()) {
+            return Err(JoinError::InsertFailed("this key was replaced by another of the same member".to_owned()));
+        }
         let joined = |member: &MemberRecord, already_member| Joined {
             sealed_root_key: invite.sealed_root_key.clone(),
             ..Joined::of(&snapshot, member, already_member)

@@ -32,7 +32,7 @@ pub struct Mesh {
     /// Rises with every change of a member, and of the mesh itself.
     pub roster_rev: u64,
     pub(super) members: Table<MemberRecord>,
-    /// Keys, also retired ones, to members.
+    /// Keys, also those in their grace, to members.
     pub(super) by_key: Arc<HashMap<String, String>>,
     /// Names in lower case to members, without those who have left.
     pub(super) by_name: Arc<HashMap<String, String>>,
@@ -84,7 +84,7 @@ impl Mesh {
         self.members.get(id)
     }
 
-    /// A member by its key, also one it had.
+    /// A member by its key, also one it had until a moment ago.
     #[must_use]
     pub fn member_by_key(&self, pubkey: &str) -> Option<&Arc<Held<MemberRecord>>> {
         self.members.get(self.by_key.get(pubkey)?)
@@ -120,7 +120,11 @@ impl Mesh {
             return Err(missing());
         }
         let prefix = text.to_ascii_lowercase();
-        let mut fitting = self.members.values().filter(|member| member.pubkey.starts_with(&prefix));
+        let fits = |key: &str| key.starts_with(&prefix);
+        let mut fitting = self
+            .members
+            .values()
+            .filter(|member| fits(&member.pubkey) || member.retired.iter().any(|key| fits(&key.pubkey)));
         let first = fitting.next().ok_or_else(missing)?;
         match fitting.next() {
             Some(_) => Err(RegistryError::Ambiguous(text.to_owned())),

@@ -20,9 +20,11 @@ mod mesh;
 mod meshes;
 mod names;
 pub mod records;
+mod rotate;
 mod route;
 mod seals;
 mod seen;
+mod shared;
 mod sponsor;
 mod succeed;
 mod sweep;
@@ -51,9 +53,11 @@ pub use meshes::{CreatedMesh, NewMesh};
 pub use records::{
     Concurrency, FileRecord, Held, InviteRecord, MemberRecord, MeshRecord, Policy, Role, SealRecord, TopicRecord,
 };
+pub use rotate::Rotated;
 pub use route::{Ask, Route};
 pub use seals::SealsStored;
 pub use seen::Seen;
+pub use shared::{By, Stepped, Written};
 pub use sweep::Swept;
 pub use topics::{Made, Subscribed};
 
@@ -77,6 +81,12 @@ pub struct RegistrySettings {
     pub files: usize,
     /// Bytes of all files of a mesh.
     pub file_bytes: u64,
+    /// Entries of a mesh's shared state.
+    pub state_entries: usize,
+    /// Bytes of all their values, as they are stored.
+    pub state_bytes: u64,
+    /// Tasks of a mesh; of those that are done the oldest make room.
+    pub tasks: usize,
     /// Sessions of a member whose keys are remembered.
     pub sessions: usize,
     /// Members that one member vouches for.
@@ -87,6 +97,10 @@ pub struct RegistrySettings {
     pub epochs: u64,
     /// Days that copies of a key are kept after it ceased to count: as long as there are posts that it opens.
     pub key_days: u64,
+    /// Hours that a key which was replaced still leads to its member.
+    pub rotation_hours: u64,
+    /// Replaced keys of a member that are remembered; as long as there are so many, its key is not replaced again.
+    pub retired_keys: usize,
     /// Hours that a file which is not persistent lives.
     pub ephemeral_hours: u64,
     /// Days that those who left, and invites that are over, are remembered.
@@ -105,11 +119,16 @@ impl Default for RegistrySettings {
             groups: 64,
             files: 10_000,
             file_bytes: 10 << 30,
+            state_entries: 10_000,
+            state_bytes: 256 << 20,
+            tasks: 10_000,
             sessions: 256,
             wards: 64,
             ward_hours: 24,
             epochs: 1024,
             key_days: 31,
+            rotation_hours: 24,
+            retired_keys: 256,
             ephemeral_hours: 24,
             remember_days: 60,
             concurrency: Concurrency::default(),

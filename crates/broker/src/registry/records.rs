@@ -158,8 +158,10 @@ pub struct MemberRecord {
     pub id: String,
     /// Hex.
     pub pubkey: String,
-    /// Keys it had.
+    /// Keys it had, in their grace: they lead to it.
     pub retired: Vec<RetiredKey>,
+    /// Keys it had before those: what was sent in their time is its own.
+    pub past: Vec<RetiredKey>,
     /// Its name, unique among those who are there.
     pub name: String,
     /// What it may do.
@@ -218,6 +220,7 @@ impl MemberRecord {
             role: self.role.as_str().to_owned(),
             pubkey: self.pubkey.clone(),
             retired: self.retired.clone(),
+            past: self.past.clone(),
             revoked: self.revoked_ms.is_some(),
             left: self.left_ms.is_some(),
             groups: self.groups.clone(),

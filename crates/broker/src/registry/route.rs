@@ -109,6 +109,10 @@ impl Mesh {
     #[must_use]
     pub fn sees(&self, member: &str, entry: &Entry) -> bool {
         let Some(record) = self.member(member).filter(|record| record.is_active()) else { return false };
+        // What is shared is everybody's, also who wrote it: the log is where they hear of it in its order.
+        if matches!(entry.kind, Kind::State | Kind::Task) {
+            return record.joined_seq <= entry.seq;
+        }
         if entry.sender == member {
             return false;
         }
@@ -118,7 +122,7 @@ impl Mesh {
             Kind::Sys if entry.dest != "*" => return entry.dest == member,
             Kind::Topic => self.subscribed_at(&entry.dest, member, entry.seq),
             Kind::Group => entry.audience.binary_search_by(|one| one.as_str().cmp(member)).is_ok(),
-            Kind::All | Kind::File | Kind::Sys => record.joined_seq <= entry.seq,
+            Kind::All | Kind::File | Kind::Sys | Kind::State | Kind::Task => record.joined_seq <= entry.seq,
         };
         meant && (entry.kind == Kind::Sys || self.may(member, &entry.sender, "broadcast"))
     }

@@ -1,7 +1,8 @@
 //! Copies of topics' keys, each sealed for one member by another: the broker cannot open them.
 //!
 //! Invariant: all copies of one epoch are of one key. Whoever makes a key stores the first copies, its own among them, and
-//! only where there is none; after that only who has a copy may add others, and a copy that is there is never replaced.
+//! only where there is none; after that only who has a copy may add others, and a copy that is there is replaced by nobody
+//! but its own reader, who has another key by then.
 
 use hostel_wire::encoding;
 use hostel_wire::frames::client::Seal;
@@ -69,6 +70,36 @@ impl<E: Engine> Registry<E> {
         let key = seal_key(mesh, &topic.id, epoch, member);
         let entry = self.inner.engine.get(bucket::SEAL, &key).await?.ok_or(RegistryError::NotSealed)?;
         Ok((epoch, parse(bucket::SEAL, &entry)?))
+    }
+}
+
+impl<E: Engine> Registry<E> {
+    /// A member's own copy of a key, sealed anew by that member, which has it: the one before was sealed for a key that
+    /// the member has no more. Nobody else's copy can be replaced.
+    pub async fn seal_replace(
+        &self,
+        mesh: &str,
+        by: &str,
+        topic: &str,
+        epoch: u64,
+        seal: Seal,
+    ) -> Result<(), RegistryError> {
+        let (mesh, by, topic) = (mesh.to_owned(), by.to_owned(), topic.to_owned());
+        self.in_turn(|inner| async move {
+            let snapshot = inner.snapshot(&mesh)?;
+            snapshot.active_member(&by)?;
+            if !well_formed(&seal) {
+                return Err(RegistryError::Invalid("the seal must be a copy of a key, as base64".to_owned()));
+            }
+            let held = snapshot.topic(&topic).filter(|found| snapshot.holds(&found.id, epoch, &by));
+            let found = held.ok_or(RegistryError::NotSealed)?;
+            let Seal { blob, nonce, .. } = seal;
+            let record = SealRecord { blob, nonce, by: by.clone(), at_ms: inner.clock.now_ms() };
+            let mut update = Update::of(&mesh);
+            update.seal(&found.id, epoch, &by, Some(&record));
+            inner.commit(update).await.map(drop)
+        })
+        .await
     }
 }
 

@@ -55,6 +55,9 @@ impl<E: Engine> Inner<E> {
         let new = MemberRecord {
             id: ids::ulid(now),
             pubkey: key,
+            // Earlier keys lead to whom they belonged to.
+            retired: Vec::new(),
+            past: Vec::new(),
             role: old.role.min(Role::Admin),
             joined_ms: now,
             joined_seq: self.next_seq(mesh),

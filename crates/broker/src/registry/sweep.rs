@@ -127,6 +127,7 @@ impl<E: Engine> Inner<E> {
             // The roster's revision must not go back at the next start, and nothing of them is left to tell it.
             update.mesh(snapshot.record.record.clone());
         }
+        self.end_graces(&mut update, &snapshot, now);
         let old = now.saturating_sub(SESSION_MS);
         for (key, _) in snapshot.sessions.iter().filter(|(_, session)| session.at_ms < old) {
             update.session(key, None);

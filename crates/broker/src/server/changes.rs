@@ -1,8 +1,10 @@
 //! What others hear when members and topics change, whoever changed them and by whatever way.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use hostel_wire::frames::close;
+use hostel_wire::iso;
 use serde_json::json;
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -55,6 +57,20 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
             let data = json!({"memberId": member, "pubkey": pubkey, "oldName": old_name, "name": name});
             let text = system(mesh.id(), "member_renamed", data, now);
             room.tell(&text, |one| one.member != *member);
+        }
+        What::KeyRotated { member, old_pubkey, new_pubkey, until_ms } => {
+            let data = json!({
+                "memberId": member,
+                "name": mesh.member(member).map(|record| record.name.clone()),
+                "pubkey": new_pubkey,
+                "oldPubkey": old_pubkey,
+                "newPubkey": new_pubkey,
+                "graceUntil": iso(*until_ms),
+            });
+            let text = system(mesh.id(), "member_keypair_rotated", data, now);
+            room.tell(&text, |one| one.member != *member);
+            let (broker, switch) = (Arc::downgrade(broker), broker.settings.switch);
+            tokio::spawn(close_replaced(broker, switch, change.mesh.clone(), member.clone()));
         }
         What::Changed { member } => {
             let Some(record) = mesh.member(member) else { return };
@@ -110,6 +126,21 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
             }
         }
         _ => {}
+    }
+}
+
+/// A member's connections that were made with a key it has no more end, once its daemon has had the time to make them
+/// again by itself: whoever else holds that key is out.
+async fn close_replaced<E: Engine>(broker: Weak<Broker<E>>, switch: Duration, mesh: String, member: String) {
+    // The broker is not held while this waits: it may go meanwhile.
+    tokio::time::sleep(switch).await;
+    let Some(broker) = broker.upgrade() else { return };
+    let Some(snapshot) = broker.registry.mesh(&mesh) else { return };
+    let Some(record) = snapshot.member(&member) else { return };
+    for connection in broker.rooms.room(&mesh).of(&member) {
+        if connection.member_key.hex() != record.pubkey {
+            connection.end(close::NORMAL, "key_replaced");
+        }
     }
 }
 

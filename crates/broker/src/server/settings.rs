@@ -104,6 +104,8 @@ pub struct Settings {
     pub silence: Duration,
     /// After so much time without a signal a member that works is idle.
     pub working: Duration,
+    /// How long a daemon whose key was replaced may take to come with the new one.
+    pub switch: Duration,
     /// What `POST /mesh` asks for. Without one, nobody may make meshes over HTTP.
     pub admin_token: Option<AdminToken>,
 }
@@ -119,6 +121,7 @@ impl Default for Settings {
             ping: Duration::from_secs(30),
             silence: Duration::from_secs(75),
             working: Duration::from_secs(60),
+            switch: Duration::from_secs(10),
             admin_token: None,
         }
     }

@@ -31,9 +31,14 @@ const FEATURES: &[&str] = &[
     "concurrent_connection_policy",
     "member_profile",
     "member_revoke",
+    "rotate_key",
     "sessions",
+    SHARED,
     "bye",
 ];
+
+/// Shared state and tasks, and that changes of them are told.
+pub(crate) const SHARED: &str = "shared_records";
 
 /// A roster's frame holds about so many bytes of members.
 const ROSTER: usize = 160 * 1024;
@@ -48,6 +53,12 @@ pub(crate) struct Plan {
     resume: &'static str,
     gap: Option<Gap>,
     bounds: Bounds,
+}
+
+/// Whether a daemon has said that it would use a feature.
+pub(crate) fn wants(hello: &Hello, name: &str) -> bool {
+    let features = hello.features.iter().flat_map(|features| features.require.iter().chain(&features.optional));
+    features.into_iter().any(|word| word == name)
 }
 
 /// Whether everything a daemon requires is there; if not, what to say: for people, and as the reason of the close.
@@ -191,7 +202,7 @@ pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
     };
     for member in members {
         let groups: usize = member.groups.iter().map(|group| group.name.len() + 64).sum();
-        bytes += 256 + member.name.len() + groups + 128 * member.retired.len();
+        bytes += 256 + member.name.len() + groups + 160 * (member.retired.len() + member.past.len());
         if bytes > ROSTER && !part.is_empty() {
             close(&mut part, true);
             bytes = 0;

@@ -1,8 +1,8 @@
 //! Records with revisions.
 
-use hostel_broker::engine::{Engine, KvBatch, KvChange, KvError, KvOp};
+use hostel_broker::engine::{Append, Engine, KvBatch, KvChange, KvError, KvOp};
 
-use crate::support::open;
+use crate::support::{dm, open};
 
 #[tokio::test]
 async fn revisions_rise_over_everything_and_never_repeat() {
@@ -66,4 +66,53 @@ async fn the_broker_is_the_same_after_a_restart() {
     assert_eq!(open(scratch.path()).await.broker_id(), id);
     let elsewhere = tempfile::tempdir().unwrap();
     assert_ne!(open(elsewhere.path()).await.broker_id(), id);
+}
+
+#[tokio::test]
+async fn records_are_written_with_their_entry_and_only_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = open(scratch.path()).await;
+    engine.ensure_log("m").await.unwrap();
+    let with = |id: &str, value: &str| Append {
+        writes: vec![KvOp::put("state", "m/k", value.as_bytes().to_vec()), KvOp::delete("state", "m/gone")],
+        ..dm("m", id)
+    };
+    engine.put("state", "m/gone", Vec::new()).await.unwrap();
+    let mut changes = engine.watch();
+    assert!(!engine.append(with("a", "1")).await.unwrap().duplicate);
+    let entry = engine.get("state", "m/k").await.unwrap().unwrap();
+    assert_eq!((&entry.value[..], engine.get("state", "m/gone").await.unwrap()), (&b"1"[..], None));
+    assert_eq!(changes.recv().await.unwrap().revision, entry.revision);
+    assert_eq!(changes.recv().await.unwrap().revision, 0);
+    // The same entry again writes nothing; another use of its id neither.
+    assert!(engine.append(with("a", "2")).await.unwrap().duplicate);
+    assert!(engine.append(Append { fingerprint: [9; 32], ..with("a", "3") }).await.is_err());
+    assert_eq!(engine.get("state", "m/k").await.unwrap().unwrap(), entry);
+    assert!(!engine.append(with("b", "4")).await.unwrap().duplicate);
+    engine.close().await;
+    let engine = open(scratch.path()).await;
+    let after = engine.get("state", "m/k").await.unwrap().unwrap();
+    assert_eq!(&after.value[..], b"4");
+    assert!(after.revision > entry.revision);
+}
+
+#[tokio::test]
+async fn records_come_in_pages() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = open(scratch.path()).await;
+    for key in ["m/a", "m/b", "m/c", "n/a"] {
+        engine.put("b", key, vec![0; 10]).await.unwrap();
+    }
+    let page = |after: &'static str, limit, bytes| {
+        let engine = engine.clone();
+        async move {
+            let found = engine.page("b", "m/", after, limit, bytes).await.unwrap();
+            found.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
+        }
+    };
+    assert_eq!(page("", 10, 1000).await, ["m/a", "m/b", "m/c"]);
+    assert_eq!(page("m/a", 1, 1000).await, ["m/b"]);
+    assert_eq!(page("", 10, 25).await, ["m/a", "m/b"]);
+    assert_eq!(page("m/b", 10, 0).await, ["m/c"], "always one if there is one");
+    assert!(page("m/c", 10, 1000).await.is_empty());
 }

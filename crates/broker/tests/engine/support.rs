@@ -29,6 +29,7 @@ pub(crate) fn dm(mesh: &str, client_id: &str) -> Append {
         audience: Vec::new(),
         bytes: format!("the bytes of {client_id}").into(),
         guards: Vec::new(),
+        writes: Vec::new(),
         gate: None,
         expires_ms: NOW + 30 * DAY,
         forget_ms: NOW + 60 * DAY,

@@ -129,6 +129,7 @@ async fn what_changes_between_looking_and_writing_is_noticed() {
         audience: route.audience,
         bytes: "x".into(),
         guards: route.guards,
+        writes: Vec::new(),
         gate: None,
         expires_ms: NOW + DAY,
         forget_ms: NOW + 2 * DAY,

@@ -117,6 +117,7 @@ impl World {
             audience: route.audience,
             bytes: "x".into(),
             guards: route.guards,
+            writes: Vec::new(),
             gate: None,
             expires_ms: NOW + 30 * DAY,
             forget_ms: NOW + 60 * DAY,

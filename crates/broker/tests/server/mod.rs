@@ -8,6 +8,7 @@ mod peer;
 mod people;
 mod presence;
 mod retention;
+mod rotation;
 mod sending;
 mod topics;
 

@@ -116,11 +116,22 @@ impl From<Refusal> for Refused {
 /// The status of a word of the mesh or its broker.
 pub(super) fn status(code: &str) -> StatusCode {
     match code {
-        "invalid" | "invalid_argument" | "bad_query" | "cannot_write" | "malformed" => StatusCode::BAD_REQUEST,
+        "invalid" | "invalid_argument" | "bad_query" | "cannot_write" | "malformed" | "invalid_config" => {
+            StatusCode::BAD_REQUEST
+        }
         "unauthorized" => StatusCode::UNAUTHORIZED,
-        "not_shared_with_you" | "forbidden" | "blocked" | "owner_only" | "member_only" => StatusCode::FORBIDDEN,
+        "not_shared_with_you"
+        | "forbidden"
+        | "blocked"
+        | "owner_only"
+        | "member_only"
+        | "capability_denied"
+        | "blocked_by_pre_send"
+        | "not_the_claimer"
+        | "not_the_assignee" => StatusCode::FORBIDDEN,
         "not_found" | "peer_not_found" | "topic_not_found" | "file_not_found" | "member_not_found"
-        | "session_not_found" | "mesh_not_found" | "invite_not_found" | "recipient_unknown" => StatusCode::NOT_FOUND,
+        | "session_not_found" | "mesh_not_found" | "invite_not_found" | "recipient_unknown" | "state_not_found"
+        | "task_not_found" => StatusCode::NOT_FOUND,
         "ambiguous_target"
         | "ambiguous_prefix"
         | "hash_mismatch"
@@ -128,13 +139,25 @@ pub(super) fn status(code: &str) -> StatusCode {
         | "not_requeueable"
         | "recipient_revoked"
         | "name_taken"
+        | "version_conflict"
+        | "already_claimed"
+        | "already_completed"
+        | "not_claimed"
+        | "key_replaced"
+        | "too_many_archived_keys"
+        | "ephemeral_identity"
         | "session_exists" => StatusCode::CONFLICT,
-        "message_too_large" | "file_too_large" | "payload_too_large" => StatusCode::PAYLOAD_TOO_LARGE,
+        "message_too_large" | "file_too_large" | "payload_too_large" | "value_too_large" => {
+            StatusCode::PAYLOAD_TOO_LARGE
+        }
         "rate_limited" | "daemon_busy" | "too_many_streams" | "too_many_sessions" => StatusCode::TOO_MANY_REQUESTS,
         "insufficient_storage" => StatusCode::INSUFFICIENT_STORAGE,
-        "member_revoked" | "degraded" | "broker_unavailable" | "closed" => StatusCode::SERVICE_UNAVAILABLE,
+        "member_revoked" | "degraded" | "broker_unavailable" | "closed" | "key_unavailable" => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        "not_implemented" | "not_supported" => StatusCode::NOT_IMPLEMENTED,
         "broker_timeout" => StatusCode::GATEWAY_TIMEOUT,
-        "internal" => StatusCode::INTERNAL_SERVER_ERROR,
+        "internal" | "rotation_abandoned" => StatusCode::INTERNAL_SERVER_ERROR,
         // A word of the broker's that is not ours to judge.
         _ => StatusCode::BAD_GATEWAY,
     }

@@ -2,13 +2,13 @@
 //!
 //! Invariant: it holds no state of the mesh. What it holds are limits, counts and whether it is closing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
+use hostel_mesh::{Mesh, Refusal};
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -34,6 +34,9 @@ const PIECE: usize = 64 * 1024;
 /// How long a page waits for its turn.
 const TURN: Duration = Duration::from_secs(10);
 
+/// Reads the configuration again, and says what came of it.
+pub(super) type Reloading = Arc<dyn Fn() -> Result<Value, Refusal> + Send + Sync>;
+
 /// The door of one mesh daemon.
 pub(super) struct Door {
     pub(super) mesh: Mesh,
@@ -43,6 +46,8 @@ pub(super) struct Door {
     /// True when open streams are to end.
     pub(super) stop: watch::Sender<bool>,
     live: RwLock<Arc<Live>>,
+    /// Reads the configuration again; who starts the daemon knows how.
+    pub(super) reloading: OnceLock<Reloading>,
     /// Strangers must not be able to fill the log.
     alarms: Bucket,
     silenced: AtomicU64,
@@ -140,6 +145,7 @@ impl Door {
             log,
             stop: watch::Sender::new(false),
             live: RwLock::new(Arc::new(Live::new(settings))),
+            reloading: OnceLock::new(),
             alarms: Bucket::new(1.0, 20.0),
             silenced: AtomicU64::new(0),
         }

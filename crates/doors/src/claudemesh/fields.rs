@@ -133,6 +133,20 @@ impl<'a> Fields<'a> {
         Ok(Some(value))
     }
 
+    /// Whether a field stands there at all, also as null.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.members.iter().any(|(other, _)| other == name)
+    }
+
+    /// A value, whatever it is, with numbers that everybody reads alike.
+    pub(super) fn exact(&self, name: &'static str) -> Result<Option<Value>, Refused> {
+        if let Some(raw) = self.raw(name) {
+            let checked = hostel_wire::canonical::check_numbers(raw.get());
+            checked.map_err(|error| Refused::field(name, format!("`{name}`: {error}")))?;
+        }
+        self.value(name)
+    }
+
     /// A value, whatever it is.
     pub(super) fn value(&self, name: &'static str) -> Result<Option<Value>, Refused> {
         self.typed(name, "JSON that is not too deep")

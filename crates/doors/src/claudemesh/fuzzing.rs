@@ -3,11 +3,14 @@
 //! They return what was produced so that a target can check it; they never check by themselves.
 
 use hostel_mesh::events::Event;
-use hostel_mesh::{InboxRequest, PostRequest, ProfileChange, RegisterRequest, SendRequest};
+use hostel_mesh::{
+    InboxRequest, NewTask, PostRequest, ProfileChange, RegisterRequest, SendRequest, StateChange, StateList, TaskQuery,
+    TaskStep, TaskStepRequest,
+};
 use hyper::header::{HeaderMap, HeaderValue};
 
 use super::answer::Refused;
-use super::endpoints::{inbox, messages, people, sessions};
+use super::endpoints::{inbox, messages, people, sessions, state, tasks};
 use super::fields::Fields;
 use super::query::{self, Query};
 use super::stream;
@@ -26,6 +29,12 @@ pub struct Readings {
     pub profile: Result<ProfileChange, Refusal>,
     /// As `POST /v1/sessions/register`.
     pub register: Result<RegisterRequest, Refusal>,
+    /// As `POST /v1/state/set`.
+    pub state: Result<StateChange, Refusal>,
+    /// As `POST /v1/task/create`.
+    pub task: Result<NewTask, Refusal>,
+    /// As `POST /v1/task/complete`.
+    pub step: Result<TaskStepRequest, Refusal>,
 }
 
 fn shown(refused: Refused) -> Refusal {
@@ -47,6 +56,9 @@ pub fn body(body: &[u8], key: Option<&[u8]>) -> Result<Readings, Refusal> {
         post: messages::post_request(&fields, &headers).map_err(shown),
         profile: people::profile_change(&fields).map_err(shown),
         register: sessions::register_request(&fields).map_err(shown),
+        state: state::change(&fields, &headers).map_err(shown),
+        task: tasks::new_task(&fields, &headers).map_err(shown),
+        step: tasks::step_request(&fields, &headers, TaskStep::Complete).map_err(shown),
     })
 }
 
@@ -56,6 +68,12 @@ pub fn query(text: &str) -> (Result<InboxRequest, Refusal>, Result<(Vec<String>,
     let query = Query::new(text);
     let events = stream::filter(&query).map(|filter| (filter.events, filter.topic));
     (inbox::request(&query).map_err(shown), events.map_err(shown))
+}
+
+/// Reads a query as that of lists of the shared state and of tasks.
+pub fn lists(text: &str) -> (Result<StateList, Refusal>, Result<TaskQuery, Refusal>) {
+    let query = Query::new(text);
+    (state::which(&query).map_err(shown), tasks::which(&query).map_err(shown))
 }
 
 /// A text as it stands in a query, and read again.

@@ -3,7 +3,10 @@
 //!
 //! Invariant: nothing here depends on whether a path exists. Tokens are compared in constant time and never logged.
 
+use std::sync::Arc;
+
 use hostel_mesh::Caller;
+use hostel_mesh::hooks::Grant;
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, StatusCode};
@@ -31,10 +34,12 @@ impl Transport {
 }
 
 /// Who asks.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) enum Visitor {
     /// Somebody who showed that they may.
     Known(Caller),
+    /// A hook with its token: it may do what its event allows, and nothing else.
+    Hook(Arc<Grant>),
     /// Somebody who asks for the health alone.
     Anybody,
 }
@@ -110,11 +115,23 @@ fn token(door: &Door, live: &Live, transport: Transport, head: &Parts) -> Result
     let mut shown = head.headers.get_all(header::AUTHORIZATION).iter();
     let (first, second) = (shown.next(), shown.next());
     let shown = first.filter(|_| second.is_none()).and_then(scheme);
+    // A hook's token counts on either side, for as long as the hook runs.
+    if let Some((scheme, token)) = &shown
+        && scheme == "bearer"
+        && let Some(grant) = door.mesh.capability(token)
+    {
+        return Ok(Visitor::Hook(grant));
+    }
     match (transport, shown) {
         (_, _) if second.is_some() => Err(unauthorized("there is more than one Authorization header")),
         (Transport::Socket, Some((scheme, token))) if scheme == SESSION_SCHEME => {
             let session = std::str::from_utf8(token).ok().and_then(|token| door.mesh.session_by_token(token));
             session.map(|session| Visitor::Known(Caller::Session(session))).ok_or_else(|| unauthorized(UNKNOWN))
+        }
+        // Who shows a token means to be who it says: one that is not good any more does not make them somebody else.
+        (Transport::Socket, Some((scheme, token))) if scheme == "bearer" && !door.tokens.accepts(token) => {
+            door.alarm("ipc_bearer_mismatch", json!({"transport": transport.label()}));
+            Err(unauthorized(ENDED))
         }
         // Who reaches the socket may read the token's file as well.
         (Transport::Socket, _) => Ok(Visitor::Known(Caller::Member)),
@@ -137,6 +154,8 @@ fn is_health(head: &Parts) -> bool {
 
 const MISSING: &str = "show the token of the file local_token as `Authorization: Bearer <token>`";
 const UNKNOWN: &str = "no session has this token";
+const ENDED: &str =
+    "this token is not good, or not any more: a hook's ends with the hook, after 5 minutes at the latest";
 
 fn unauthorized(detail: &'static str) -> Refused {
     Refused::new(StatusCode::UNAUTHORIZED, "unauthorized", detail)

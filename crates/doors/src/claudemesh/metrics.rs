@@ -14,6 +14,9 @@ use super::guard::Transport;
 /// Upper ends of the histogram's buckets, in seconds.
 const BUCKETS: [f64; 13] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
+/// What is shown as never asked before it is asked.
+const HEALTH: &str = "/v1/health";
+
 /// What is counted since the daemon started.
 #[derive(Default)]
 pub(super) struct Metrics {
@@ -55,9 +58,9 @@ impl Metrics {
              # TYPE cm_daemon_ipc_request_total counter\n",
         );
         // A scraper that sees the name from its first scrape on can compute rates from nought.
-        if counts.requests.is_empty() {
-            for transport in [Transport::Socket, Transport::Tcp] {
-                let labels = format!("endpoint=\"/v1/health\",status=\"200\",transport=\"{}\"", transport.label());
+        for transport in [Transport::Socket, Transport::Tcp] {
+            if !counts.requests.contains_key(&(HEALTH, 200, transport.label())) {
+                let labels = format!("endpoint=\"{HEALTH}\",status=\"200\",transport=\"{}\"", transport.label());
                 writeln!(text, "cm_daemon_ipc_request_total{{{labels}}} 0").ok();
             }
         }
@@ -69,9 +72,9 @@ impl Metrics {
             "# HELP cm_daemon_ipc_duration_seconds How long the local surface took to answer.\n\
              # TYPE cm_daemon_ipc_duration_seconds histogram\n",
         );
-        let none = BTreeMap::from([("/v1/health", Durations::default())]);
-        let all = if counts.durations.is_empty() { &none } else { &counts.durations };
-        for (endpoint, durations) in all {
+        let none = Durations::default();
+        let first = (!counts.durations.contains_key(HEALTH)).then_some((&HEALTH, &none));
+        for (endpoint, durations) in first.into_iter().chain(&counts.durations) {
             let mut below = 0;
             for (end, count) in BUCKETS.iter().zip(durations.buckets) {
                 below += count;

@@ -83,6 +83,19 @@ impl Door {
         self.0.reload(settings);
     }
 
+    /// Has `POST /v1/reload` do this; counts once.
+    pub fn on_reload(
+        &self,
+        reload: impl Fn() -> Result<serde_json::Value, hostel_mesh::Refusal> + Send + Sync + 'static,
+    ) {
+        self.0.reloading.set(Arc::new(reload)).ok();
+    }
+
+    /// What `/v1/metrics` serves.
+    pub async fn metrics_text(&self) -> String {
+        self.0.mesh.metrics_text().await + &self.0.metrics.text()
+    }
+
     /// Serves clients until `stop` resolves; then ends open streams, finishes what is under way and returns.
     pub async fn serve(&self, listeners: Listeners, stop: impl Future<Output = ()> + Send) {
         let Listeners { socket, tcp } = listeners;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use hostel_mesh::hooks::Grant;
 use hostel_mesh::{Caller, Refusal, State};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderValue};
@@ -30,6 +31,8 @@ pub(super) struct Asked {
     pub(super) door: Arc<Door>,
     pub(super) live: Arc<Live>,
     pub(super) caller: Caller,
+    /// The token of a hook, which limits what may be asked.
+    pub(super) grant: Option<Arc<Grant>>,
     pub(super) endpoint: Endpoint,
     pub(super) head: Parts,
     /// The free part of the path.
@@ -56,7 +59,7 @@ pub(super) async fn respond(
     let path = head.uri.path().to_owned();
     let (template, found) = route::find(&head.method, &path);
     let unread = !body.is_end_stream();
-    let outcome = check(Arc::clone(&door), &connection, transport, head, body, found).await;
+    let outcome = check(Arc::clone(&door), &connection, transport, head, body, (template, found)).await;
     let response = outcome.unwrap_or_else(|refused| {
         let mut response = refused.refused.response();
         if unread && !refused.read {
@@ -87,26 +90,31 @@ async fn check(
     transport: Transport,
     head: Parts,
     body: Incoming,
-    found: Found<'_>,
+    (template, found): (&'static str, Found<'_>),
 ) -> Result<Response<Body>, Turned> {
     let live = door.live();
     size(&head, &live.settings.limits)?;
     let visitor = guard::admit(&door, &live, transport, &head)?;
     live.pace(transport, &visitor)?;
+    gate(&live, head.uri.path())?;
     let (endpoint, part) = known(&live, found)?;
-    let caller = match visitor {
-        Visitor::Known(caller) => caller,
+    let (caller, grant) = match visitor {
+        Visitor::Known(caller) => (caller, None),
+        Visitor::Hook(grant) => (Caller::Member, Some(grant)),
         // Only the health gets so far.
-        Visitor::Anybody => Caller::Member,
+        Visitor::Anybody => (Caller::Member, None),
     };
+    if let Some(grant) = grant.as_ref().filter(|_| !matches!(endpoint, Endpoint::Send | Endpoint::TopicPost)) {
+        return Err(Refused::from(door.mesh.capability_denied(grant, template)).into());
+    }
     if caller != Caller::Member && !endpoint.is_for_sessions() {
         let detail = "this is for the member, not for one of its sessions";
         return Err(Refused::new(StatusCode::FORBIDDEN, "member_only", detail).into());
     }
-    let slot = if endpoint == Endpoint::Events { live.stream()? } else { live.slot()? };
+    let slot = if endpoint.is_stream() { live.stream()? } else { live.slot()? };
     let limits = &live.settings.limits;
     let body = incoming::read(body, limits.body, limits.body_wait).await?;
-    let asked = Asked { door, caller, endpoint, head, part: part.to_owned(), body, live };
+    let asked = Asked { door, caller, grant, endpoint, head, part: part.to_owned(), body, live };
     answer(asked, connection, slot).await.map_err(|refused| Turned { refused, read: true })
 }
 
@@ -124,6 +132,23 @@ fn size(head: &Parts, limits: &Limits) -> Result<(), Refused> {
     ))
 }
 
+/// Whether a path's capability is switched on, if it belongs to one.
+fn gate(live: &Live, path: &str) -> Result<(), Refused> {
+    let Some(switch) = route::switch(path).filter(|switch| !live.settings.capabilities.contains(switch)) else {
+        return Ok(());
+    };
+    let file =
+        live.settings.config_file.as_ref().map_or_else(|| "config.toml".to_owned(), |file| file.display().to_string());
+    Err(Refused::new(
+        StatusCode::FORBIDDEN,
+        "capability_disabled",
+        format!(
+            "`{switch}` is switched off: write `{switch} = true` below `[capabilities]` in {file}, then run `claudemesh daemon reload`"
+        ),
+    )
+    .about(format!("capabilities.{switch}")))
+}
+
 /// What is to be done, if the path and the method mean anything.
 fn known<'a>(live: &Live, found: Found<'a>) -> Result<(Endpoint, &'a str), Refused> {
     match found {
@@ -139,31 +164,27 @@ fn known<'a>(live: &Live, found: Found<'a>) -> Result<(Endpoint, &'a str), Refus
                 Err(_) => refused,
             })
         }
-        Found::Capability(switch) if live.settings.capabilities.contains(&switch) => Err(Refused::new(
+        Found::Capability(switch) if !route::BUILT.contains(&switch) => Err(Refused::new(
             StatusCode::NOT_IMPLEMENTED,
             "not_implemented",
             format!("`{switch}` is switched on, but this release does not have it"),
         )
         .about(format!("capabilities.{switch}"))),
-        Found::Capability(switch) => Err(Refused::new(
-            StatusCode::FORBIDDEN,
-            "capability_disabled",
-            format!("`{switch} = false` under [capabilities] in config.toml switches this off"),
-        )
-        .about(format!("capabilities.{switch}"))),
-        Found::Nothing => Err(Refused::new(StatusCode::NOT_FOUND, "not_found", "there is no such path")),
+        Found::Capability(_) | Found::Nothing => {
+            Err(Refused::new(StatusCode::NOT_FOUND, "not_found", "there is no such path"))
+        }
     }
 }
 
 async fn answer(asked: Asked, connection: &Connection, slot: OwnedSemaphorePermit) -> Result<Response<Body>, Refused> {
     match asked.door.mesh.state() {
         State::Revoked if !asked.endpoint.is_for_operators() => return Err(Refusal::revoked().into()),
-        State::Degraded if asked.endpoint == Endpoint::Events => {
+        State::Degraded if asked.endpoint.is_stream() && asked.door.mesh.is_full() => {
             return Err(Refusal::new("degraded", "the disk is full: no new event streams").into());
         }
         _ => {}
     }
-    if asked.endpoint == Endpoint::Events {
+    if asked.endpoint.is_stream() {
         return stream::open(&asked, connection, slot).await;
     }
     if asked.head.method == Method::GET && asked.endpoint != Endpoint::FileGet && asked.endpoint != Endpoint::Inbox {

@@ -47,10 +47,28 @@ pub(super) enum Endpoint {
     InviteRevoke,
     Audit,
     TokenRotate,
+    KeypairRotate,
+    Reload,
     Safety,
+    StateSet,
+    StateDelete,
+    StateGet,
+    StateList,
+    StateWatch,
+    TaskCreate,
+    TaskClaim,
+    TaskRelease,
+    TaskComplete,
+    TaskGet,
+    TaskList,
 }
 
 impl Endpoint {
+    /// Whether its answer is a stream of events.
+    pub(super) fn is_stream(self) -> bool {
+        matches!(self, Self::Events | Self::StateWatch)
+    }
+
     /// Whether a session of the member may ask for it too. The rest is the member's own.
     pub(super) fn is_for_sessions(self) -> bool {
         matches!(
@@ -78,6 +96,17 @@ impl Endpoint {
                 | Self::SessionMe
                 | Self::SessionRemove
                 | Self::Safety
+                | Self::StateSet
+                | Self::StateDelete
+                | Self::StateGet
+                | Self::StateList
+                | Self::StateWatch
+                | Self::TaskCreate
+                | Self::TaskClaim
+                | Self::TaskRelease
+                | Self::TaskComplete
+                | Self::TaskGet
+                | Self::TaskList
         )
     }
 
@@ -122,6 +151,7 @@ const PATHS: &[Path] = paths! {
     "/v1/version" { GET Version }
     "/v1/compat" { GET Compat }
     "/v1/heartbeat" { POST Heartbeat }
+    "/v1/reload" { POST Reload }
     "/v1/sessions/register" { POST SessionRegister }
     "/v1/sessions/me" { GET SessionMe }
     "/v1/sessions" { GET SessionList }
@@ -141,7 +171,19 @@ const PATHS: &[Path] = paths! {
     "/v1/invite/revoke" { POST InviteRevoke }
     "/v1/audit" { GET Audit }
     "/v1/token/rotate" { POST TokenRotate }
+    "/v1/rotate-keypair" { POST KeypairRotate }
     "/v1/safety" { GET Safety }
+    "/v1/state" { DELETE StateDelete }
+    "/v1/state/set" { POST StateSet }
+    "/v1/state/get" { GET StateGet }
+    "/v1/state/list" { GET StateList }
+    "/v1/state/watch" { GET StateWatch }
+    "/v1/task/create" { POST TaskCreate }
+    "/v1/task/claim" { POST TaskClaim }
+    "/v1/task/release" { POST TaskRelease }
+    "/v1/task/complete" { POST TaskComplete }
+    "/v1/task/get" { GET TaskGet }
+    "/v1/task/list" { GET TaskList }
 };
 
 /// Parts of the surface behind a switch: the first word of their paths, and the switch.
@@ -158,6 +200,15 @@ const CAPABILITIES: &[(&str, &str)] = &[
     ("skills", "skill_share"),
 ];
 
+/// Switches of what this release has.
+pub(super) const BUILT: &[&str] = &["state", "tasks"];
+
+/// The switch that a path is behind, if it is behind one.
+pub(super) fn switch(path: &str) -> Option<&'static str> {
+    let word = path.strip_prefix("/v1/")?.split('/').next();
+    CAPABILITIES.iter().find(|(name, _)| Some(*name) == word).map(|(_, switch)| *switch)
+}
+
 /// How unknown paths are counted.
 pub(super) const OTHER: &str = "other";
 
@@ -168,7 +219,7 @@ pub(super) enum Found<'a> {
     Endpoint(Endpoint, &'a str),
     /// The path is there, the method is not; these are.
     Method(String),
-    /// It belongs to a capability with this switch.
+    /// There is no such path, but it would belong to a capability with this switch.
     Capability(&'static str),
     /// There is no such path.
     Nothing,
@@ -188,9 +239,7 @@ pub(super) fn find<'a>(method: &Method, path: &'a str) -> (&'static str, Found<'
         };
         return (known.template, found);
     }
-    let word = path.strip_prefix("/v1/").map(|rest| rest.split('/').next().unwrap_or_default());
-    let capability = CAPABILITIES.iter().find(|(name, _)| Some(*name) == word);
-    (OTHER, capability.map_or(Found::Nothing, |(_, switch)| Found::Capability(switch)))
+    (OTHER, switch(path).map_or(Found::Nothing, Found::Capability))
 }
 
 /// The free part of a path that fits a template; empty where the template has none.
@@ -230,8 +279,14 @@ mod tests {
     #[test]
     fn switches() {
         let find = |path| find(&Method::POST, path).1;
-        assert_eq!(find("/v1/state"), Found::Capability("state"));
-        assert_eq!(find("/v1/task/create"), Found::Capability("tasks"));
+        assert_eq!(find("/v1/state"), Found::Method("DELETE".to_owned()));
+        assert_eq!(find("/v1/state/dance"), Found::Capability("state"));
+        assert_eq!(find("/v1/task/create"), Found::Endpoint(Endpoint::TaskCreate, ""));
+        assert_eq!(find("/v1/tasks"), Found::Capability("tasks"));
+        assert_eq!(
+            (switch("/v1/task/create"), switch("/v1/state"), switch("/v1/send")),
+            (Some("tasks"), Some("state"), None)
+        );
         assert_eq!(find("/v1/mcp/call"), Found::Capability("mcp_host"));
         assert_eq!(find("/v1/states"), Found::Nothing);
         assert_eq!(find("/state"), Found::Nothing);

@@ -1,6 +1,7 @@
 //! What the door can be told when it is opened, and again while it is open.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct Settings {
     pub metrics: bool,
     /// Switches that are on.
     pub capabilities: Vec<&'static str>,
+    /// Where they are switched, for who finds one off.
+    pub config_file: Option<PathBuf>,
     /// The bounds.
     pub limits: Limits,
 }
@@ -87,6 +90,7 @@ impl Default for Settings {
             external: None,
             metrics: true,
             capabilities: Vec::new(),
+            config_file: None,
             limits: Limits::default(),
         }
     }
@@ -130,6 +134,7 @@ impl Settings {
             external: None,
             metrics: config.metrics.prometheus_enabled,
             capabilities: capabilities.into_iter().filter(|(_, on)| *on).map(|(name, _)| name).collect(),
+            config_file: None,
             limits,
         }
     }

@@ -18,6 +18,7 @@ use super::connection::Connection;
 use super::outgoing::Body;
 use super::query::Query;
 use super::respond::Asked;
+use super::route::Endpoint;
 
 /// A piece of the stream is sent when it has this many bytes, or when there is nothing to add.
 const PIECE: usize = 64 * 1024;
@@ -34,9 +35,13 @@ pub(super) async fn open(
     slot: OwnedSemaphorePermit,
 ) -> Result<Response<Body>, Refused> {
     let query = asked.query();
-    let filter = filter(&query)?;
+    let filter = match asked.endpoint {
+        Endpoint::StateWatch => watched(&query)?,
+        _ => filter(&query)?,
+    };
     let last = last_id(&asked.head.headers, &query)?;
     let subscription = asked.door.mesh.events(filter, &asked.caller, last.as_deref()).await?;
+    let begins = HeaderValue::from_str(subscription.begins()).ok();
     let mut cut = subscription.cut();
     connection.streams(Box::pin(async move { cut.wait().await }));
     let following = Following {
@@ -54,6 +59,10 @@ pub(super) async fn open(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    // Ours: who loses the stream before its first event knows where to go on all the same.
+    if let Some(begins) = begins {
+        headers.insert("last-event-id", begins);
+    }
     Ok(response)
 }
 
@@ -73,6 +82,13 @@ pub(super) fn filter(query: &Query<'_>) -> Result<EventFilter, Refused> {
         .map(|topic| hostel_wire::topic::topic_name(&topic).map_err(|error| Refused::field("topic", error.to_string())))
         .transpose()?;
     Ok(EventFilter { events: names, topic, ..EventFilter::default() })
+}
+
+/// Changes of the shared state that are wanted; also that some were missed for good.
+fn watched(query: &Query<'_>) -> Result<EventFilter, Refused> {
+    let prefix = query.text("prefix")?.map(std::borrow::Cow::into_owned).unwrap_or_default();
+    let events = ["state_changed", "history_gap"].map(str::to_owned).to_vec();
+    Ok(EventFilter { events, state: Some(prefix), ..EventFilter::default() })
 }
 
 /// The last event the client has, by header or by query; the header is what browsers send when they come back.

@@ -258,6 +258,9 @@ async fn open_broker(
     });
     let registry = RegistrySettings {
         concurrency: settings.concurrency,
+        state_entries: settings.state_entries,
+        state_bytes: settings.state_size,
+        tasks: settings.tasks,
         // A key is needed as long as there is something it opens.
         key_days: u64::from(settings.retention_days) + 1,
         ..RegistrySettings::default()

@@ -153,6 +153,18 @@ pub(crate) enum Verb {
     )]
     Broker(crate::broker::cli::Broker),
 
+    /// Write the whole house and its meshes into an encrypted file
+    #[command(
+        after_help = "Examples:\n  hostel backup --out ~/house.backup\n  hostel backup --out house.backup --passphrase-fd 3 3< passphrase.txt\n\nHolds everything that lasts: sessions, journals, approvals and their record, hostel.toml, the\napprover's digest, the broker, and every mesh that is joined. Not in it: tokens, sockets, logs. The house may\nrun: each database is taken as it is at one moment, and journals at least as far."
+    )]
+    Backup(crate::backup::cli::Backup),
+
+    /// Put back a house that `hostel backup` has written
+    #[command(
+        after_help = "Examples:\n  hostel restore --in ~/house.backup\n  hostel --home /srv/house restore --in house.backup --passphrase-fd 3 3< passphrase.txt\n\nOnly where no house is, or into one that is down, with --force: what is there is kept beside it. Meshes\ncome back with it, unless --no-meshes is given. The file is read to its end and compared with its\ndigests before anything is moved."
+    )]
+    Restore(crate::backup::cli::Restore),
+
     /// List processes
     #[command(after_help = "Examples:\n  hostel ps\n  hostel ps -a\n  hostel ps --tree\n  hostel ps --json")]
     Ps(Ps),
@@ -196,6 +208,12 @@ pub(crate) enum Verb {
         after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon`, `zeroclaw`, `sudo-proxy`, `sudo-request`,\n`sudo-proxy-mcp` or `claudemesh` it takes that program's flags, paths and messages."
     )]
     Link(Link),
+
+    /// Start the house at boot: install it as a service, or take it out again
+    #[command(
+        after_help = "Examples:\n  hostel service install\n  hostel service install --print\n  hostel service status\n  hostel service uninstall\n\nMeshes may have services of their own, see `hostel mesh daemon install-service`."
+    )]
+    Service(crate::service::cli::Service),
 
     /// Look at the keeper, or replace it in place
     #[command(after_help = "Examples:\n  hostel keeper status\n  hostel keeper upgrade")]

@@ -5,7 +5,9 @@
 
 mod agents;
 mod consent;
+mod hooks;
 mod mesh;
+mod service;
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -36,6 +38,9 @@ const OPEN_FILES: u64 = 4096;
 
 /// Less free space than this will soon hold processes back.
 const FREE_SPACE: u64 = 2 << 30;
+
+/// No clock that is right shows less: January 2026.
+const RELEASE: u64 = 1_767_225_600;
 
 /// How every SQLite database begins.
 const DATABASE_START: &[u8] = b"SQLite format 3\0";
@@ -113,10 +118,12 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         }
     }
     mesh::check(context.ui, &context.home, &mut findings).await;
+    service::check(context.ui, &context.home, &mut findings).await;
     report(context.ui, &findings.0)
 }
 
 fn machine(findings: &mut Findings) {
+    clock(findings);
     if Path::new("/proc/self/stat").exists() {
         findings.good("/proc", "is there");
     } else {
@@ -133,6 +140,24 @@ fn machine(findings: &mut Findings) {
         findings.good("git", "is in PATH");
     } else {
         findings.warn("git", "is not in PATH: the claustrum door's git methods will fail", "install git");
+    }
+}
+
+/// The time: signatures, keys and approvals go by it.
+fn clock(findings: &mut Findings) {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_secs());
+    let program = daemon::own_program().and_then(|program| program.metadata().map_err(Into::into)).ok();
+    let built = program.map_or(0, |metadata| u64::try_from(metadata.mtime()).unwrap_or(0));
+    if now < RELEASE {
+        findings.bad(
+            "clock",
+            "is years behind",
+            "set it (`timedatectl set-ntp true`): brokers refuse it, keys look expired",
+        );
+    } else if built > now + 86_400 {
+        findings.warn("clock", "is behind the file of this program", "set it (`timedatectl set-ntp true`)");
+    } else {
+        findings.good("clock", "is plausible");
     }
 }
 
@@ -254,6 +279,15 @@ async fn house(client: &mut Client, findings: &mut Findings) -> Result<(), Comma
         );
     }
     session(status.keeper.pid, findings);
+    if status.keeper.cgroup {
+        findings.good("cgroups", "each process has a control group of its own");
+    } else {
+        findings.warn(
+            "cgroups",
+            "the keeper may not make control groups: what a process started is found by its tag, group and parents",
+            "run the house as a service (`hostel service install`), whose unit delegates them",
+        );
+    }
     for door in &status.doors {
         let note = door.note.as_deref().unwrap_or("");
         if door.open {

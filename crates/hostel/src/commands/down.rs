@@ -87,6 +87,19 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Down) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Ends the daemon of the main house alone, if one answers; keeper and processes run on.
+pub(crate) async fn end_daemon_alone(context: &Context<'_>) -> Result<(), CommandError> {
+    let house = context.houses.main();
+    let settings = context.settings().unwrap_or_default();
+    let limit = settings.limits.shutdown * 2 + GRACE;
+    let Ok(mut client) = house.connect().await else { return Ok(()) };
+    let daemon = handle(client.server().server_pid);
+    let _: serde_json::Value = client.call("house/down", &protocol::Down { keep: true }).await?;
+    wait_free(&house.dir.daemon_lock(), limit).await?;
+    wait_gone(daemon, limit);
+    Ok(())
+}
+
 /// A handle on a process, by which its end can be awaited; none where the system has no such thing.
 fn handle(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;

@@ -39,6 +39,8 @@ use crate::paths;
 use crate::paths::HouseDir;
 use crate::ui::Ui;
 
+pub(crate) use down::end_daemon_alone;
+
 /// What every verb needs.
 pub(crate) struct Context<'a> {
     pub(crate) ui: &'a Ui,
@@ -77,6 +79,8 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Mcp(arguments) => crate::mcp::run(&context, &arguments),
         Verb::Mesh(arguments) => crate::mesh::run(&context, arguments),
         Verb::Broker(arguments) => crate::broker::run(&context, &arguments),
+        Verb::Backup(arguments) => crate::backup::backup(&context, &arguments),
+        Verb::Restore(arguments) => crate::backup::restore(&context, &arguments),
         Verb::Ps(arguments) => wait(ps::run(&context, &arguments)),
         Verb::Logs(arguments) => wait(logs::run(&context, &arguments)),
         Verb::Attach(arguments) => wait(attach::run(&context, &arguments)),
@@ -84,6 +88,7 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Doctor => wait(doctor::run(&context)),
         Verb::Df => wait(df::run(&context)),
         Verb::Gc(arguments) => wait(gc::run(&context, &arguments)),
+        Verb::Service(arguments) => crate::service::house::run(&context, &arguments),
         Verb::Keeper(arguments) => wait(keeper::run(&context, &arguments)),
         Verb::Config(arguments) => config::run(&context, &arguments),
         Verb::Completions(_) | Verb::Man(_) | Verb::Link(_) | Verb::As(_) => Ok(ExitCode::SUCCESS),

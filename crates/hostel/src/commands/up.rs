@@ -20,6 +20,7 @@ use crate::daemon::log::append;
 use crate::error::CommandError;
 use crate::mesh::fleet;
 use crate::paths::HouseDir;
+use crate::service;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Table;
@@ -53,7 +54,13 @@ pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, Com
             fleet::up_beside(&home, &mesh);
         });
     }
-    let started = start(context, &dir, &settings, arguments);
+    // What the supervisor starts has the settings of the file alone.
+    let by_service = arguments.settings.is_empty()
+        && crate::mesh::wait(service::house::start(context)).map_err(CommandError::from)?;
+    let started = match by_service {
+        true => Ok(()),
+        false => start(context, &dir, &settings, arguments),
+    };
     match running(context)? {
         // Ours or that of somebody who was faster: either way the house is up.
         Some(status) => show(context, &settings, &status, started.is_err()),

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 80] = [
+pub(super) const KEYS: [(&str, Shape); 83] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -76,6 +76,9 @@ pub(super) const KEYS: [(&str, Shape); 80] = [
     ("broker.dedupe_days", Shape::Bare),
     ("broker.retention_days", Shape::Bare),
     ("broker.file_size", Shape::Text),
+    ("broker.state_entries", Shape::Bare),
+    ("broker.state_size", Shape::Text),
+    ("broker.tasks", Shape::Bare),
     ("broker.allow_v1_hello", Shape::Bare),
     ("broker.ping", Shape::Text),
     ("broker.silence", Shape::Text),
@@ -207,6 +210,9 @@ impl Settings {
         take!("broker.dedupe_days", from.dedupe_days, into.dedupe_days);
         take!("broker.retention_days", from.retention_days, into.retention_days);
         take!("broker.file_size", from.file_size.map(|size| size.0), into.file_size);
+        take!("broker.state_entries", from.state_entries, into.state_entries);
+        take!("broker.state_size", from.state_size.map(|size| size.0), into.state_size);
+        take!("broker.tasks", from.tasks, into.tasks);
         take!("broker.allow_v1_hello", from.allow_v1_hello, into.allow_v1_hello);
         take!("broker.ping", from.ping.map(|time| time.0), into.ping);
         take!("broker.silence", from.silence.map(|time| time.0), into.silence);
@@ -313,6 +319,9 @@ impl Settings {
             "broker.dedupe_days" => self.broker.dedupe_days.to_string(),
             "broker.retention_days" => self.broker.retention_days.to_string(),
             "broker.file_size" => text::size(self.broker.file_size),
+            "broker.state_entries" => self.broker.state_entries.to_string(),
+            "broker.state_size" => text::size(self.broker.state_size),
+            "broker.tasks" => self.broker.tasks.to_string(),
             "broker.allow_v1_hello" => self.broker.allow_v1_hello.to_string(),
             "broker.ping" => text::duration(self.broker.ping),
             "broker.silence" => text::duration(self.broker.silence),

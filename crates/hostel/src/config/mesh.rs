@@ -38,6 +38,12 @@ pub(crate) struct BrokerSettings {
     pub(crate) retention_days: u32,
     /// The largest file.
     pub(crate) file_size: u64,
+    /// Entries of a mesh's shared state.
+    pub(crate) state_entries: usize,
+    /// Bytes of all their values, sealed.
+    pub(crate) state_size: u64,
+    /// Tasks of a mesh.
+    pub(crate) tasks: usize,
     /// Whether daemons of the first protocol are let in.
     pub(crate) allow_v1_hello: bool,
     /// How often a connection is asked whether it is there.
@@ -59,6 +65,9 @@ impl Default for BrokerSettings {
             dedupe_days: 30,
             retention_days: 30,
             file_size: 50 << 20,
+            state_entries: 10_000,
+            state_size: 256 << 20,
+            tasks: 10_000,
             allow_v1_hello: true,
             ping: Duration::from_secs(30),
             silence: Duration::from_secs(75),
@@ -86,6 +95,9 @@ pub(super) struct Broker {
     pub(super) dedupe_days: Option<u32>,
     pub(super) retention_days: Option<u32>,
     pub(super) file_size: Option<Size>,
+    pub(super) state_entries: Option<usize>,
+    pub(super) state_size: Option<Size>,
+    pub(super) tasks: Option<usize>,
     pub(super) allow_v1_hello: Option<bool>,
     pub(super) ping: Option<Time>,
     pub(super) silence: Option<Time>,

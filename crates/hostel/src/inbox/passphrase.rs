@@ -33,6 +33,11 @@ impl Passphrase {
         Passphrase(Zeroizing::new(text))
     }
 
+    /// What a key is made from.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -85,11 +90,16 @@ pub(crate) fn obtain(descriptor: Option<u32>, question: &str) -> Result<Passphra
     Ok(given)
 }
 
-/// A new one: from the descriptor, or typed twice.
+/// A new one of the approver's: from the descriptor, or typed twice.
 pub(crate) fn obtain_new(descriptor: Option<u32>) -> Result<Passphrase, CommandError> {
+    obtain_new_for(descriptor, "New passphrase of the approver: ")
+}
+
+/// A new one for what the question says: from the descriptor, or typed twice.
+pub(crate) fn obtain_new_for(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
     let Some(descriptor) = descriptor else {
         let mut terminal = Terminal::open()?;
-        let given = terminal.ask("New passphrase of the approver: ")?;
+        let given = terminal.ask(question)?;
         given.check_new()?;
         return match terminal.ask("The same again: ")?.same(&given) {
             true => Ok(given),

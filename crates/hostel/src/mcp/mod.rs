@@ -24,6 +24,7 @@ use cli::McpAction;
 use crate::commands::Context;
 use crate::error::CommandError;
 pub(crate) use house::inside;
+pub(crate) use install::enter;
 pub(crate) use personality::sudo_proxy_mcp_main;
 pub(crate) use sockets::up as start_house;
 

@@ -72,10 +72,26 @@ impl Version {
         self.answer.get(key).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A daemon of another major version is not asked for anything.
-    fn fits(&self, mesh: &str) -> bool {
-        self.text("mesh") == mesh && self.text("ipc_api").split('.').next() == Some("v1")
+    /// Whether it serves that mesh.
+    fn serves(&self, mesh: &str) -> bool {
+        self.text("mesh") == mesh
     }
+
+    /// A daemon of another major version is not asked for anything.
+    fn is_ours(&self) -> bool {
+        self.text("ipc_api").split('.').next() == Some("v1")
+    }
+}
+
+/// Who answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Met {
+    /// The daemon that was meant.
+    Ours(Version),
+    /// The daemon that was meant, and it speaks another major version of the local interface.
+    Other(Version),
+    /// Nobody, or somebody else.
+    Nobody,
 }
 
 /// The way to one daemon.
@@ -110,11 +126,23 @@ impl Client {
 
     /// Shakes hands; none if nobody is there, or somebody who serves another mesh or speaks another version.
     pub(crate) async fn handshake(&self, mesh: &str) -> Option<Version> {
+        match self.meet(mesh).await {
+            Met::Ours(version) => Some(version),
+            Met::Other(_) | Met::Nobody => None,
+        }
+    }
+
+    /// Looks who is there.
+    pub(crate) async fn meet(&self, mesh: &str) -> Met {
         let plain = Client { session: None, ..self.clone() };
         let asked = plain.request(Method::GET, "/v1/version", None, HANDSHAKE).await;
-        let answer = asked.ok().filter(|answer| answer.status == 200)?;
+        let Some(answer) = asked.ok().filter(|answer| answer.status == 200) else { return Met::Nobody };
         let version = Version { answer: answer.body };
-        version.fits(mesh).then_some(version)
+        match (version.serves(mesh), version.is_ours()) {
+            (true, true) => Met::Ours(version),
+            (true, false) => Met::Other(version),
+            (false, _) => Met::Nobody,
+        }
     }
 
     /// Asks, and gives whatever comes back.

@@ -92,26 +92,6 @@ fn not_up(name: &str, failure: &Failure) -> Member {
     Member { name: name.to_owned(), pid: None, already: false, problem: Some(failure.to_string()) }
 }
 
-/// How one mesh stands.
-pub(crate) struct Standing {
-    pub(crate) mesh: String,
-    pub(crate) pid: Option<u32>,
-    pub(crate) connected: bool,
-}
-
-/// How every mesh that is joined stands.
-pub(crate) async fn standing(ui: &Ui, home: &Path) -> Vec<Standing> {
-    let Ok(host) = Host::of_environment(ui) else { return Vec::new() };
-    let desk = Desk { ui, home: home.to_owned(), host, mesh: None, called: "hostel mesh" };
-    let mut all = Vec::new();
-    for joined in desk.host.meshes().unwrap_or_default() {
-        let running = daemon::running(&desk, &joined.slug).await;
-        let connected = running.as_ref().is_some_and(daemon::Running::connected);
-        all.push(Standing { mesh: joined.slug, pid: running.and_then(|daemon| daemon.pid()), connected });
-    }
-    all
-}
-
 /// What is up, in one line; nothing if nothing was to be started.
 pub(crate) fn summary(fleet: &[Member]) -> Option<String> {
     let up: Vec<&str> =

@@ -10,6 +10,7 @@ pub(crate) mod client;
 pub(crate) mod daemon;
 pub(crate) mod failure;
 pub(crate) mod fleet;
+pub(crate) mod hooks;
 pub(crate) mod host;
 
 mod progress;
@@ -100,10 +101,13 @@ pub(crate) fn serve(desk: &Desk<'_>, verb: MeshVerb) -> Result<ExitCode, Failure
         MeshVerb::Search(arguments) => wait(verbs::inbox::search(desk, &arguments)),
         MeshVerb::File(arguments) => wait(verbs::files::run(desk, &arguments)),
         MeshVerb::Events(arguments) => wait(verbs::events::run(desk, &arguments)),
+        MeshVerb::State(cli::State { action }) => wait(verbs::state::run(desk, &action)),
+        MeshVerb::Task(cli::Task { action }) => wait(verbs::tasks::run(desk, &action)),
         MeshVerb::Profile(arguments) => wait(verbs::profile::run(desk, &arguments)),
         MeshVerb::Rename(arguments) => wait(verbs::profile::rename(desk, &arguments.name)),
         MeshVerb::Verify(arguments) => wait(verbs::profile::verify(desk, &arguments.peer)),
         MeshVerb::Launch(arguments) => verbs::launch::run(desk, &arguments),
+        MeshVerb::Install(arguments) => verbs::install::run(desk, &arguments),
         MeshVerb::Daemon(arguments) => daemon::run(desk, arguments),
     }
 }

@@ -20,10 +20,13 @@ use serde_json::Value;
 
 use super::Desk;
 use super::client::Client;
+use super::client::Met;
+use super::client::Version;
 use super::failure::Code;
 use super::failure::Failure;
 use super::host::Host;
 use super::speaker::Speaker;
+use crate::text;
 
 /// How a verb reaches its mesh.
 pub(super) enum Route {
@@ -39,8 +42,10 @@ pub(crate) fn is_set(name: &str) -> bool {
 /// The daemon of the mesh, else a connection of our own.
 pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
     let joined = desk.host.joined(desk.mesh.as_deref())?;
-    if let Some(client) = find(&desk.host, &joined.slug).await {
-        return Ok(Route::Daemon(client));
+    match find(&desk.host, &joined.slug).await {
+        Found::Daemon(client) => return Ok(Route::Daemon(client)),
+        Found::Other(version) => desk.ui.note(&other_major(&joined.slug, &version, "going without it")),
+        Found::Nobody => {}
     }
     if is_set("CLAUDEMESH_STRICT_DAEMON") {
         return Err(no_daemon(&joined.slug).hint("CLAUDEMESH_STRICT_DAEMON forbids going without one"));
@@ -72,8 +77,15 @@ pub(crate) fn slug(host: &Host, asked: Option<&str>) -> Result<String, Failure> 
 /// The daemon of that mesh; an error that says what needs it and how to start it if there is none.
 pub(crate) async fn reach(host: &Host, mesh: &str, what: &str) -> Result<Client, Failure> {
     match find(host, mesh).await {
-        Some(client) => Ok(client),
-        None => {
+        Found::Daemon(client) => Ok(client),
+        Found::Other(version) => {
+            Err(Failure::new(Code::Network, "other_version", other_major(mesh, &version, "it cannot be asked")).hint(
+                format!(
+                    "{what} needs one of this version: `claudemesh daemon restart --mesh {mesh}` makes it the same"
+                ),
+            ))
+        }
+        Found::Nobody => {
             Err(no_daemon(mesh).hint(format!("{what} needs one; start it with `claudemesh daemon up --mesh {mesh}`")))
         }
     }
@@ -83,17 +95,36 @@ fn no_daemon(mesh: &str) -> Failure {
     Failure::new(Code::Network, "daemon_not_running", format!("no daemon is up for mesh `{mesh}`"))
 }
 
-async fn find(host: &Host, mesh: &str) -> Option<Client> {
+/// Who was found.
+enum Found {
+    Daemon(Client),
+    Other(Version),
+    Nobody,
+}
+
+async fn find(host: &Host, mesh: &str) -> Found {
     if is_set("CLAUDEMESH_NO_DAEMON") {
-        return None;
+        return Found::Nobody;
     }
+    let mut other = Found::Nobody;
     for socket in host.sockets(mesh) {
         let client = Client::new(socket);
-        if client.handshake(mesh).await.is_some() {
-            return Some(client);
+        match client.meet(mesh).await {
+            Met::Ours(_) => return Found::Daemon(client),
+            Met::Other(version) => other = Found::Other(version),
+            Met::Nobody => {}
         }
     }
-    None
+    other
+}
+
+/// A daemon that speaks another major version, and what comes of it.
+fn other_major(mesh: &str, version: &Version, so: &str) -> String {
+    format!(
+        "the daemon of `{mesh}` ({}) speaks {} of the local interface and this program v1: {so}",
+        text::printable(version.text("daemon_version")),
+        text::printable(version.text("ipc_api"))
+    )
 }
 
 /// A connection of our own to the broker, for one request.
@@ -122,6 +153,13 @@ impl Cold {
         };
         let link = cold::Cold::connect(options).await.map_err(|refusal| refused(&refusal))?;
         Ok(Cold { link })
+    }
+
+    /// Where the broker's log ends now.
+    pub(super) async fn end_of_log(self) -> hostel_mesh::inbox::Cursor {
+        let place = self.link.end_of_log();
+        self.link.leave().await;
+        place
     }
 
     pub(super) async fn send(mut self: Box<Self>, request: SendRequest) -> Result<Value, Failure> {

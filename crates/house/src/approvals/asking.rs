@@ -67,14 +67,12 @@ impl Approvals {
             return Err(RequestError::TooLarge { size, limit });
         }
         let verdict = rules::judge(&self.inner.options.rules, Facts::of(&subject, &requester));
-        let kind = subject.kind();
         let (tool, input) = match &subject {
             Subject::Tool { tool, input } => (tool.clone(), input.clone()),
-            _ => (kind.word().to_owned(), Raw::null()),
+            _ => (subject.kind().word().to_owned(), Raw::null()),
         };
         let request = connection.as_ref().map(|connection| connection.request_id.clone()).unwrap_or_default();
         let mut approval = Approval {
-            kind,
             requester,
             summary,
             reason,

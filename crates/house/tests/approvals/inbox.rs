@@ -37,7 +37,8 @@ async fn a_request_is_stored_as_it_is_shown() {
     let found = house.get(&asked.id).await;
     let expected = Subject::Pipeline(pipeline(&[&["apt", "install", "nginx"]], Privilege::Sudo));
     assert_eq!((&found.subject, found.digest), (&expected, asked.digest));
-    assert_eq!((found.reason.as_str(), found.requester.session.as_str()), ("because", "alpha"));
+    assert_eq!((found.reason.as_str(), found.summary.as_str()), ("because", "something"));
+    assert_eq!(found.requester.session, "alpha");
     assert_eq!((found.session.as_str(), found.tool.as_str()), ("", "privileged_pipeline"));
     assert_eq!(house.approvals.pending().len(), 1);
     assert_eq!(house.records(&asked.id).await, ["requested"]);

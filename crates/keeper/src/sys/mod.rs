@@ -152,6 +152,16 @@ pub(crate) fn close_from(first: RawFd) {
     }
 }
 
+/// Leaves namespaces for new ones of its own.
+pub(crate) fn unshare(flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: no memory is passed, and the flags that are used concern namespaces alone: what threads of one process
+    // must share (memory, descriptors, signals) stays shared.
+    match unsafe { libc::unshare(flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A child that has ended and was not reaped yet.
 pub(crate) struct Observed {
     pub(crate) pid: u32,

@@ -46,6 +46,8 @@ impl Told {
 pub(crate) struct Hub {
     boot: String,
     state: Mutex<State>,
+    /// The last number that was told, for who reads the ring itself.
+    told: watch::Sender<u64>,
 }
 
 struct State {
@@ -79,7 +81,8 @@ impl Hub {
     pub(crate) fn new(last: u64, now: u64) -> Self {
         let [a, b] = random::bytes::<2>();
         let state = State { next: last + 1, early: BTreeMap::new(), streams: Vec::new(), closed: false };
-        Self { boot: format!("{now:012x}{a:02x}{b:02x}"), state: Mutex::new(state) }
+        let told = watch::Sender::new(last);
+        Self { boot: format!("{now:012x}{a:02x}{b:02x}"), state: Mutex::new(state), told }
     }
 
     pub(crate) fn boot(&self) -> &str {
@@ -108,6 +111,18 @@ impl Hub {
                 self.tell(&mut state, told);
             }
         }
+        let last = state.next - 1;
+        drop(state);
+        self.told.send_if_modified(|told| {
+            let later = last > *told;
+            *told = last.max(*told);
+            later
+        });
+    }
+
+    /// Follows the numbers that were told.
+    pub(super) fn told(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
     }
 
     fn tell(&self, state: &mut State, told: Told) {

@@ -12,7 +12,7 @@ mod subscription;
 
 pub(crate) use hub::{Batch, Hub, Told};
 pub use hub::{MOST_UNTAKEN, MOST_UNTAKEN_BYTES};
-pub(crate) use ring::{append, append_messages, last, trim};
+pub(crate) use ring::{Happened, append, append_messages, last, trim};
 pub use subscription::{Cut, Subscription};
 
 use std::sync::Arc;
@@ -64,6 +64,10 @@ pub struct Event {
     pub(crate) session: Option<String>,
 }
 
+/// Where the entry of a `state_changed` is kept instead of a topic: its name behind this. No topic has such a name; with
+/// nothing behind it nobody could read the name.
+pub(crate) const STATE_TOPIC: &str = "state/";
+
 /// Which events a stream wants.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EventFilter {
@@ -71,6 +75,8 @@ pub struct EventFilter {
     pub events: Vec<String>,
     /// Only those of this topic, by name.
     pub topic: Option<String>,
+    /// Only those of entries of the shared state whose names begin so.
+    pub state: Option<String>,
     /// Who listens.
     pub scope: Scope,
 }
@@ -83,7 +89,14 @@ impl EventFilter {
             Scope::Member => true,
             Scope::Session(id) => event.session.as_ref().is_none_or(|session| session == id),
         };
-        named && about && allowed
+        let entry = || event.topic.as_deref().and_then(|topic| topic.strip_prefix(STATE_TOPIC));
+        let watched = match &self.state {
+            None => true,
+            // What was missed for good may have been of any name.
+            Some(_) if event.name == "history_gap" => true,
+            Some(prefix) => entry().is_some_and(|name| name.is_empty() || name.starts_with(prefix.as_str())),
+        };
+        named && about && watched && allowed
     }
 }
 
@@ -134,6 +147,21 @@ impl Events {
         last_event_id: Option<&str>,
     ) -> Result<Subscription, StoreError> {
         Subscription::open(self.clone(), filter, last_event_id).await
+    }
+
+    /// What happened after a number, in order, at most `limit`: for who has to see all of it, however long it takes.
+    pub(crate) async fn happened(&self, after: u64, limit: usize) -> Result<Vec<Happened>, StoreError> {
+        self.store.read(move |connection| ring::happened(connection, after, limit)).await
+    }
+
+    /// The last number that was told.
+    pub(crate) fn told(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.hub.told()
+    }
+
+    /// The name of this start, as ids have it.
+    pub(crate) fn boot(&self) -> &str {
+        self.hub.boot()
     }
 
     /// Streams that are open.

@@ -97,6 +97,44 @@ pub(super) fn read(connection: &Connection, after: u64, limit: usize) -> rusqlit
     rows.collect()
 }
 
+/// A row of the ring as it lies there.
+pub(crate) struct Happened {
+    /// Its number.
+    pub(crate) n: u64,
+    /// The start that told it.
+    pub(crate) boot: String,
+    /// When.
+    pub(crate) ts: u64,
+    /// The message it is about, if it is about one that is still there.
+    pub(crate) row: Option<InboxRow>,
+    /// What it is called.
+    pub(crate) name: String,
+    /// Its data, unless it is a message's.
+    pub(crate) data: Option<String>,
+}
+
+/// The next rows after a number, at most `limit`.
+pub(super) fn happened(connection: &Connection, after: u64, limit: usize) -> rusqlite::Result<Vec<Happened>> {
+    let sql = format!(
+        "SELECT e.n, e.boot, e.ts, e.name, e.data, {ROW_COLUMNS}
+         FROM events e LEFT JOIN inbox i ON i.no = e.row AND i.decrypt_state IS NULL
+         WHERE e.n > ?1 ORDER BY e.n LIMIT ?2"
+    );
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![signed(after), limit as i64], |row| {
+        let there = row.get_ref(5)? != rusqlite::types::ValueRef::Null;
+        Ok(Happened {
+            n: row.get::<_, i64>(0)?.cast_unsigned(),
+            boot: row.get(1)?,
+            ts: row.get::<_, i64>(2)?.cast_unsigned(),
+            row: if there { Some(read_row(row, 5)?) } else { None },
+            name: row.get(3)?,
+            data: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
 /// The event of a message.
 pub(super) fn message(boot: &str, n: u64, ts: u64, row: &InboxRow) -> Event {
     Event {
@@ -109,6 +147,7 @@ pub(super) fn message(boot: &str, n: u64, ts: u64, row: &InboxRow) -> Event {
     }
 }
 
-fn id(boot: &str, n: u64) -> String {
+/// An id.
+pub(super) fn id(boot: &str, n: u64) -> String {
     format!("{boot}-{n}")
 }

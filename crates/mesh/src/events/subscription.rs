@@ -22,6 +22,8 @@ pub struct Subscription {
     after: u64,
     live: bool,
     ready: VecDeque<Event>,
+    /// The id of the last event it does not give.
+    begins: String,
 }
 
 /// Tells when a stream was cut off, also while nobody takes its events.
@@ -39,20 +41,38 @@ impl Cut {
 impl Subscription {
     pub(super) async fn open(events: Events, filter: EventFilter, last: Option<&str>) -> Result<Self, StoreError> {
         let stream = Stream::new(filter);
-        let mut new = Self { events, stream, after: 0, live: false, ready: VecDeque::new() };
+        let mut new = Self { events, stream, after: 0, live: false, ready: VecDeque::new(), begins: String::new() };
         let Some(last) = last else {
             new.go_live();
+            new.begins = new.id_of(new.after).await?;
             return Ok(new);
         };
         match new.place(last).await? {
-            Some(n) => new.after = n,
+            Some(n) => {
+                new.after = n;
+                last.clone_into(&mut new.begins);
+            }
             None => {
                 let since = since(last, new.events.clock.now_ms());
                 new.ready.push_back(gap(last, since));
                 new.go_live();
+                new.begins = new.id_of(new.after).await?;
             }
         }
         Ok(new)
+    }
+
+    /// Where it begins: who names this id next time goes on from there, also if nothing was told in between. After a
+    /// gap it is the place behind it.
+    #[must_use]
+    pub fn begins(&self) -> &str {
+        &self.begins
+    }
+
+    /// The id of a number that was told. Nought is the place before the first event, whoever was there first.
+    async fn id_of(&self, n: u64) -> Result<String, StoreError> {
+        let boot = self.events.store.read(move |connection| ring::boot_of(connection, n)).await?;
+        Ok(ring::id(boot.as_deref().unwrap_or_else(|| self.events.hub.boot()), n))
     }
 
     fn go_live(&mut self) {
@@ -60,9 +80,12 @@ impl Subscription {
         self.live = true;
     }
 
-    /// The number of an id, if the ring still has that event.
+    /// The number of an id, if the ring still has that event. Before the first one there is none to have.
     async fn place(&self, id: &str) -> Result<Option<u64>, StoreError> {
         let Some((boot, n)) = parse(id) else { return Ok(None) };
+        if n == 0 {
+            return Ok(Some(0));
+        }
         let found = self.events.store.read(move |connection| ring::boot_of(connection, n)).await?;
         Ok(found.filter(|found| *found == boot).map(|_| n))
     }

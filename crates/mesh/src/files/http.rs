@@ -67,7 +67,7 @@ pub(super) async fn send(core: &Core, ask: Ask<'_>) -> Result<Response<Incoming>
         .header("x-member-id", &me.member_id)
         .header("x-timestamp", timestamp)
         .header("x-body-sha256", ask.body_sha256)
-        .header("x-signature", me.key.sign(signed.as_bytes()).hex())
+        .header("x-signature", core.key().key.sign(signed.as_bytes()).hex())
         .header("content-length", ask.body_size);
     for (name, value) in ask.headers {
         request = request.header(name, value);

@@ -24,7 +24,15 @@ pub(crate) fn epoch(text: &str) -> Option<u64> {
 /// Opens our copy, whichever kind it is.
 pub(crate) fn open(core: &Core, text: &str) -> Option<FileKey> {
     let Some(rest) = text.strip_prefix(MARK).and_then(|rest| rest.strip_prefix(':')) else {
-        return FileKey::open_seal(text, &core.me.key).ok();
+        // It may have been sealed before our key was replaced.
+        let earlier = || {
+            let (key, archived) = core.keys.try_others(|key| FileKey::open_seal_with(text, key).ok())?;
+            if archived {
+                core.metrics.decrypt_archived();
+            }
+            Some(key)
+        };
+        return FileKey::open_seal(text, &core.key().key).ok().or_else(earlier);
     };
     let mut parts = rest.splitn(3, ':');
     let epoch = parts.next()?.parse().ok()?;

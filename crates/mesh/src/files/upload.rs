@@ -114,7 +114,7 @@ async fn upload(core: &Core, file: &Outgoing) -> Result<(), Refusal> {
         ("x-persistent", file.persistent.to_string()),
         ("x-target-spec", file.target.clone()),
         ("x-encrypted", "true".to_owned()),
-        ("x-owner-pubkey", core.me.pubkey.clone()),
+        ("x-owner-pubkey", core.pubkey()),
         ("x-file-keys", ascii(&json!(copies))),
         ("content-type", "application/octet-stream".to_owned()),
     ];

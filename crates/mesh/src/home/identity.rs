@@ -1,7 +1,8 @@
 //! The member's key on this host.
 //!
 //! Invariant: `keypair.json` holds the key that `config.json` has registered. Another one in it (a member that has
-//! joined again, a restored file) is set aside, never overwritten: somebody may still need it.
+//! joined again, a restored file) is set aside, never overwritten: somebody may still need it. The exception is a key that
+//! was replaced: what is still needed of it is in the archive, and the rest must not lie around.
 
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use hostel_wire::keys::SecretKey;
 use serde::{Deserialize, Serialize};
 use zeroize::{Zeroize, Zeroizing};
 
+use super::archive::Archive;
 use super::{Membership, MeshDir, files};
 
 const LIMIT: u64 = 16 * 1024;
@@ -93,13 +95,26 @@ fn keep(dir: &MeshDir, key: &SecretKey, now_ms: u64) -> io::Result<Identity> {
         if kept.as_ref() == Some(key) {
             return Ok(Identity { key: key.clone(), set_aside });
         }
-        let aside = path.with_file_name(format!("keypair.json.old-{now_ms}"));
-        fs::rename(&path, &aside)?;
-        set_aside = Some(aside);
+        if !kept.is_some_and(|kept| was_replaced(dir, &kept)) {
+            let aside = path.with_file_name(format!("keypair.json.old-{now_ms}"));
+            fs::rename(&path, &aside)?;
+            set_aside = Some(aside);
+        }
     }
-    let text = Zeroizing::new(serde_json::to_vec_pretty(&Keypair::of(key, now_ms))?);
-    files::write_atomic(&path, &text, 0o600)?;
+    write(dir, key, now_ms)?;
     Ok(Identity { key: key.clone(), set_aside })
+}
+
+/// Writes `keypair.json`, in place of the one that is there.
+pub fn write(dir: &MeshDir, key: &SecretKey, now_ms: u64) -> io::Result<()> {
+    let text = Zeroizing::new(serde_json::to_vec_pretty(&Keypair::of(key, now_ms))?);
+    files::write_atomic(&dir.keypair(), &text, 0o600)
+}
+
+/// Whether what is needed of a key is in the archive.
+fn was_replaced(dir: &MeshDir, key: &SecretKey) -> bool {
+    let archive = files::read_bounded(&dir.keypair_archive(), 4 * 1024 * 1024).ok().flatten().map(Zeroizing::new);
+    archive.is_some_and(|bytes| Archive::parse(&bytes).0.holds(&key.public()))
 }
 
 #[cfg(test)]
@@ -139,5 +154,22 @@ mod tests {
         assert!(keep(&mesh, &new, 10).unwrap().set_aside.is_some());
         fs::write(mesh.keypair(), "{").unwrap();
         assert!(keep(&mesh, &new, 11).unwrap().set_aside.is_some());
+    }
+
+    #[test]
+    fn a_key_that_was_replaced_does_not_lie_around() {
+        use crate::home::archive::ArchivedKey;
+
+        let dir = tempfile::tempdir().unwrap();
+        let mesh = MeshDir::at(dir.path());
+        let (old, new) = (SecretKey::generate(), SecretKey::generate());
+        keep(&mesh, &old, 7).unwrap();
+        let mut archive = Archive::default();
+        archive.add(ArchivedKey::of(&old, 8, 7));
+        archive.write(&mesh.keypair_archive()).unwrap();
+        assert_eq!(keep(&mesh, &new, 9).unwrap().set_aside, None);
+        let file: Keypair = serde_json::from_slice(&fs::read(mesh.keypair()).unwrap()).unwrap();
+        assert_eq!(file.key(), Some(new));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
 }

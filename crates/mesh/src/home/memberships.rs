@@ -9,7 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use hostel_wire::frames::Group;
-use hostel_wire::keys::SecretKey;
+use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::RootKey;
 use hostel_wire::{encoding, topic};
 use rustix::fs::FlockOperation;
@@ -206,6 +206,45 @@ impl Memberships {
             if let Some(entry) = meshes[place].as_object_mut() {
                 membership.write(entry);
             }
+        })
+    }
+
+    /// Puts another key of the same member in the place of one; nothing else of the entry changes. Says whether the new
+    /// one stands there now: an entry with a third key, or none, is left alone.
+    pub fn replace_key(places: &Places, mesh_id: &str, old: &PublicKey, new: &SecretKey) -> Result<bool, ConfigError> {
+        let mut replaced = false;
+        change(places, |meshes| {
+            let of_mesh = meshes.iter_mut().filter(|entry| entry["meshId"] == mesh_id);
+            for entry in of_mesh.filter_map(Value::as_object_mut) {
+                let held = entry.get("secretKey").and_then(Value::as_str).and_then(|hex| SecretKey::from_hex(hex).ok());
+                let Some(held) = held.map(|held| held.public()) else { continue };
+                if held != *old && held != new.public() {
+                    continue;
+                }
+                entry.insert("pubkey".into(), new.public().hex().into());
+                entry.insert("secretKey".into(), new.to_hex().as_str().into());
+                replaced = true;
+            }
+        })?;
+        Ok(replaced)
+    }
+
+    /// An entry as it stands in the file, with what is not known here.
+    pub fn entry(places: &Places, slug: &str) -> Result<Option<Value>, ConfigError> {
+        let document = read(places)?;
+        Ok(document["meshes"].as_array().into_iter().flatten().find(|entry| entry["slug"] == slug).cloned())
+    }
+
+    /// Reads an entry that was kept elsewhere; why it is none.
+    pub fn parse(entry: &Value) -> Result<Membership, String> {
+        Membership::read(entry)
+    }
+
+    /// Writes an entry as it is, in place of those of the same mesh.
+    pub fn put_entry(places: &Places, entry: &Value) -> Result<(), ConfigError> {
+        change(places, |meshes| {
+            meshes.retain(|old| old["meshId"] != entry["meshId"] && old["slug"] != entry["slug"]);
+            meshes.push(entry.clone());
         })
     }
 

@@ -140,3 +140,27 @@ fn many_writers_lose_nothing() {
     });
     assert_eq!(Memberships::load(&places).unwrap().all().len(), 8);
 }
+
+#[test]
+fn a_key_is_replaced_and_nothing_else() {
+    let (_dir, places) = place();
+    let (mut lab, other) = (membership("lab"), membership("other"));
+    // Whose own key signs invites keeps it for that.
+    lab.owner_key = Some(lab.key.clone());
+    Memberships::put(&places, &lab).unwrap();
+    Memberships::put(&places, &other).unwrap();
+    let new = SecretKey::generate();
+    for _ in 0..2 {
+        assert!(Memberships::replace_key(&places, &lab.mesh_id, &lab.key.public(), &new).unwrap(), "again too");
+    }
+    let loaded = Memberships::load(&places).unwrap();
+    assert!(loaded.problems().is_empty());
+    let read = loaded.find("lab").unwrap();
+    assert_eq!((&read.key, &read.owner_key), (&new, &lab.owner_key));
+    assert_eq!((&read.member_id, &read.root_key), (&lab.member_id, &lab.root_key));
+    assert_eq!(loaded.find("other").unwrap().key, other.key);
+    let third = SecretKey::generate();
+    assert!(!Memberships::replace_key(&places, &lab.mesh_id, &lab.key.public(), &third).unwrap());
+    assert!(!Memberships::replace_key(&places, "nowhere", &lab.key.public(), &third).unwrap());
+    assert_eq!(Memberships::load(&places).unwrap().find("lab").unwrap().key, new);
+}

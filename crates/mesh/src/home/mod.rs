@@ -6,18 +6,23 @@
 //!
 //! Nothing here speaks to a broker, and nothing prints: what a person should know is returned.
 
+pub mod archive;
+pub mod backup;
 pub mod files;
 pub mod fingerprint;
 pub mod identity;
+mod live;
 mod lock;
 mod memberships;
+pub mod next;
 mod paths;
 pub mod settings;
 pub mod surroundings;
 mod token;
 
+pub use live::Live;
 pub use lock::PidLock;
 pub use memberships::{ConfigError, Membership, Memberships};
 pub use paths::{MeshDir, NoHome, Places};
-pub use settings::{ClonePolicy, Settings, write_default_settings};
+pub use settings::{ClonePolicy, Fleet, Settings, write_default_settings};
 pub use token::{GRACE_S, Tokens};

@@ -71,6 +71,12 @@ impl Places {
         &self.daemons
     }
 
+    /// Settings that count for all daemons of a user together: `[fleet]`.
+    #[must_use]
+    pub fn fleet_config(&self) -> PathBuf {
+        self.daemons.join("config.toml")
+    }
+
     /// Where older clients look for a daemon: a link to the only one that runs.
     #[must_use]
     pub fn shared_socket(&self) -> PathBuf {
@@ -130,6 +136,10 @@ impl MeshDir {
         local_token_prev = "local_token.prev";
         /// The member's key, 0600.
         keypair = "keypair.json";
+        /// What is left of keys that were replaced, 0600.
+        keypair_archive = "keypair-archive.json";
+        /// The key that will take the member's place, while that is under way, 0600.
+        keypair_next = "keypair.next.json";
         /// On which host the key belongs, 0600.
         host_fingerprint = "host_fingerprint.json";
         /// Settings, 0644.
@@ -146,6 +156,10 @@ impl MeshDir {
         hooks = "hooks";
         /// Sessions that were registered, 0600.
         sessions = "sessions.json";
+        /// The flags it was started with, 0600, for a restart.
+        started_with = "started_with";
+        /// Why the daemon before this one could not go on, 0600.
+        last_exit = "last_exit";
     }
 
     /// Makes the directory and the one for hooks, closed to others.

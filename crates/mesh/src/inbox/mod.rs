@@ -28,6 +28,10 @@ use hostel_wire::frames::Kind;
 
 use crate::disk::{self, Pressure};
 use crate::events::{Events, Hub};
+use crate::schema::signed;
+
+/// The fact that says how far hooks have come.
+const HOOKS: &str = "hooks_after";
 
 /// What the inbox has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -49,8 +53,8 @@ struct Inner {
     path: PathBuf,
     mesh: String,
     clock: Clock,
-    retention_ms: u64,
-    max_bytes: u64,
+    retention_ms: AtomicU64,
+    max_bytes: AtomicU64,
     /// It is large, had not been closed, and was not looked through yet.
     unchecked: AtomicBool,
     hub: Arc<Hub>,
@@ -83,6 +87,19 @@ impl Inbox {
         self.store.read(rows::cursor).await
     }
 
+    /// The last event whose hooks are done; `None` if hooks were never on.
+    pub(crate) async fn hooks_cursor(&self) -> Result<Option<u64>, StoreError> {
+        let kept = self.store.read(|connection| rows::fact(connection, HOOKS)).await?;
+        // One more than the number, so that nought can mean that there is none.
+        Ok(kept.and_then(|kept| u64::try_from(kept).ok()).and_then(|kept| kept.checked_sub(1)))
+    }
+
+    /// Writes that down.
+    pub(crate) async fn set_hooks_cursor(&self, n: Option<u64>) -> Result<(), StoreError> {
+        let kept = n.map_or(0, |n| signed(n.saturating_add(1)));
+        self.store.write(move |transaction| rows::set_fact(transaction, HOOKS, kept)).await
+    }
+
     /// Waits until what is stored is on the disk. For what nobody would send again: of the rest the power may take the
     /// last moment, and the broker's log still has it.
     pub async fn sync(&self) -> Result<(), StoreError> {
@@ -110,8 +127,14 @@ impl Inbox {
     /// How full it is.
     #[must_use]
     pub fn pressure(&self) -> Pressure {
-        let (bytes, max_bytes) = (disk::bytes_of(&self.inner.path), self.inner.max_bytes);
+        let (bytes, max_bytes) = (disk::bytes_of(&self.inner.path), self.inner.max_bytes.load(Ordering::Relaxed));
         Pressure { rows: self.counts().rows, max_rows: 0, bytes, max_bytes }
+    }
+
+    /// Keeps rows for so many days (0: for ever) and the file below so many bytes (0: any number), from the next sweep on.
+    pub fn set_limits(&self, retention_days: u32, max_bytes: u64) {
+        self.inner.retention_ms.store(open::days_ms(retention_days), Ordering::Relaxed);
+        self.inner.max_bytes.store(max_bytes, Ordering::Relaxed);
     }
 
     /// Lets what stands in line be written, and nothing after it: the next start need not look for damage. What is
@@ -129,6 +152,6 @@ pub(crate) fn audience(kind: Kind, session: Option<&str>) -> Option<String> {
     match (session, kind) {
         (Some(session), _) => Some(session.to_owned()),
         (None, Kind::Dm | Kind::File) => Some(String::new()),
-        (None, Kind::Topic | Kind::Group | Kind::All | Kind::Sys) => None,
+        (None, Kind::Topic | Kind::Group | Kind::All | Kind::Sys | Kind::State | Kind::Task) => None,
     }
 }

@@ -34,6 +34,10 @@ const LETTING_GO: Duration = Duration::from_secs(10);
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
+pub(super) fn days_ms(days: u32) -> u64 {
+    u64::from(days) * DAY_MS
+}
+
 /// How an inbox is opened.
 #[derive(Debug, Clone)]
 pub struct InboxOptions {
@@ -117,8 +121,8 @@ impl Inbox {
             path: options.path,
             mesh: options.mesh,
             clock: options.clock,
-            retention_ms: u64::from(options.retention_days) * DAY_MS,
-            max_bytes: options.max_bytes,
+            retention_ms: AtomicU64::new(days_ms(options.retention_days)),
+            max_bytes: AtomicU64::new(options.max_bytes),
             unchecked: AtomicBool::new(opened.unchecked),
             last_no: AtomicI64::new(start.last_no),
             latest: AtomicU64::new(start.latest),
@@ -252,15 +256,7 @@ async fn let_go(store: Store) -> Result<(), InboxOpenError> {
 
 /// Gives a damaged database and what is beside it another name.
 fn set_aside(path: &Path, now: u64) -> Result<PathBuf, InboxOpenError> {
-    let aside = disk::beside(path, &format!(".corrupt-{now}"));
-    for suffix in ["", "-wal", "-shm"] {
-        let (from, to) = (disk::beside(path, suffix), disk::beside(&aside, suffix));
-        match std::fs::rename(&from, &to) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(InboxOpenError::SettingAside(format!("`{}`: {error}", from.display()))),
-        }
-    }
+    let aside = disk::set_aside(path, now).map_err(|error| InboxOpenError::SettingAside(error.to_string()))?;
     std::fs::remove_file(disk::beside(path, DAMAGED)).ok();
     Ok(aside)
 }

@@ -33,7 +33,7 @@ impl Inbox {
     /// that were. Events are trimmed as well.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         self.events().sweep().await?;
-        let (now, retention) = (self.inner.clock.now_ms(), self.inner.retention_ms);
+        let (now, retention) = (self.inner.clock.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
         let before = if retention == 0 { 0 } else { now.saturating_sub(retention) };
         let mut deleted = self.delete_oldest(before, u64::MAX).await?;
         let excess = self.excess().await?;
@@ -65,7 +65,7 @@ impl Inbox {
 
     /// How many rows must go so that the rest has room: their share, since the index gives its room back only later.
     async fn excess(&self) -> Result<u64, StoreError> {
-        let (max_bytes, rows) = (self.inner.max_bytes, self.inner.rows.load(Ordering::Relaxed));
+        let (max_bytes, rows) = (self.inner.max_bytes.load(Ordering::Relaxed), self.inner.rows.load(Ordering::Relaxed));
         let used = self.store.read(|connection| {
             let pages = number(connection, "PRAGMA page_count")? - number(connection, "PRAGMA freelist_count")?;
             Ok(pages.saturating_mul(number(connection, "PRAGMA page_size")?).cast_unsigned())

@@ -21,6 +21,11 @@ impl Backoff {
         Self { terms, next_ms: terms.initial_ms }
     }
 
+    /// The settings may say something else by now.
+    pub(super) fn adopt(&mut self, terms: Reconnect) {
+        self.terms = terms;
+    }
+
     /// There was a welcome.
     pub(super) fn reset(&mut self) {
         self.next_ms = self.terms.initial_ms;

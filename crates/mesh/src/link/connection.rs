@@ -20,7 +20,8 @@ use super::dial::BrokerUrl;
 use super::drain::Drain;
 use super::life::{self, Welcomed};
 use super::socket::{Ear, Heard, Mouth};
-use super::{End, Role, greet, receive};
+use super::{End, Role, greet, receive, rotation};
+use crate::keyring::MemberKey;
 use crate::mesh::core::Core;
 use crate::sessions::Session;
 use crate::topics::keeper::{self, KeyNews};
@@ -55,7 +56,7 @@ pub(super) async fn serve(
     url: &BrokerUrl,
     stop: watch::Receiver<bool>,
 ) -> End {
-    let Welcomed { mut ear, mut mouth, welcome } = welcomed;
+    let Welcomed { mut ear, mut mouth, welcome, key } = welcomed;
     let (out, frames) = mpsc::channel(OUT);
     let line = Arc::new(Line::new(out.clone(), welcome));
     let (acks, answers) = mpsc::channel(IN);
@@ -68,10 +69,11 @@ pub(super) async fn serve(
     let farewell = Notify::new();
     // Gone with the drain, wherever that ends.
     let (draining, drained) = oneshot::channel();
-    let drain = Drain::new(Arc::clone(core), role.clone(), out, line.welcome.log.epoch.clone(), draining);
+    let sealing = role.key(&key);
+    let drain = Drain::new(Arc::clone(core), role.clone(), sealing, out, line.welcome.log.epoch.clone(), draining);
     let work = async {
         match role {
-            Role::Member => as_member(core, role, &line, url, drain, roster, answers, pushes, keys).await,
+            Role::Member => as_member(core, role, &key, &line, url, drain, roster, answers, pushes, keys).await,
             Role::Session(session) => {
                 session.connected.store(true, Ordering::Relaxed);
                 as_session(core, role, session, &line, drain, answers, pushes).await
@@ -82,6 +84,7 @@ pub(super) async fn serve(
         end = listen(core, &mut ear, &line, &desks, &pulse) => end,
         end = speak(core, &mut mouth, frames, &pulse, &farewell) => end,
         end = work => end,
+        () = core.keys.left(&key) => End::Rotated,
         () = part(core, role, &line, stop, &farewell) => End::Stopped,
     };
     line.ended();
@@ -98,6 +101,7 @@ pub(super) async fn serve(
 async fn as_member(
     core: &Arc<Core>,
     role: &Role,
+    key: &MemberKey,
     line: &Arc<Line>,
     url: &BrokerUrl,
     drain: Drain,
@@ -115,7 +119,7 @@ async fn as_member(
         Ok(cursor) => cursor,
         Err(end) => return end,
     };
-    let first = core.opened(Arc::clone(line));
+    let first = core.opened(Arc::clone(line), key);
     life::came(core, url, first).await;
     let greeting = async {
         greet::rest(core, line).await;
@@ -125,6 +129,7 @@ async fn as_member(
         end = draining(drain, answers) => end,
         end = receive::receive(core, role, line, cursor, pushes) => end,
         () = keeper::keep(core, line, keys) => End::lost("closed", "the connection has ended"),
+        () = rotation::tell(core, line) => End::Rotated,
         end = greeting => end,
     }
 }
@@ -247,8 +252,8 @@ async fn speak(
     pulse: &Pulse,
     farewell: &Notify,
 ) -> End {
-    let mut pings = tokio::time::interval(core.tuning.ping);
-    pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut settings = core.tuning.changes();
+    let mut pings = pings(core);
     let mut number = 0_u64;
     loop {
         let said = tokio::select! {
@@ -258,12 +263,16 @@ async fn speak(
                 None => return End::lost("closed", "the connection has ended"),
             },
             _ = pings.tick() => {
-                if pulse.heard.lock().elapsed() >= core.tuning.silent {
+                if pulse.heard.lock().elapsed() >= core.tuning.silent() {
                     return End::lost("silent", "the broker has been silent for too long");
                 }
                 number += 1;
                 *pulse.asked.lock() = Some((number, Instant::now()));
                 mouth.ping(Bytes::copy_from_slice(&number.to_be_bytes())).await
+            }
+            Ok(()) = settings.changed() => {
+                pings = self::pings(core);
+                Ok(())
             }
             () = farewell.notified() => {
                 mouth.close().await;
@@ -274,6 +283,13 @@ async fn speak(
             return end;
         }
     }
+}
+
+/// When signs of life are asked for; at once, and then as often as the settings say.
+fn pings(core: &Core) -> tokio::time::Interval {
+    let mut pings = tokio::time::interval(core.tuning.ping());
+    pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    pings
 }
 
 /// Writes a frame and what waits behind it, then sends it all.

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use hostel_wire::frames::client::Send;
 use hostel_wire::frames::server::Ack;
+use hostel_wire::keys::SecretKey;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -52,6 +53,8 @@ pub(super) struct Drain {
     id: u64,
     core: Arc<Core>,
     role: Role,
+    /// What the broker says it is from is sealed with this one: the connection's.
+    key: SecretKey,
     out: mpsc::Sender<String>,
     epoch: String,
     lanes: Lanes,
@@ -76,6 +79,7 @@ impl Drain {
     pub(super) fn new(
         core: Arc<Core>,
         role: Role,
+        key: SecretKey,
         out: mpsc::Sender<String>,
         epoch: String,
         alive: oneshot::Sender<()>,
@@ -86,6 +90,7 @@ impl Drain {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             core,
             role,
+            key,
             out,
             epoch,
             lanes: Lanes::default(),
@@ -125,7 +130,7 @@ impl Drain {
             if let Err(end) = self.fill().await {
                 return end;
             }
-            let overdue = self.oldest().map(|since| since + core.tuning.ack_timeout);
+            let overdue = self.oldest().map(|since| since + core.tuning.ack_timeout());
             let due = self.next_look();
             tokio::select! {
                 // Answers first: one that has come is never overdue.
@@ -244,7 +249,7 @@ impl Drain {
                 }
             }
         }
-        match seal::row(&self.core, &self.role, row) {
+        match seal::row(&self.core, &self.key, row) {
             Ok(frame) => Ok(frame),
             Err(Unsealed::Never(code, error)) => Err(NotNow::Never(code.to_owned(), error)),
             Err(Unsealed::KeyMissing(ring)) => {

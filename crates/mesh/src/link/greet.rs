@@ -13,9 +13,9 @@ use hostel_wire::frames::server::HelloAck;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::End;
 use super::calls::Line;
 use super::dial::BrokerUrl;
+use super::{End, rotation};
 use crate::events::NewEvent;
 use crate::inbox::Cursor;
 use crate::mesh::core::Core;
@@ -99,9 +99,14 @@ async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
     for missing in core.inbox.missing_keys().await.unwrap_or_default() {
         core.topics.ask(Ask::Read(missing.topic_id, missing.key_epoch));
     }
+    let on = core.settings.get();
+    if on.capabilities.state || on.capabilities.tasks {
+        crate::shared::hand_on(core, line).await;
+    }
     present(core, line).await?;
     appear(core, line).await?;
-    rename(core, line).await
+    rename(core, line).await?;
+    rotation::reseal(core, line).await
 }
 
 /// Notes who is there.

@@ -25,7 +25,7 @@ pub(crate) const REQUIRED: [&str; 7] =
     ["client_message_id_dedupe", "log_cursor", "lanes", "client_ack_cumulative", "caught_up", "roster", "topic_keys"];
 
 /// What it would use.
-pub(crate) const WELCOME: [&str; 4] = ["files", "sessions", "history", "priority_ahead"];
+pub(crate) const WELCOME: [&str; 5] = ["files", "sessions", "history", "priority_ahead", crate::shared::FEATURE];
 
 /// Who speaks.
 pub(crate) struct Introduction<'a> {

@@ -16,8 +16,9 @@ use super::backoff::Backoff;
 use super::dial::BrokerUrl;
 use super::hello::{self, Introduction};
 use super::socket::{self, Ear, Mouth};
-use super::{End, Role, connection};
+use super::{End, Role, connection, rotation};
 use crate::events::NewEvent;
+use crate::keyring::MemberKey;
 use crate::mesh::Ending;
 use crate::mesh::core::{Core, Standing};
 
@@ -26,12 +27,18 @@ pub(super) struct Welcomed {
     pub(super) ear: Ear,
     pub(super) mouth: Mouth,
     pub(super) welcome: HelloAck,
+    /// The member's key that it speaks with, or that vouches for its session.
+    pub(super) key: Arc<MemberKey>,
 }
 
 /// Lives until told to stop.
 pub(crate) async fn live(core: Arc<Core>, role: Role, mut stop: watch::Receiver<bool>) {
-    let mut backoff = Backoff::new(core.tuning.reconnect);
+    let mut backoff = Backoff::new(core.tuning.reconnect());
+    let mut settings = core.tuning.changes();
+    // Said once, not at every try.
+    let mut strange = false;
     loop {
+        backoff.adopt(core.tuning.reconnect());
         let reached = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => None,
@@ -39,9 +46,15 @@ pub(crate) async fn live(core: Arc<Core>, role: Role, mut stop: watch::Receiver<
         };
         let end = match reached {
             None => break,
-            Some(Err(end)) => end,
+            Some(Err(end)) => {
+                if role.is_member() {
+                    core.switched();
+                }
+                end
+            }
             Some(Ok((welcomed, url))) => {
                 backoff.reset();
+                strange = false;
                 let end = connection::serve(&core, &role, welcomed, &url, stop.clone()).await;
                 went(&core, &role, &end).await;
                 end
@@ -50,8 +63,8 @@ pub(crate) async fn live(core: Arc<Core>, role: Role, mut stop: watch::Receiver<
         let wait = match &end {
             End::Stopped => break,
             End::Revoked => {
-                core.log.error("member_revoked", json!({"member": core.me.member_id, "pubkey": core.me.pubkey}));
-                core.publish("member_revoked", json!({"mesh": core.me.slug, "self": true, "pubkey": core.me.pubkey}))
+                core.log.error("member_revoked", json!({"member": core.me.member_id, "pubkey": core.pubkey()}));
+                core.publish("member_revoked", json!({"mesh": core.me.slug, "self": true, "pubkey": core.pubkey()}))
                     .await;
                 core.end(Ending::Revoked);
                 break;
@@ -76,6 +89,20 @@ pub(crate) async fn live(core: Arc<Core>, role: Role, mut stop: watch::Receiver<
                 core.metrics.reconnected("replaced");
                 backoff.longest()
             }
+            End::Rotated => {
+                core.metrics.reconnected("key_rotated");
+                Duration::ZERO
+            }
+            // Nothing we could do would make it know us; but a broker can be put right.
+            End::Stranger(detail) => {
+                core.metrics.reconnected("hello");
+                if !strange {
+                    let about = json!({"link": role.word(), "pubkey": core.pubkey(), "detail": detail});
+                    core.log.error("key_not_known", about);
+                }
+                strange = true;
+                backoff.next()
+            }
             End::Lost(reason, detail) => {
                 core.metrics.reconnected(reason);
                 core.log.debug("link_lost", json!({"link": role.word(), "reason": reason, "detail": detail}));
@@ -87,6 +114,8 @@ pub(crate) async fn live(core: Arc<Core>, role: Role, mut stop: watch::Receiver<
         tokio::select! {
             _ = stop.wait_for(|stop| *stop) => break,
             () = tokio::time::sleep(wait) => {}
+            // Whoever has just set a shorter wait, or another broker, does not want to sit the old one out.
+            Ok(()) = settings.changed() => backoff.reset(),
         }
     }
     if role.is_member() {
@@ -102,41 +131,61 @@ async fn reach(core: &Arc<Core>, role: &Role) -> Result<(Welcomed, BrokerUrl), E
     for url in urls {
         match try_one(core, role, &url).await {
             Ok(welcomed) => return Ok((welcomed, url)),
-            Err(end @ End::Lost(..)) => last = end,
+            Err(end @ (End::Lost(..) | End::Stranger(_))) => last = end,
             Err(end) => return Err(end),
         }
     }
     Err(last)
 }
 
+/// Reaches one broker. Where it is open which of two keys counts, the broker's welcome says it.
 async fn try_one(core: &Arc<Core>, role: &Role, url: &BrokerUrl) -> Result<Welcomed, End> {
+    let stranger = match try_with(core, role, url, core.keys.current()).await {
+        Err(end @ End::Stranger(_)) if role.is_member() => end,
+        decided => return decided,
+    };
+    let Some(next) = core.keys.next() else { return Err(stranger) };
+    match try_with(core, role, url, Arc::clone(&next)).await {
+        Ok(welcomed) => {
+            rotation::adopt(core, &next).await;
+            Ok(welcomed)
+        }
+        Err(End::Stranger(_)) => Err(stranger),
+        Err(end) => Err(end),
+    }
+}
+
+async fn try_with(core: &Arc<Core>, role: &Role, url: &BrokerUrl, key: Arc<MemberKey>) -> Result<Welcomed, End> {
     let (mut ear, mut mouth) = socket::connect(&*core.dial, url).await?;
     let resume = match role {
         Role::Member => {
+            // What the connection before this one was about to store is stored first.
+            drop(core.storing.lock().await);
             let cursor = core.inbox.cursor().await.map_err(|error| End::lost("storage", error))?;
             let confirmed = core.outbox.confirmed(&cursor.epoch).await.map_err(|error| End::lost("storage", error))?;
             Some(Resume { epoch: cursor.epoch, seq: cursor.seq, confirmed }).filter(|resume| !resume.epoch.is_empty())
         }
         Role::Session(_) => None,
     };
-    let who = introduction(core, role, resume);
+    let who = introduction(core, role, &key, resume);
     let (welcome, time) = hello::introduce(&mut ear, &mut mouth, &who).await?;
     if let Some(time) = time {
         core.note_broker_time(time);
     }
-    Ok(Welcomed { ear, mouth, welcome })
+    Ok(Welcomed { ear, mouth, welcome, key })
 }
 
-fn introduction<'a>(core: &'a Core, role: &'a Role, resume: Option<Resume>) -> Introduction<'a> {
+fn introduction<'a>(core: &'a Core, role: &'a Role, key: &'a MemberKey, resume: Option<Resume>) -> Introduction<'a> {
     let me = &core.me;
     let mut require: Vec<String> = hello::REQUIRED.iter().map(|name| (*name).to_owned()).collect();
-    require.extend(core.tuning.require.iter().cloned());
+    let (more_required, more_welcome) = core.tuning.features();
+    require.extend(more_required);
     let mut optional: Vec<String> = hello::WELCOME.iter().map(|name| (*name).to_owned()).collect();
-    optional.extend(core.tuning.optional.iter().cloned());
+    optional.extend(more_welcome);
     let common = Introduction {
         mesh_id: &me.mesh_id,
         member_id: &me.member_id,
-        member: &me.key,
+        member: &key.key,
         session: None,
         display_name: core.display_name(),
         session_id: format!("daemon-{}", std::process::id()),
@@ -187,13 +236,19 @@ async fn went(core: &Core, role: &Role, end: &End) {
         End::Features(_) => "features",
         End::Kicked => "kicked",
         End::Replaced => "replaced",
+        End::Rotated => "key_rotated",
+        End::Stranger(_) => "hello",
         End::Lost(reason, _) => reason,
     };
     match role {
         Role::Member => {
             let stood = core.standing() == Standing::Open;
             let slug = &core.me.slug;
-            let status = if matches!(end, End::Lost(..) | End::Replaced) { "reconnecting" } else { "closed" };
+            let again = matches!(end, End::Lost(..) | End::Replaced | End::Rotated | End::Stranger(_));
+            let status = if again { "reconnecting" } else { "closed" };
+            if *end == End::Rotated {
+                core.switch();
+            }
             core.lost(if status == "closed" { Standing::Closed } else { Standing::Reconnecting });
             if !stood {
                 return;

@@ -18,6 +18,7 @@ pub(crate) mod life;
 mod news;
 pub(crate) mod open;
 mod receive;
+mod rotation;
 pub(crate) mod seal;
 pub(crate) mod socket;
 
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use hostel_wire::frames::close;
 use hostel_wire::keys::SecretKey;
 
+use crate::keyring::MemberKey;
 use crate::mesh::core::Core;
 use crate::mesh::siblings;
 use crate::outbox::Lane;
@@ -45,11 +47,11 @@ impl Role {
         matches!(self, Self::Member)
     }
 
-    /// The key that seals what goes out here.
-    pub(crate) fn key<'a>(&'a self, core: &'a Core) -> &'a SecretKey {
+    /// The key that seals what goes out here, on a connection that speaks with this key of the member's.
+    pub(crate) fn key(&self, member: &MemberKey) -> SecretKey {
         match self {
-            Self::Member => &core.me.key,
-            Self::Session(session) => &session.key,
+            Self::Member => member.key.clone(),
+            Self::Session(session) => session.key.clone(),
         }
     }
 
@@ -89,6 +91,10 @@ pub(crate) enum End {
     Kicked,
     /// Another connection with the same key stands.
     Replaced,
+    /// Our own key was replaced: the next connection speaks with the new one.
+    Rotated,
+    /// The broker does not know our key, or not any more.
+    Stranger(String),
     /// Anything else: it is made again. A reason for the metrics, and a text.
     Lost(&'static str, String),
 }
@@ -116,6 +122,9 @@ impl End {
         match code {
             "revoked" => Self::Revoked,
             "features" | "missing_features" => Self::Features(text.to_owned()),
+            "key_replaced" | "unauthorized" => {
+                Self::Stranger(text.chars().filter(|c| !c.is_control()).take(300).collect())
+            }
             _ => Self::lost("hello", format!("{code}: {text}")),
         }
     }

@@ -20,6 +20,8 @@ pub(super) fn take(core: &Core, push: &Push) -> Result<Vec<NewEvent>, End> {
     match event {
         "member_revoked" | "keypair_revoked" => {
             if about_us {
+                // For who looks into it later: what the broker said, and who had it done.
+                core.log.error("member_revocation_heard", Value::Object(data));
                 return Err(End::Revoked);
             }
             Ok(vec![told(core, "member_revoked", event, data)])
@@ -36,6 +38,10 @@ pub(super) fn take(core: &Core, push: &Push) -> Result<Vec<NewEvent>, End> {
         "member_clone_suspected" | "member_concurrent_connection" => {
             core.metrics.clone_suspected();
             core.log.warn(event, Value::Object(data.clone()));
+            Ok(vec![told(core, event, event, data)])
+        }
+        "member_keypair_rotated" if !about_us => {
+            core.log.info(event, Value::Object(data.clone()));
             Ok(vec![told(core, event, event, data)])
         }
         "member_renamed" if about_us => {
@@ -69,14 +75,14 @@ fn member_of(core: &Core, data: &Map<String, Value>) -> Option<String> {
         return Some(id.to_owned());
     }
     let key = text("memberPubkey").or_else(|| text("pubkey"))?;
-    core.roster.id_by_key(key)
+    core.roster.id_by_any_key(key)
 }
 
 fn is_about_us(core: &Core, data: &Map<String, Value>) -> bool {
     let text = |key: &str| data.get(key).and_then(Value::as_str);
     match (text("memberId"), text("memberPubkey"), text("pubkey")) {
         (Some(id), _, _) => id == core.me.member_id,
-        (None, Some(key), _) | (None, None, Some(key)) => key == core.me.pubkey || core.sessions.by_key(key).is_some(),
+        (None, Some(key), _) | (None, None, Some(key)) => key == core.pubkey() || core.sessions.by_key(key).is_some(),
         (None, None, None) => false,
     }
 }

@@ -10,7 +10,7 @@ use hostel_wire::frames::server::Push;
 use hostel_wire::frames::{Kind, Priority};
 use hostel_wire::keys::PublicKey;
 use hostel_wire::parse_iso;
-use hostel_wire::sealed::TopicKey;
+use hostel_wire::sealed::{PairKey, TopicKey};
 use serde_json::{Value, json};
 
 use crate::events::NewEvent;
@@ -48,7 +48,7 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
     let known = core.roster.member(&push.sender_member_id);
     if !short(&push.sender_member_id, 64)
         || PublicKey::from_hex(member_key).is_none()
-        || (known.is_some() && !core.roster.owns(&push.sender_member_id, member_key))
+        || (known.is_some() && !core.roster.owns(&push.sender_member_id, member_key, parse_iso(&push.created_at)))
     {
         return Err("sender");
     }
@@ -66,7 +66,7 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
         sender_name: name.chars().filter(|c| !c.is_control()).take(128).collect(),
         priority: push.priority,
         created_at: parse_iso(&push.created_at),
-        recipient_pubkey: Some(core.me.pubkey.clone()),
+        recipient_pubkey: Some(core.pubkey()),
         recipient_session: None,
         content: Content::Unreadable(Unreadable::Failed),
     };
@@ -107,12 +107,14 @@ fn is_direct(push: &Push, kind: Kind) -> bool {
 fn direct(core: &Core, push: &Push, sealer: &PublicKey, arrival: &mut Arrival) -> Content {
     // An older program may have sealed it for the key of one of our sessions.
     let session = push.recipient_pubkey.as_deref().and_then(|key| core.sessions.by_key(key));
-    let ours = session.as_ref().map_or(&core.me.key, |session| &session.key);
+    let member = core.key();
+    let ours = session.as_ref().map_or(&member.key, |session| &session.key);
     if let Some(session) = &session {
         arrival.recipient_pubkey = Some(session.pubkey.clone());
         arrival.recipient_session = Some(session.entry.session_id.clone());
     }
     let opened = core.pairs.get(ours, sealer).and_then(|pair| pair.open_parts(&push.nonce, &push.ciphertext).ok());
+    let opened = opened.or_else(|| with_earlier(core, push, sealer));
     let Some(bytes) = opened else { return Content::Unreadable(Unreadable::Failed) };
     let Ok(body) = Body::from_bytes(push.body_version, &bytes) else { return Content::Unreadable(Unreadable::Failed) };
     let dest_ref = match &body.session {
@@ -120,6 +122,18 @@ fn direct(core: &Core, push: &Push, sealer: &PublicKey, arrival: &mut Arrival) -
         None => core.me.member_id.clone(),
     };
     judge(body, &frame(push, "dm", &dest_ref))
+}
+
+/// Opens what was sealed for a key of ours that was replaced since, or for one that is only about to count.
+fn with_earlier(core: &Core, push: &Push, sealer: &PublicKey) -> Option<Vec<u8>> {
+    let theirs = sealer.x25519().ok()?;
+    let (bytes, archived) = core
+        .keys
+        .try_others(|ours| PairKey::with_box_key(ours, &theirs).ok()?.open_parts(&push.nonce, &push.ciphertext).ok())?;
+    if archived {
+        core.metrics.decrypt_archived();
+    }
+    Some(bytes)
 }
 
 fn frame<'a>(push: &'a Push, dest_kind: &'static str, dest_ref: &'a str) -> Frame<'a> {

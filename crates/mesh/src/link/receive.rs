@@ -5,19 +5,21 @@
 //! it was skipped; urgent ones that came ahead are kept beside it. What is wrong is counted, dropped, and passed: it
 //! would only come again. What is there already is acknowledged all the same.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
+use hostel_wire::frames::Kind;
 use hostel_wire::frames::client::{ClientAck, ClientFrame};
 use hostel_wire::frames::server::Push;
 use serde_json::json;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::calls::Line;
 use super::{End, Role, news, open};
 use crate::events::NewEvent;
 use crate::inbox::{Arrival, Content, Cursor, Stored, Unreadable};
 use crate::mesh::core::Core;
+use crate::shared;
 
 /// Entries that are stored together: half of what a broker sends before it waits, so that one half is opened while the
 /// other is stored.
@@ -37,8 +39,9 @@ struct Opened {
     revoked: Option<End>,
 }
 
-/// Entries that are being stored; says what to answer, or why that is the end.
-type Storing = Pin<Box<dyn Future<Output = Result<Option<ClientAck>, End>> + Send>>;
+/// Entries that are being stored; says what to answer, or why that is the end. On a task of its own, so that what was
+/// begun is done to its end, and told to who listens, also when the connection goes meanwhile.
+type Storing = JoinHandle<Result<Option<ClientAck>, End>>;
 
 /// Receives until the connection ends. What comes while something is stored is opened meanwhile.
 pub(super) async fn receive(
@@ -70,21 +73,29 @@ pub(super) async fn receive(
                 if count == 0 {
                     return End::lost("closed", "the connection has ended");
                 }
+                shared::await_keys(core, &batch).await;
                 open_all(core, &mut cursor, &mut batch, &mut opened);
             }
         }
         if storing.is_none() && opened.entries > 0 {
             let moved = cursor != stored;
             stored = cursor.clone();
+            // The next connection begins where this one has stored: it waits for that.
+            let turn = Arc::clone(&core.storing).lock_owned().await;
             let opened = std::mem::take(&mut opened);
-            storing = Some(Box::pin(store(Arc::clone(core), role.is_member(), opened, cursor.clone(), moved)));
+            let stores = store(Arc::clone(core), role.is_member(), opened, cursor.clone(), moved);
+            storing = Some(tokio::spawn(async move {
+                let stored = stores.await;
+                drop(turn);
+                stored
+            }));
         }
     }
 }
 
 async fn either(storing: &mut Option<Storing>) -> Result<Option<ClientAck>, End> {
     match storing {
-        Some(storing) => storing.await,
+        Some(storing) => storing.await.unwrap_or_else(|error| Err(End::lost("error", error))),
         None => std::future::pending().await,
     }
 }
@@ -101,17 +112,27 @@ fn open_all(core: &Arc<Core>, cursor: &mut Cursor, batch: &mut Vec<Push>, opened
                     Err(end) => opened.revoked = Some(end),
                 },
             }
+        } else if matches!(push.kind, Some(Kind::State | Kind::Task)) {
+            // One's own as well: the log is where changes have their order. What came before is not told again.
+            if push.seq > cursor.seq {
+                match shared::event(core, &push) {
+                    Ok(event) => opened.events.extend(event),
+                    Err(reason) => invalid(core, reason, &push),
+                }
+            }
         } else if push.sender_member_id != core.me.member_id {
             match open::arrival(core, &push) {
                 Ok(arrival) => opened.arrivals.push(count(core, arrival)),
-                Err(reason) => {
-                    core.metrics.invalid(reason);
-                    core.log.debug("invalid_inbound", json!({"reason": reason, "seq": push.seq}));
-                }
+                Err(reason) => invalid(core, reason, &push),
             }
         }
         pass(cursor, &push, &mut opened.ahead);
     }
+}
+
+fn invalid(core: &Core, reason: &'static str, push: &Push) {
+    core.metrics.invalid(reason);
+    core.log.debug("invalid_inbound", json!({"reason": reason, "seq": push.seq}));
 }
 
 /// Stores entries together with the place they bring us to.

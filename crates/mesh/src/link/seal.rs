@@ -13,7 +13,6 @@ use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::{PairKey, Sealed};
 use parking_lot::Mutex;
 
-use super::Role;
 use crate::mesh::core::Core;
 use crate::outbox::{DestKind, Lane, Row};
 use crate::topics::{GENERAL, NoKey};
@@ -75,8 +74,8 @@ fn member_of(lane: &Lane) -> &str {
     lane.dest_ref.split_once('/').map_or(lane.dest_ref.as_str(), |(member, _)| member)
 }
 
-/// A row as a frame, without its place in its lane.
-pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed> {
+/// A row as a frame, sealed with the key of its connection, without its place in its lane.
+pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unsealed> {
     let payload = &row.payload;
     let body = Body {
         body: payload.body.clone(),
@@ -88,7 +87,7 @@ pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed>
         session: payload.session.clone(),
         sender: row.lane.sender_session.as_deref().map(|id| core.sessions.name_of(id)),
     };
-    let (sealed, to, epoch) = seal(core, role, &row.lane, &body.to_bytes())?;
+    let (sealed, to, epoch) = seal(core, ours, &row.lane, &body.to_bytes())?;
     let kind = match (&payload.file_id, row.lane.dest_kind) {
         (Some(_), _) => Kind::File,
         (None, DestKind::Dm) => Kind::Dm,
@@ -117,14 +116,14 @@ pub(super) fn row(core: &Core, role: &Role, row: &Row) -> Result<Send, Unsealed>
     })
 }
 
-fn seal(core: &Core, role: &Role, lane: &Lane, plain: &[u8]) -> Result<(Sealed, To, Option<u64>), Unsealed> {
+fn seal(core: &Core, ours: &SecretKey, lane: &Lane, plain: &[u8]) -> Result<(Sealed, To, Option<u64>), Unsealed> {
     let Some(ring) = ring(core, lane) else {
         let member = member_of(lane);
         let key = core.roster.key(member).ok_or_else(|| match core.roster.is_heard() {
             true => Unsealed::Never("recipient_unknown", "the member is not known".to_owned()),
             false => Unsealed::NoRoster,
         })?;
-        let pair = core.pairs.get(role.key(core), &key);
+        let pair = core.pairs.get(ours, &key);
         let pair = pair.ok_or_else(|| Unsealed::Never("recipient_unknown", "the member's key is no key".to_owned()))?;
         return Ok((pair.seal(plain), To::Member(member.to_owned()), None));
     };

@@ -3,7 +3,7 @@
 //! Invariant: how we stand changes only here, and everybody who waits for it is woken. Once revoked, always revoked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_wire::Clock;
@@ -11,7 +11,7 @@ use hostel_wire::frames::Group;
 use hostel_wire::frames::server::{HelloAck, Limits};
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -20,7 +20,9 @@ use super::faces::Faces;
 use super::tuning::Tuning;
 use super::{Ending, Refusal, State};
 use crate::events::{Events, NewEvent};
+use crate::home::{Live, Settings};
 use crate::inbox::{Inbox, InboxRow};
+use crate::keyring::{Keyring, MemberKey};
 use crate::link::calls::Line;
 use crate::link::dial::{BrokerUrl, Dial};
 use crate::link::seal::Pairs;
@@ -29,6 +31,7 @@ use crate::metrics::Metrics;
 use crate::outbox::{DeadRow, Outbox};
 use crate::roster::Roster;
 use crate::sessions::Sessions;
+use crate::shared::Shared;
 use crate::topics::Topics;
 
 /// Who we are.
@@ -36,8 +39,6 @@ pub(crate) struct Me {
     pub(crate) slug: String,
     pub(crate) mesh_id: String,
     pub(crate) member_id: String,
-    pub(crate) key: SecretKey,
-    pub(crate) pubkey: String,
     pub(crate) root: Option<RootKey>,
     pub(crate) owner: Option<SecretKey>,
     pub(crate) certificate: Option<[u8; 32]>,
@@ -72,19 +73,31 @@ pub(crate) struct Appearance {
 /// Everything that is shared.
 pub(crate) struct Core {
     pub(crate) me: Me,
+    /// Our key, which may be replaced while we run.
+    pub(crate) keys: Keyring,
+    /// Held while something that came is being stored.
+    pub(crate) storing: Arc<tokio::sync::Mutex<()>>,
+    /// The key for which our copies of other keys were sealed anew.
+    pub(crate) resealed: Mutex<Option<String>>,
     pub(crate) clock: Clock,
     pub(crate) log: Log,
     pub(crate) dial: Arc<dyn Dial>,
+    /// `config.toml`, as it was last read.
+    pub(crate) settings: Live<Settings>,
     pub(crate) tuning: Tuning,
+    /// Why nothing may be sent until somebody has looked: the mark of `recover`.
+    pub(crate) read_only: Option<String>,
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
     pub(crate) events: Events,
     pub(crate) roster: Roster,
     pub(crate) topics: Topics,
+    pub(crate) shared: Shared,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     pub(crate) pairs: Pairs,
     pub(crate) files: crate::files::Spool,
+    pub(crate) hooks: crate::hooks::Hooks,
     pub(crate) name: RwLock<String>,
     pub(crate) rename: RwLock<bool>,
     pub(crate) urls: RwLock<Vec<BrokerUrl>>,
@@ -100,6 +113,10 @@ pub(crate) struct Core {
     woken: watch::Sender<u64>,
     standing: watch::Sender<Standing>,
     line: watch::Sender<Option<Arc<Line>>>,
+    /// The key that the connection speaks with, or did.
+    spoken: RwLock<Option<String>>,
+    /// The connection ended because our key was replaced, and is being made again.
+    switching: AtomicBool,
     welcome: RwLock<Option<HelloAck>>,
     lag_ms: AtomicU64,
     /// What the broker's clock is ahead of ours, in milliseconds.
@@ -110,16 +127,20 @@ pub(crate) struct Core {
 /// What a core is made of, besides what it makes itself.
 pub(crate) struct Parts {
     pub(crate) me: Me,
+    pub(crate) keys: Keyring,
     pub(crate) clock: Clock,
     pub(crate) log: Log,
     pub(crate) dial: Arc<dyn Dial>,
+    pub(crate) settings: Live<Settings>,
     pub(crate) tuning: Tuning,
+    pub(crate) read_only: Option<String>,
     pub(crate) outbox: Outbox,
     pub(crate) inbox: Inbox,
     pub(crate) roster: Roster,
     pub(crate) topics: Topics,
     pub(crate) sessions: Sessions,
     pub(crate) files: crate::files::Spool,
+    pub(crate) hooks: crate::hooks::Hooks,
     pub(crate) name: String,
     pub(crate) rename: bool,
     pub(crate) urls: Vec<BrokerUrl>,
@@ -129,17 +150,24 @@ impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
         Self {
             events: parts.inbox.events(),
+            shared: Shared::new(parts.me.root.as_ref()),
             me: parts.me,
+            keys: parts.keys,
+            storing: Arc::default(),
+            resealed: Mutex::default(),
             clock: parts.clock,
             log: parts.log,
             dial: parts.dial,
+            settings: parts.settings,
             tuning: parts.tuning,
+            read_only: parts.read_only,
             outbox: parts.outbox,
             inbox: parts.inbox,
             roster: parts.roster,
             topics: parts.topics,
             sessions: parts.sessions,
             files: parts.files,
+            hooks: parts.hooks,
             metrics: Metrics::default(),
             pairs: Pairs::default(),
             name: RwLock::new(parts.name),
@@ -153,6 +181,8 @@ impl Core {
             woken: watch::channel(0).0,
             standing: watch::channel(Standing::Connecting).0,
             line: watch::channel(None).0,
+            spoken: RwLock::default(),
+            switching: AtomicBool::new(false),
             welcome: RwLock::new(None),
             lag_ms: AtomicU64::new(u64::MAX),
             skew_ms: AtomicI64::new(0),
@@ -177,6 +207,18 @@ impl Core {
         }
     }
 
+    /// Refuses what is to be sent, where nothing may be.
+    pub(crate) fn check_sending(&self) -> Result<(), Refusal> {
+        self.check()?;
+        match &self.read_only {
+            Some(reason) => Err(Refusal::new(
+                "degraded",
+                format!("this daemon only reads: {reason}; `claudemesh daemon recover` ends that"),
+            )),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn is_revoked(&self) -> bool {
         *self.ending.borrow() == Some(Ending::Revoked)
     }
@@ -190,13 +232,21 @@ impl Core {
     /// The connection, waited for where we have only just started and never had one: who asks then means "as soon as
     /// you are there". Later a connection that is gone is said to be gone at once.
     pub(crate) async fn line_soon(&self) -> Result<Arc<Line>, Refusal> {
-        let left = SETTLING.saturating_sub(self.started.elapsed());
-        if !left.is_zero() && self.standing() == Standing::Connecting {
+        let starting = SETTLING.saturating_sub(self.started.elapsed());
+        // With another key the connection is made anew; that takes a moment and is no outage.
+        let switching = self.switching.load(Ordering::Relaxed);
+        let left = if switching { SETTLING } else { starting };
+        if !left.is_zero() && (switching || self.standing() == Standing::Connecting) {
             self.check()?;
             let (mut standing, mut ending) = (self.watch_standing(), self.ending());
+            let is_settled = |standing: &Standing| match standing {
+                Standing::Open | Standing::Closed => true,
+                Standing::Connecting => false,
+                Standing::Reconnecting => !switching,
+            };
             let settled = async {
                 tokio::select! {
-                    settled = standing.wait_for(|standing| *standing != Standing::Connecting) => drop(settled),
+                    settled = standing.wait_for(is_settled) => drop(settled),
                     ended = ending.wait_for(Option::is_some) => drop(ended),
                 }
             };
@@ -205,12 +255,39 @@ impl Core {
         self.line()
     }
 
-    /// The connection stands. Says whether it is the first.
-    pub(crate) fn opened(&self, line: Arc<Line>) -> bool {
+    /// The connection stands, and speaks with this key. Says whether it is the first.
+    pub(crate) fn opened(&self, line: Arc<Line>, key: &MemberKey) -> bool {
+        *self.spoken.write() = Some(key.pubkey.clone());
+        self.switching.store(false, Ordering::Relaxed);
         let first = self.welcome.write().replace(line.welcome.clone()).is_none();
         self.line.send_replace(Some(line));
         self.standing.send_replace(Standing::Open);
         first
+    }
+
+    /// Our key was replaced: the connection is made again with the new one.
+    pub(crate) fn switch(&self) {
+        self.switching.store(true, Ordering::Relaxed);
+    }
+
+    /// It could not be made at once: it is an outage like any other.
+    pub(crate) fn switched(&self) {
+        self.switching.store(false, Ordering::Relaxed);
+    }
+
+    /// The key that the connection speaks with, or did.
+    pub(crate) fn spoken_with(&self) -> Option<String> {
+        self.spoken.read().clone()
+    }
+
+    /// Our key, as it is now.
+    pub(crate) fn key(&self) -> Arc<MemberKey> {
+        self.keys.current()
+    }
+
+    /// Its public half, hex.
+    pub(crate) fn pubkey(&self) -> String {
+        self.keys.current().pubkey.clone()
     }
 
     /// The connection is gone.
@@ -233,7 +310,7 @@ impl Core {
         if self.is_revoked() {
             return State::Revoked;
         }
-        let degraded = self.outbox.pressure().level() == crate::disk::Level::Degraded;
+        let degraded = self.read_only.is_some() || self.is_full();
         match self.standing() {
             Standing::Closed => State::Closed,
             _ if degraded => State::Degraded,
@@ -241,6 +318,11 @@ impl Core {
             Standing::Connecting => State::Connecting,
             Standing::Reconnecting => State::Reconnecting,
         }
+    }
+
+    /// Whether there is no room for anything new at all.
+    pub(crate) fn is_full(&self) -> bool {
+        self.outbox.pressure().level() == crate::disk::Level::Degraded
     }
 
     /// What the broker last said of itself.

@@ -25,7 +25,7 @@ const MOST_LISTED: u32 = 10_000;
 impl Mesh {
     /// Shares a file: it is sealed before this returns, and gets to the broker when that is there.
     pub async fn file_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
-        self.core.check()?;
+        self.core.check_sending()?;
         let shared = self.try_share(request, caller).await;
         self.core.metrics.sent("file", if shared.is_ok() { "queued" } else { "rejected" }, 1);
         shared
@@ -94,7 +94,7 @@ impl Mesh {
                 let public =
                     core.roster.key(member).ok_or_else(|| Refusal::new("peer_not_found", "the member is not known"))?;
                 copies.insert(member.to_owned(), sealed(&public)?);
-                copies.insert(core.me.member_id.clone(), sealed(&core.me.key.public())?);
+                copies.insert(core.me.member_id.clone(), sealed(&core.key().public())?);
                 Ok((member.to_owned(), copies))
             }
             DestKind::All => {

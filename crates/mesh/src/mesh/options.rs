@@ -9,6 +9,8 @@ use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
 
 use crate::home::Settings;
+use crate::hooks::HookOptions;
+use crate::keyring::KeyOptions;
 use crate::link::dial::Dial;
 use crate::log::Log;
 
@@ -22,6 +24,8 @@ pub struct MeshOptions {
     pub member_id: String,
     /// Our key.
     pub member_key: SecretKey,
+    /// Where the key is kept, for who may replace it.
+    pub keys: KeyOptions,
     /// The key of epoch 0 of `general`; without it what is sealed with that cannot be read.
     pub root_key: Option<RootKey>,
     /// The mesh owner's key, on the owner's host: it signs invites.
@@ -56,6 +60,8 @@ pub struct MeshOptions {
     pub dial: Arc<dyn Dial>,
     /// Where log lines go.
     pub log: Log,
+    /// With what hooks are run.
+    pub hooks: HookOptions,
     /// The databases have no threads of their own: for simulators.
     pub inline_stores: bool,
 }

@@ -287,7 +287,7 @@ impl Mesh {
         core.check()?;
         let member = resolve::member(&core.roster, peer).map_err(|refusal| refusal.about("peer"))?;
         let key = PublicKey::from_hex(&member.pubkey).ok_or_else(|| Refusal::internal("the member's key is no key"))?;
-        let number = safety::number(&core.me.key.public(), &key);
+        let number = safety::number(&core.key().public(), &key);
         let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});
         Ok(json!({"safetyNumber": number, "peer": peer}))
     }

@@ -4,12 +4,16 @@
 //! answered from the outbox by what it says, not by how its target was written.
 
 use hostel_wire::body::Body;
+use hostel_wire::encoding::hex;
+use hostel_wire::fingerprint;
+use hostel_wire::frames::Priority;
 use hostel_wire::frames::server::Member;
 use hostel_wire::topic as names;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::core::Core;
 use super::{Caller, Mesh, PostRequest, Refusal, SendRequest, Sent, ShareRequest};
+use crate::hooks::gate;
 use crate::link::seal::sealed_len;
 use crate::outbox::{AcceptError, DestKind, NewMessage, Payload, Status};
 use crate::resolve::{self, Target};
@@ -36,6 +40,17 @@ impl Destination {
         self.here.is_some()
     }
 
+    /// As the hook `pre-send` sees it.
+    fn told(&self) -> Value {
+        match (&self.member, &self.topic) {
+            (Some(member), _) => json!({
+                "member_id": member.id, "pubkey": member.pubkey, "name": member.name, "session": self.session,
+            }),
+            (None, Some(topic)) => json!({"topic": topic}),
+            (None, None) => json!({"name": self.shown}),
+        }
+    }
+
     /// Whether who shall have it is there, if that is known.
     fn online(&self, core: &Core) -> Option<bool> {
         let member = self.member.as_ref()?;
@@ -53,7 +68,7 @@ pub(super) struct Taken {
 impl Mesh {
     /// Takes a message for somebody. It is on disk when this returns.
     pub async fn send(&self, request: SendRequest, caller: &Caller) -> Result<Sent, Refusal> {
-        self.core.check()?;
+        self.core.check_sending()?;
         let kind = kind_of(&request.to);
         let taken = self.try_send(request, caller).await;
         self.count(kind, taken)
@@ -67,7 +82,7 @@ impl Mesh {
 
     /// Takes a post for a topic. It needs no subscription.
     pub async fn topic_post(&self, request: PostRequest, caller: &Caller) -> Result<Sent, Refusal> {
-        self.core.check()?;
+        self.core.check_sending()?;
         let taken = self.try_post(request, caller).await;
         self.count("topic", taken)
     }
@@ -97,12 +112,13 @@ impl Mesh {
         &self,
         client_message_id: Option<String>,
         destination: Destination,
-        priority: hostel_wire::frames::Priority,
+        priority: Priority,
         payload: Payload,
         caller: &Caller,
     ) -> Result<Taken, Refusal> {
         let core = &self.core;
         check_size(core, &payload, client_message_id.as_deref(), caller)?;
+        let payload = self.through_gate(client_message_id.as_deref(), &destination, priority, payload, caller).await?;
         let (here, online) = (destination.is_here(), destination.online(core));
         let accepted = core.outbox.accept(NewMessage {
             client_message_id,
@@ -133,6 +149,47 @@ impl Mesh {
             recipient_online: online,
         };
         Ok(Taken { sent, again })
+    }
+
+    /// Asks the hook `pre-send`, if there is one. Who asks again under an id that has a row is answered by that row.
+    async fn through_gate(
+        &self,
+        id: Option<&str>,
+        destination: &Destination,
+        priority: Priority,
+        mut payload: Payload,
+        caller: &Caller,
+    ) -> Result<Payload, Refusal> {
+        let core = &self.core;
+        if !gate::is_there(core) {
+            return Ok(payload);
+        }
+        if let Some(id) = id
+            && core.outbox.knows(id).await?
+        {
+            return Ok(payload);
+        }
+        let asked = fingerprint::request(
+            destination.kind.as_str(),
+            &destination.reference,
+            payload.reply_to.as_deref(),
+            priority,
+            payload.meta.as_ref(),
+            payload.body.as_bytes(),
+        );
+        let leaving = gate::Leaving {
+            to: destination.told(),
+            kind: if payload.file_id.is_some() { "file" } else { destination.kind.as_str() },
+            topic: destination.topic.as_deref(),
+            priority: priority.as_str(),
+            client_message_id: id,
+            session: caller.session().map(|session| session.name.as_str()),
+        };
+        if gate::ask(core, &mut payload, leaving).await? {
+            payload.asked = asked.ok().map(|asked| hex(&asked));
+            check_size(core, &payload, id, caller)?;
+        }
+        Ok(payload)
     }
 }
 
@@ -259,6 +316,7 @@ pub(super) fn payload(
         mentions,
         session: destination.session.clone(),
         file_id: None,
+        asked: None,
     })
 }
 

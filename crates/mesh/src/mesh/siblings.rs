@@ -96,7 +96,7 @@ async fn put(core: &Core, arrivals: Vec<Arrival>) -> Result<Vec<Stored>, StoreEr
 }
 
 fn arrival(core: &Core, row: &Row) -> Arrival {
-    let me = &core.me;
+    let (me, own_key) = (&core.me, core.pubkey());
     let name = core.display_name();
     let sender = row.lane.sender_session.as_deref();
     let running = sender.and_then(|id| core.sessions.by_id(id));
@@ -111,8 +111,8 @@ fn arrival(core: &Core, row: &Row) -> Arrival {
         broker_seq: 0,
         kind: Kind::Dm,
         topic: None,
-        sender_member_pubkey: key.is_some().then(|| me.pubkey.clone()),
-        sender_pubkey: key.unwrap_or_else(|| me.pubkey.clone()),
+        sender_member_pubkey: key.is_some().then(|| own_key.clone()),
+        sender_pubkey: key.unwrap_or_else(|| own_key.clone()),
         // The address of who sent it: all of them have the member's name.
         sender_name: match (&running, sender) {
             (Some(session), _) => format!("{name}/{}", session.entry.name),
@@ -121,7 +121,7 @@ fn arrival(core: &Core, row: &Row) -> Arrival {
         },
         priority: row.lane.priority,
         created_at: Some(row.enqueued_at),
-        recipient_pubkey: Some(me.pubkey.clone()),
+        recipient_pubkey: Some(own_key),
         recipient_session: None,
         content: Content::Open(Plain {
             body: payload.body.clone(),

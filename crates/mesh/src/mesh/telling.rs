@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Health, Mesh, State, Version};
+use crate::home::Settings;
 use crate::metrics::Gauges;
 use crate::schema;
 
@@ -12,7 +13,7 @@ use crate::schema;
 const IPC_MINOR: u32 = 3;
 
 /// What this daemon can do, for who asks.
-const FEATURES: [&str; 12] = [
+const FEATURES: &[&str] = &[
     "send",
     "topics",
     "inbox",
@@ -25,7 +26,17 @@ const FEATURES: [&str; 12] = [
     "sessions",
     "members",
     "invites",
+    "heartbeat",
+    "rotate_token",
+    "reload",
 ];
+
+/// What it can do at this moment: what is always there, and what the settings switch on.
+fn features(settings: &Settings) -> Vec<&'static str> {
+    let switched = [("state", settings.capabilities.state), ("tasks", settings.capabilities.tasks)];
+    let on = switched.into_iter().filter(|(_, on)| *on).map(|(name, _)| name);
+    FEATURES.iter().copied().chain(on).collect()
+}
 
 impl Mesh {
     /// `GET /v1/health`.
@@ -40,7 +51,7 @@ impl Mesh {
             queue_depth: depth.pending + depth.inflight,
             inflight: depth.inflight,
             mesh: core.me.slug.clone(),
-            member_pubkey: core.me.pubkey.clone(),
+            member_pubkey: core.pubkey(),
             uptime_s: core.started.elapsed().as_secs(),
             schema_version: schema::VERSION,
             daemon_version: core.me.version.clone(),
@@ -67,7 +78,7 @@ impl Mesh {
             broker_protocol_min: "2",
             broker_protocol_max: "2",
             mesh: core.me.slug.clone(),
-            ipc_features: FEATURES.to_vec(),
+            ipc_features: features(&core.settings.get()),
             broker_features_negotiated: core.welcome().map(|welcome| welcome.features.supported).unwrap_or_default(),
         }
     }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
-use hostel_wire::encoding::hex;
+use hostel_wire::encoding::{hex, unhex_array};
 use hostel_wire::{fingerprint, ids};
 use rusqlite::Transaction;
 
 use super::queue::{Entry, Queue};
 use super::rows::{self, Content, Fresh};
-use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Status};
+use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Payload, Status};
 use super::{Inner, Outbox};
 use crate::disk::{self, Level};
 use crate::schema::RowId;
@@ -41,6 +41,12 @@ impl Outbox {
             },
         );
         taken.await.map_err(refused)?
+    }
+
+    /// Whether an id has a row.
+    pub async fn knows(&self, client_message_id: &str) -> Result<bool, StoreError> {
+        let id = client_message_id.to_owned();
+        self.store.read(move |connection| Ok(rows::find(connection, &id)?.is_some())).await
     }
 
     /// Everything that can be made ready before the writer is asked.
@@ -88,7 +94,8 @@ fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite:
             if row.status == Status::Pending && queue.flight(no).is_some() {
                 row.status = Status::Inflight;
             }
-            let decided = decide(&row, row.fingerprint == fresh.fingerprint);
+            let same = row.fingerprint == fresh.fingerprint || asked(transaction, no)? == Some(fresh.fingerprint);
+            let decided = decide(&row, same);
             if decided.is_ok() {
                 inner.duplicates.fetch_add(1, Ordering::Relaxed);
             }
@@ -97,6 +104,13 @@ fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite:
         None if level == Level::Degraded => Ok(Err(AcceptError::Degraded)),
         None => Ok(Err(AcceptError::Full)),
     }
+}
+
+/// What was asked for, where something else was put into the row.
+fn asked(transaction: &Transaction<'_>, no: i64) -> rusqlite::Result<Option<[u8; 32]>> {
+    let payload = rows::payload(transaction, no)?;
+    let payload = payload.and_then(|payload| serde_json::from_slice::<Payload>(&payload).ok());
+    Ok(payload.and_then(|payload| payload.asked).and_then(|asked| unhex_array(&asked)))
 }
 
 /// The row is made: it takes its place. What the link asks of the writer comes after this.

@@ -120,7 +120,8 @@ struct Inner {
     duplicates: AtomicU64,
     levels: watch::Sender<Level>,
     woken: Notify,
-    asked_hours: Option<u32>,
+    /// What a setting asks for, and for how many days the broker remembers ids: together they make the hours.
+    age: Mutex<(Option<u32>, u32)>,
     hours: AtomicU32,
     seed: u64,
 }
@@ -153,7 +154,7 @@ impl Outbox {
             duplicates: AtomicU64::new(0),
             levels: watch::channel(Level::Ok).0,
             woken: Notify::new(),
-            asked_hours: options.max_age_hours,
+            age: Mutex::new((options.max_age_hours, 0)),
             hours: AtomicU32::new(hours),
             seed: options.seed.unwrap_or_else(|| u64::from_le_bytes(random::bytes())),
         };
@@ -238,7 +239,21 @@ impl Outbox {
     /// The broker remembers ids for this many days (0: for ever): messages are tried no longer than that allows. The
     /// hours they are tried; an error if a setting says otherwise.
     pub fn window(&self, dedupe_days: u32) -> Result<u32, AgeError> {
-        let hours = age::hours(self.inner.asked_hours, dedupe_days)?;
+        self.age(|age| age.1 = dedupe_days)
+    }
+
+    /// A setting asks for so many hours now, or for what is usual. Nothing is changed if the broker's window does not
+    /// allow it. What waits already keeps the time it was given.
+    pub fn set_age(&self, asked: Option<u32>) -> Result<u32, AgeError> {
+        self.age(|age| age.0 = asked)
+    }
+
+    fn age(&self, change: impl FnOnce(&mut (Option<u32>, u32))) -> Result<u32, AgeError> {
+        let mut age = self.inner.age.lock();
+        let mut next = *age;
+        change(&mut next);
+        let hours = age::hours(next.0, next.1)?;
+        *age = next;
         self.inner.hours.store(hours, Ordering::Relaxed);
         Ok(hours)
     }
@@ -329,5 +344,8 @@ fn opening(error: StoreError) -> OutboxError {
 
 /// Whether SQLite says that a file is not what it was.
 pub(crate) fn is_damage(text: &str) -> bool {
-    text.contains("malformed") || text.contains("not a database") || text.contains("database corruption")
+    // A table or a column that is missing was there: its name is damaged.
+    ["malformed", "not a database", "database corruption", "no such table", "no such column"]
+        .iter()
+        .any(|sign| text.contains(sign))
 }

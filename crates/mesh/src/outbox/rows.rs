@@ -94,6 +94,11 @@ pub(super) fn find(connection: &Connection, client_message_id: &str) -> rusqlite
     connection.prepare_cached(&sql)?.query_row([client_message_id], seen).optional()
 }
 
+/// What a row holds.
+pub(super) fn payload(connection: &Connection, no: i64) -> rusqlite::Result<Option<Vec<u8>>> {
+    connection.prepare_cached("SELECT payload FROM outbox WHERE no = ?")?.query_row([no], |row| row.get(0)).optional()
+}
+
 /// The row with an id of ours.
 pub(super) fn find_by_id(connection: &Connection, id: RowId) -> rusqlite::Result<Option<(i64, OutboxRow)>> {
     let sql = format!("SELECT {COLUMNS} FROM outbox WHERE no = ?");

@@ -117,6 +117,10 @@ pub struct Payload {
     /// The file it announces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_id: Option<String>,
+    /// The fingerprint of what was asked for, hex, where the hook `pre-send` made something else of it: a request that
+    /// comes again is compared with this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
 }
 
 /// A message was taken, now or before.

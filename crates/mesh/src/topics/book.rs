@@ -114,6 +114,14 @@ impl Book {
         self.keys.get(ring)?.get(&epoch).map(|stored| stored.0.clone())
     }
 
+    /// All keys, with where they belong, the newest of each topic first.
+    pub(super) fn keys(&self) -> Vec<(String, u64, TopicKey)> {
+        let each = |(ring, keys): (&String, &BTreeMap<u64, StoredKey>)| -> Vec<_> {
+            keys.iter().rev().map(|(epoch, stored)| (ring.clone(), *epoch, stored.0.clone())).collect()
+        };
+        self.keys.iter().flat_map(each).collect()
+    }
+
     pub(super) fn add_key(&mut self, ring: &str, epoch: u64, key: TopicKey) {
         if self.keys.len() >= MOST_TOPICS && !self.keys.contains_key(ring) {
             // Those of a topic that is gone make room.

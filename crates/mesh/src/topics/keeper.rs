@@ -187,8 +187,17 @@ async fn fetch(core: &Arc<Core>, line: &Line, topic_id: &str, epoch: Option<u64>
 
 /// Takes a key that was sealed for us, if a member of the mesh sealed it. Says where it belongs.
 fn take(core: &Core, frame: &TopicKeyFrame) -> Option<(String, u64)> {
-    let opened = TopicKey::open_seal(&frame.seal.blob, &frame.seal.nonce, &core.me.key);
-    let Ok((key, sealer)) = opened else {
+    let (blob, nonce) = (&frame.seal.blob, &frame.seal.nonce);
+    // It may have been sealed before our key was replaced.
+    let earlier = || {
+        let (opened, archived) = core.keys.try_others(|key| TopicKey::open_seal_with(blob, nonce, key).ok())?;
+        if archived {
+            core.metrics.decrypt_archived();
+        }
+        Some(opened)
+    };
+    let opened = TopicKey::open_seal(blob, nonce, &core.key().key).ok().or_else(earlier);
+    let Some((key, sealer)) = opened else {
         core.metrics.invalid("decrypt");
         return None;
     };
@@ -237,14 +246,15 @@ async fn readers(core: &Core, line: &Line, ring: &str, topic_id: &str) -> Result
 }
 
 fn seal(core: &Core, key: &TopicKey, member_id: &str) -> Option<Seal> {
+    let own = core.key();
     let public = match member_id == core.me.member_id {
-        true => core.me.key.public(),
+        true => own.public(),
         false => {
             let member = core.roster.member(member_id).filter(|member| !member.revoked && !member.left)?;
             hostel_wire::keys::PublicKey::from_hex(&member.pubkey)?
         }
     };
-    let (blob, nonce) = key.seal_for(&core.me.key, &public).ok()?;
+    let (blob, nonce) = key.seal_for(&own.key, &public).ok()?;
     Some(Seal { member_id: member_id.to_owned(), blob, nonce })
 }
 

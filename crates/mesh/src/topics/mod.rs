@@ -221,6 +221,11 @@ impl Topics {
         kept.or_else(|| if ring == GENERAL && epoch == 0 { self.root.clone() } else { None })
     }
 
+    /// All keys that are here, with where they belong.
+    pub(crate) fn keys(&self) -> Vec<(String, u64, TopicKey)> {
+        self.book.read().keys()
+    }
+
     /// The key posts must be sealed with, and its epoch.
     pub(crate) fn posting_key(&self, ring: &str) -> Result<(u64, TopicKey), NoKey> {
         if self.stale.lock().contains(ring) {

@@ -15,10 +15,12 @@ use hostel_broker::{AdminToken, Broker, Settings as BrokerSettings};
 use hostel_mesh::cold::{Cold, ColdOptions};
 use hostel_mesh::enrol::{Create, Enrol};
 use hostel_mesh::events::EventFilter;
-use hostel_mesh::home::{Membership, Places, Settings};
+use hostel_mesh::home::{Membership, Memberships, Places, Settings};
 use hostel_mesh::link::dial::{BoxStream, BrokerUrl, Dial, Dialling, NetDial};
 use hostel_mesh::log::Log;
-use hostel_mesh::{Caller, Ending, InboxItem, InboxRequest, InviteRequest, Mesh, MeshOptions, SendRequest, Sent};
+use hostel_mesh::{
+    Caller, Ending, InboxItem, InboxRequest, InviteRequest, KeyOptions, Mesh, MeshOptions, SendRequest, Sent,
+};
 use hostel_wire::Clock;
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -72,6 +74,11 @@ impl TestBroker {
             serving.serve(listener, None, std::future::pending()).await;
         });
         self.running = Some((broker, task));
+    }
+
+    /// The broker itself.
+    pub fn broker(&self) -> &Broker<SqliteEngine> {
+        &self.running.as_ref().unwrap().0
     }
 
     /// Deletes a topic as its owner would.
@@ -233,6 +240,11 @@ impl Host {
 
     /// Runs and waits for the connection.
     pub async fn up(&mut self) {
+        // As it is now: its key may have been replaced.
+        let known = Memberships::load(&places(self.dir.path())).unwrap();
+        if let Some(membership) = known.find(&self.membership.slug) {
+            self.membership = membership.clone();
+        }
         let made = options(self.dir.path().join("mesh"), &self.membership, self.net.clone(), self.settings.clone());
         self.mesh = Mesh::open(made).await.unwrap();
         self.run().await;
@@ -324,6 +336,11 @@ impl Host {
     }
 }
 
+/// Where the files of a host are.
+pub fn places(root: &std::path::Path) -> Places {
+    Places::at(root.join("config"), root.join("daemon"))
+}
+
 /// As in life, but nobody waits long for a reconnect.
 pub fn quick() -> Settings {
     let mut settings = Settings::default();
@@ -340,6 +357,7 @@ pub fn options(dir: PathBuf, membership: &Membership, net: Net, settings: Settin
         mesh_id: membership.mesh_id.clone(),
         member_id: membership.member_id.clone(),
         member_key: membership.key.clone(),
+        keys: KeyOptions { places: dir.parent().map(places), at_step: None },
         root_key: membership.root_key.clone(),
         owner_key: membership.owner_key.clone(),
         display_name: membership.display_name.clone().unwrap_or_else(|| "nameless".to_owned()),
@@ -357,6 +375,7 @@ pub fn options(dir: PathBuf, membership: &Membership, net: Net, settings: Settin
         clock: Clock::system(),
         dial: Arc::new(net),
         log: log(),
+        hooks: Default::default(),
         inline_stores: false,
     }
 }

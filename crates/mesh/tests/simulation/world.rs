@@ -131,6 +131,7 @@ impl World {
             mesh_id: membership.mesh_id.clone(),
             member_id: membership.member_id.clone(),
             member_key: membership.key.clone(),
+            keys: hostel_mesh::KeyOptions::default(),
             root_key: membership.root_key.clone(),
             owner_key: membership.owner_key.clone(),
             display_name: membership.display_name.clone().unwrap(),
@@ -148,6 +149,7 @@ impl World {
             log: Log::new(clock.clone(), level, move |_, line| trace.aside(format_args!("  h{host} {line}"))),
             clock,
             dial: self.network.dialler(host),
+            hooks: Default::default(),
             inline_stores: true,
         }
     }

@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use super::hello::{Attestation, Features, Hello, Resume, SessionHello};
-use super::{FrameError, Kind, Priority, To, parse, type_of, write};
+pub use super::send::{ClientAck, Send};
+use super::shared::{Link, Page, StateGet, StateSet, TaskCreate, TaskGet, TaskList, TaskStep};
+use super::{FrameError, parse, type_of, write};
 
 /// A frame of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,10 +46,12 @@ pub const REQUESTS: &[&str] = &[
     "topic_delete",
     "topic_key_put",
     "topic_key_get",
+    "topic_key_replace",
     "history",
     "message_status",
     "presence_set",
     "rename",
+    "rotate_key",
     "leave",
     "revoke",
     "kick",
@@ -63,7 +67,17 @@ pub const REQUESTS: &[&str] = &[
     "list_files",
     "delete_file",
     "grant_file_access",
+    "file_key_replace",
     "grant_set",
+    "state_set",
+    "state_get",
+    "state_list",
+    "task_create",
+    "task_step",
+    "task_get",
+    "task_list",
+    "shared_links",
+    "shared_link_put",
     "bye",
 ];
 
@@ -204,6 +218,17 @@ pub enum Call {
         #[serde(default)]
         epoch: Option<u64>,
     },
+    /// One's own copy of a key one has, sealed anew: for a key of one's own that was replaced. Answer: `ok`.
+    TopicKeyReplace {
+        /// Which topic.
+        topic_id: String,
+        /// Which key of it.
+        epoch: u64,
+        /// Base64 of the sealer's x25519 key and the box.
+        blob: String,
+        /// Base64.
+        nonce: String,
+    },
     /// Entries of the log one may see. Answer: `history_response`.
     History {
         /// Which.
@@ -240,6 +265,20 @@ pub enum Call {
     Rename {
         /// The name.
         display_name: String,
+    },
+    /// Another key for the same member. Both keys sign [`crate::hello::rotate_request`]. Answer: `ok` with `pubkey`,
+    /// `oldPubkey` and `graceUntil`, also when it was done before; peers hear `member_keypair_rotated`.
+    RotateKey {
+        /// The key until now, hex.
+        old_pubkey: String,
+        /// The key from now on, hex.
+        new_pubkey: String,
+        /// Milliseconds since 1970, by the broker's clock.
+        timestamp: u64,
+        /// By the old key, 128 hex.
+        signature: String,
+        /// By the new key, 128 hex.
+        proof: String,
     },
     /// Leaves the mesh for good. Answer: `ok`.
     Leave {
@@ -332,6 +371,13 @@ pub enum Call {
         /// The file's key, sealed to that member.
         sealed_key: String,
     },
+    /// One's own copy of a file's key, sealed anew. Answer: `ok`.
+    FileKeyReplace {
+        /// Which.
+        file_id: String,
+        /// The file's key, sealed to one's own key.
+        sealed_key: String,
+    },
     /// What a given sender may do to oneself; an empty list blocks. Answer: `ok`.
     GrantSet {
         /// Public key, member id or name of the sender.
@@ -340,6 +386,24 @@ pub enum Call {
         #[serde(default)]
         capabilities: Option<Vec<String>>,
     },
+    /// Writes or removes an entry of the shared state. Answer: `state_written`, or `state_conflict` with its version.
+    StateSet(Box<StateSet>),
+    /// Entries by their digests, with their values. Answer: `state_entries`, with `more` where not all fit.
+    StateGet(StateGet),
+    /// All entries without their values, by digest. Answer: `state_entries`.
+    StateList(Page),
+    /// Makes a task. Answer: `task`.
+    TaskCreate(Box<TaskCreate>),
+    /// Claims, lets go or completes a task. Answer: `task`, or `task_refused` with why and the task as it is.
+    TaskStep(Box<TaskStep>),
+    /// One task with all of its content. Answer: `task`.
+    TaskGet(TaskGet),
+    /// Tasks by id, without bodies and results. Answer: `task_entries`.
+    TaskList(TaskList),
+    /// How who has a later key gets at earlier ones. Answer: `shared_links`.
+    SharedLinks(Page),
+    /// Hands an earlier key on; the first one stays. Answer: `ok`.
+    SharedLinkPut(Link),
     /// A clean end: no lease.
     Bye {},
 }
@@ -363,81 +427,6 @@ impl ClientFrame {
     pub fn encode(&self) -> String {
         write(self)
     }
-}
-
-/// A message for others.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Send {
-    /// Correlates the ack.
-    pub id: String,
-    /// The caller's id, on which everything dedupes.
-    #[serde(rename = "client_message_id", default)]
-    pub client_message_id: String,
-    /// Hex of the request's fingerprint.
-    #[serde(rename = "request_fingerprint", default)]
-    pub request_fingerprint: String,
-    /// The first protocol's address: a key, `#topicId`, `@group` or `*`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub target_spec: Option<String>,
-    /// What it is; second protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
-    /// Where it goes; second protocol.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub to: Option<To>,
-    /// How urgent it is.
-    #[serde(default)]
-    pub priority: Priority,
-    /// Base64.
-    #[serde(default)]
-    pub nonce: String,
-    /// Base64.
-    #[serde(default)]
-    pub ciphertext: String,
-    /// Names or ids of who is mentioned; the sealed body says it too.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mentions: Vec<String>,
-    /// The message this answers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reply_to_id: Option<String>,
-    /// How the body is sealed.
-    #[serde(default = "one")]
-    pub body_version: u32,
-    /// Which key of the topic.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key_epoch: Option<u64>,
-    /// The lane whose order must be kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<String>,
-    /// The place in the lane, from 1, on this connection.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane_seq: Option<u64>,
-    /// The file that is announced, for kind `file`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub file_id: Option<String>,
-}
-
-fn one() -> u32 {
-    1
-}
-
-/// What was received is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ClientAck {
-    /// Everything up to here.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seq: Option<u64>,
-    /// These above it as well (urgent ones come first).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub above: Vec<u64>,
-    /// First protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub client_message_id: Option<String>,
-    /// First protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub broker_message_id: Option<String>,
 }
 
 /// Which entries of the log.

@@ -8,7 +8,9 @@
 
 pub mod client;
 mod hello;
+mod send;
 pub mod server;
+pub mod shared;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -116,6 +118,10 @@ pub enum Kind {
     All,
     /// Announces a file, to one member or to everybody.
     File,
+    /// A change of the shared state.
+    State,
+    /// A task was made, claimed, let go or completed.
+    Task,
     /// From the broker itself.
     Sys,
 }
@@ -130,6 +136,8 @@ impl Kind {
             Self::Group => "group",
             Self::All => "all",
             Self::File => "file",
+            Self::State => "state",
+            Self::Task => "task",
             Self::Sys => "sys",
         }
     }
@@ -143,6 +151,8 @@ impl Kind {
             "group" => Some(Self::Group),
             "all" => Some(Self::All),
             "file" => Some(Self::File),
+            "state" => Some(Self::State),
+            "task" => Some(Self::Task),
             "sys" => Some(Self::Sys),
             _ => None,
         }

@@ -54,6 +54,13 @@ pub const ANSWERS: &[&str] = &[
     "audit_response",
     "file_url",
     "file_list",
+    "state_written",
+    "state_conflict",
+    "state_entries",
+    "task",
+    "task_refused",
+    "task_entries",
+    "shared_links",
 ];
 
 impl ServerFrame {
@@ -342,9 +349,12 @@ pub struct Member {
     pub role: String,
     /// Its key.
     pub pubkey: String,
-    /// Keys it had, each with the end of its grace in milliseconds since 1970.
+    /// Keys it had a moment ago: they still lead to it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<RetiredKey>,
+    /// Keys it had before that: they lead nowhere, and say only whose what was sent in their time is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<RetiredKey>,
     /// Its key counts no more.
     pub revoked: bool,
     /// It has left.
@@ -361,7 +371,9 @@ pub struct Member {
 pub struct RetiredKey {
     /// Hex.
     pub pubkey: String,
-    /// Milliseconds since 1970.
+    /// When it was replaced, in milliseconds since 1970.
+    pub at: u64,
+    /// The end of its grace, in milliseconds since 1970.
     pub until: u64,
 }
 

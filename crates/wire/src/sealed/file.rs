@@ -22,10 +22,10 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::pair::{open_anonymous, seal_anonymous};
+use super::pair::{open_anonymous_with, seal_anonymous};
 use super::{OpenError, RootKey, key_of, key_type, unwrap, wrap};
 use crate::encoding;
-use crate::keys::{BadKey, PublicKey, SecretKey};
+use crate::keys::{BadKey, BoxKey, PublicKey, SecretKey};
 
 /// The bytes of the file in one chunk.
 pub const FILE_CHUNK: usize = 256 * 1024;
@@ -50,7 +50,12 @@ impl FileKey {
 
     /// Opens one's own copy.
     pub fn open_seal(text: &str, me: &SecretKey) -> Result<Self, OpenError> {
-        Ok(Self(key_of(&open_anonymous(text, me)?)?))
+        Self::open_seal_with(text, &me.box_key())
+    }
+
+    /// The same with nothing but the x25519 key.
+    pub fn open_seal_with(text: &str, me: &BoxKey) -> Result<Self, OpenError> {
+        Ok(Self(key_of(&open_anonymous_with(text, me)?)?))
     }
 
     /// A copy for everybody in the mesh.

@@ -8,11 +8,13 @@
 mod file;
 mod pair;
 mod root;
+mod shared;
 mod topic;
 
 pub use file::{FILE_CHUNK, FileHead, FileKey, FileOpener, FileSealer, plain_size, sealed_size};
-pub use pair::{PairKey, open_anonymous, seal_anonymous};
+pub use pair::{PairKey, open_anonymous, open_anonymous_with, seal_anonymous};
 pub use root::RootKey;
+pub use shared::{NameKey, SharedKey};
 pub use topic::TopicKey;
 
 use dryoc::classic::crypto_secretbox::{crypto_secretbox_easy, crypto_secretbox_open_easy};

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 
 use super::{OpenError, Sealed, open_text, seal_text};
 use crate::encoding;
-use crate::keys::{BadKey, PublicKey, SecretKey};
+use crate::keys::{BadKey, BoxKey, PublicKey, SecretKey};
 
 /// What a box for an unnamed sender is longer than its content: a key and a tag.
 const SEAL: usize = 32 + 16;
@@ -23,6 +23,12 @@ impl PairKey {
     /// The same where only the other's x25519 key is known.
     pub fn with_x25519(me: &SecretKey, other: &[u8; 32]) -> Result<Self, BadKey> {
         let shared = crypto_box_beforenm(other, &me.x25519_secret()).map_err(|_| BadKey)?;
+        Ok(Self(Zeroizing::new(shared)))
+    }
+
+    /// The same with nothing but one's own x25519 key.
+    pub fn with_box_key(me: &BoxKey, other: &[u8; 32]) -> Result<Self, BadKey> {
+        let shared = crypto_box_beforenm(other, me.secret()).map_err(|_| BadKey)?;
         Ok(Self(Zeroizing::new(shared)))
     }
 
@@ -62,11 +68,15 @@ pub fn seal_anonymous(plain: &[u8], to: &PublicKey) -> Result<String, BadKey> {
 
 /// Opens what `seal_anonymous` wrote.
 pub fn open_anonymous(text: &str, me: &SecretKey) -> Result<Zeroizing<Vec<u8>>, OpenError> {
+    open_anonymous_with(text, &me.box_key())
+}
+
+/// The same with nothing but the x25519 key.
+pub fn open_anonymous_with(text: &str, me: &BoxKey) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let boxed = encoding::unb64(text).ok_or(OpenError::Encoding)?;
     let length = boxed.len().checked_sub(SEAL).ok_or(OpenError::Encoding)?;
     let mut plain = Zeroizing::new(vec![0; length]);
-    crypto_box_seal_open(&mut plain, &boxed, &me.x25519_public(), &me.x25519_secret())
-        .map_err(|_| OpenError::Refused)?;
+    crypto_box_seal_open(&mut plain, &boxed, me.public(), me.secret()).map_err(|_| OpenError::Refused)?;
     Ok(plain)
 }
 
@@ -114,6 +124,19 @@ mod tests {
         assert_eq!(&**open_anonymous(&boxed, &bob).unwrap(), b"key");
         assert_eq!(open_anonymous(&boxed, &eve).err(), Some(OpenError::Refused));
         assert_eq!(open_anonymous("AAAA", &bob).err(), Some(OpenError::Encoding));
+    }
+
+    #[test]
+    fn what_was_sealed_for_a_key_opens_with_its_box_half_alone() {
+        let (alice, bob) = (SecretKey::generate(), SecretKey::generate());
+        let sealed = PairKey::new(&alice, &bob.public()).unwrap().seal(b"hello");
+        let half = bob.box_key();
+        let pair = PairKey::with_box_key(&half, &alice.public().x25519().unwrap()).unwrap();
+        assert_eq!(pair.open(&sealed).unwrap(), b"hello");
+        let boxed = seal_anonymous(b"key", &bob.public()).unwrap();
+        assert_eq!(&**open_anonymous_with(&boxed, &half).unwrap(), b"key");
+        assert_eq!(open_anonymous_with(&boxed, &alice.box_key()).err(), Some(OpenError::Refused));
+        assert_eq!(PairKey::with_box_key(&half, &[0; 32]).err(), Some(BadKey));
     }
 
     proptest! {

@@ -29,11 +29,16 @@ impl RootKey {
     /// about each other or about the root key.
     #[must_use]
     pub fn derive(&self, purpose: &str) -> [u8; 32] {
-        let mut out = [0; 32];
-        // It cannot fail: output and key have sizes that BLAKE2b takes.
-        crypto_generichash(&mut out, purpose.as_bytes(), Some(&self.0[..])).ok();
-        out
+        keyed_digest(&self.0, purpose.as_bytes())
     }
+}
+
+/// BLAKE2b of a text, keyed.
+pub(super) fn keyed_digest(key: &[u8; 32], text: &[u8]) -> [u8; 32] {
+    let mut out = [0; 32];
+    // It cannot fail: output and key have sizes that BLAKE2b takes.
+    crypto_generichash(&mut out, text, Some(&key[..])).ok();
+    out
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 use super::pair::PairKey;
 use super::{MAC, NONCE, OpenError, RootKey, Sealed, key_of, key_type, open_text, open_with, seal_text, seal_with};
 use crate::encoding;
-use crate::keys::{BadKey, PublicKey, SecretKey};
+use crate::keys::{BadKey, BoxKey, PublicKey, SecretKey};
 
 /// The first key of the topic `general`, which every member can make for itself.
 const GENERAL: &str = "claudemesh-general-0";
@@ -49,10 +49,15 @@ impl TopicKey {
     /// Opens a copy. Says also whose x25519 key sealed it: whether that is a member's is for the caller to check, the
     /// box alone only proves that the holder of that key made it.
     pub fn open_seal(blob: &str, nonce: &str, me: &SecretKey) -> Result<(Self, [u8; 32]), OpenError> {
+        Self::open_seal_with(blob, nonce, &me.box_key())
+    }
+
+    /// The same with nothing but the x25519 key.
+    pub fn open_seal_with(blob: &str, nonce: &str, me: &BoxKey) -> Result<(Self, [u8; 32]), OpenError> {
         let blob = encoding::unb64_array::<{ 32 + MAC + 32 }>(blob).ok_or(OpenError::Encoding)?;
         let nonce = encoding::unb64_array::<NONCE>(nonce).ok_or(OpenError::Encoding)?;
         let (sealer, boxed) = blob.split_first_chunk::<32>().ok_or(OpenError::Encoding)?;
-        let pair = PairKey::with_x25519(me, sealer)?;
+        let pair = PairKey::with_box_key(me, sealer)?;
         let plain = Zeroizing::new(open_with(pair.bytes(), &nonce, boxed)?);
         Ok((Self(key_of(&plain)?), *sealer))
     }

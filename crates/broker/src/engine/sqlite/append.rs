@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::super::types::{Append, AppendError, AppendTicket, Appended, EngineError, Entry, Guard, Known};
-use super::{Log, State, id_stem, place, recent};
+use super::{Log, State, id_stem, kv, place, recent};
 
 /// Appends that are written together at most.
 const BATCH: usize = 1024;
@@ -49,7 +49,12 @@ impl Line {
 
 /// What became of one of a batch.
 enum Outcome {
-    New { seq: u64, id: String },
+    /// With the revision of the records that were written with it, if there were any.
+    New {
+        seq: u64,
+        id: String,
+        revision: u64,
+    },
     Duplicate(Known),
     Reused(String),
     Blocked,
@@ -189,10 +194,12 @@ fn write_one(
         &append.bytes[..],
     ])?;
     last_seqs.insert(log.no, seq);
-    Ok(Outcome::New { seq, id })
+    let revision = if append.writes.is_empty() { 0 } else { kv::write(transaction, &append.writes)? };
+    Ok(Outcome::New { seq, id, revision })
 }
 
-/// The first guard that has changed. Nothing is written to records while a batch is, so each is looked up once.
+/// The first guard that has changed. No record that guards are about is written while a batch is, so each is looked up
+/// once.
 fn stale(
     transaction: &Transaction<'_>,
     wanted: &[Guard],
@@ -251,7 +258,7 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
     let mut results = Vec::with_capacity(written.len());
     let mut tails: HashMap<i64, (Arc<Log>, u64)> = HashMap::new();
     let mut recent = state.recent.lock();
-    for (Job { append, log, .. }, outcome) in written {
+    for (Job { mut append, log, .. }, outcome) in written {
         results.push(match outcome {
             Outcome::Blocked => Err(AppendError::Blocked),
             Outcome::Stale(guard) => Err(AppendError::Stale(guard)),
@@ -260,7 +267,8 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
                 let history_available = log.keeps(known.seq);
                 Ok(Appended { seq: known.seq, id: known.id, ts_ms: known.ts_ms, duplicate: true, history_available })
             }
-            Outcome::New { seq, id } => {
+            Outcome::New { seq, id, revision } => {
+                kv::tell(state, std::mem::take(&mut append.writes), revision);
                 if !append.client_id.is_empty() {
                     let key = recent::key(log.no, &append.sender, &append.client_id);
                     let (fingerprint, ts_ms) = (append.fingerprint, append.now_ms);

@@ -31,6 +31,31 @@ pub(super) fn scan(connection: &Connection, bucket: &str, prefix: &str) -> rusql
     Ok(entries)
 }
 
+/// Records of a prefix after a key, as many as are wanted and fit.
+pub(super) fn page(
+    connection: &Connection,
+    bucket: &str,
+    (prefix, after): (&str, &str),
+    limit: usize,
+    max_bytes: usize,
+) -> rusqlite::Result<Vec<KvEntry>> {
+    let mut select = connection.prepare_cached(
+        "SELECT key, revision, value FROM kv WHERE bucket = ? AND key >= ? AND key > ? ORDER BY key LIMIT ?",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut rows = select.query(params![bucket, prefix, after, limit])?;
+    let (mut entries, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let entry = entry(row)?;
+        bytes += entry.value.len();
+        if !entry.key.starts_with(prefix) || (bytes > max_bytes && !entries.is_empty()) {
+            break;
+        }
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
 /// The first comparison that fails. All of them are made before anything is written.
 fn conflict(transaction: &Transaction<'_>, ops: &[KvOp]) -> rusqlite::Result<Option<(String, String)>> {
     let mut select = transaction.prepare_cached("SELECT revision FROM kv WHERE bucket = ? AND key = ?")?;
@@ -76,6 +101,12 @@ pub(super) async fn commit(state: &State, batch: KvBatch) -> Result<KvCommitted,
     };
     let done = state.store.write(work).await.map_err(EngineError::Store)?;
     let (revision, ops) = done.map_err(|(bucket, key)| KvError::Conflict { bucket, key })?;
+    tell(state, ops, revision);
+    Ok(KvCommitted { revision })
+}
+
+/// Tells who watches what was written.
+pub(super) fn tell(state: &State, ops: Vec<KvOp>, revision: u64) {
     for op in ops {
         let change = match op {
             KvOp::Put { bucket, key, .. } => KvChange { bucket, key, revision },
@@ -85,5 +116,4 @@ pub(super) async fn commit(state: &State, batch: KvBatch) -> Result<KvCommitted,
         // Nobody may be watching.
         state.changes.send(change).ok();
     }
-    Ok(KvCommitted { revision })
 }

@@ -40,6 +40,16 @@ use ring::Ring;
 
 pub use blobs::FileBlob;
 
+/// Gives every log of a database that was put back from a copy another epoch, as if it were a new one: members then
+/// read it from its beginning, and send again what it may have lost. Nobody may have it open.
+pub fn renew_epochs(database: &std::path::Path) -> Result<usize, String> {
+    let renew = || {
+        let connection = rusqlite::Connection::open_with_flags(database, rusqlite::OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        connection.execute("UPDATE logs SET epoch = lower(hex(randomblob(16)))", [])
+    };
+    renew().map_err(|error: rusqlite::Error| error.to_string())
+}
+
 /// The steps of `broker.db`.
 const SCHEMA: Schema = Schema { name: "broker.db", steps: &[include_str!("migrations/0001_broker.sql")] };
 
@@ -226,7 +236,10 @@ impl Engine for SqliteEngine {
 
     async fn submit_append(&self, append: Append) -> Result<AppendTicket, EngineError> {
         let log = self.log(&append.mesh)?;
-        let size = append.bytes.len() + append.audience.iter().map(String::len).sum::<usize>();
+        let written = |op: &KvOp| if let KvOp::Put { value, .. } = op { value.len() } else { 0 };
+        let size = append.bytes.len()
+            + append.audience.iter().map(String::len).sum::<usize>()
+            + append.writes.iter().map(written).sum::<usize>();
         let kib = u32::try_from(size / 1024 + 1).unwrap_or(u32::MAX).min(self.line_kib);
         let room = Arc::clone(&self.room).acquire_many_owned(kib).await.map_err(|_| EngineError::Closed)?;
         let (line, ticket) = Line::new(append, log, room);
@@ -323,6 +336,20 @@ impl Engine for SqliteEngine {
     async fn scan(&self, bucket: &str, prefix: &str) -> Result<Vec<KvEntry>, EngineError> {
         let (bucket, prefix) = (bucket.to_owned(), prefix.to_owned());
         Ok(self.state.store.read(move |connection| kv::scan(connection, &bucket, &prefix)).await?)
+    }
+
+    async fn page(
+        &self,
+        bucket: &str,
+        prefix: &str,
+        after: &str,
+        limit: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<KvEntry>, EngineError> {
+        let (bucket, prefix, after) = (bucket.to_owned(), prefix.to_owned(), after.to_owned());
+        let work =
+            move |connection: &rusqlite::Connection| kv::page(connection, &bucket, (&prefix, &after), limit, max_bytes);
+        Ok(self.state.store.read(work).await?)
     }
 
     async fn commit(&self, batch: KvBatch) -> Result<KvCommitted, KvError> {

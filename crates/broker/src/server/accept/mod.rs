@@ -20,6 +20,7 @@ use super::Broker;
 use super::connection::Connection;
 use super::lanes::{Lane, Lanes};
 use super::rate::Bucket;
+use super::settings::Limits;
 use crate::engine::{Append, Engine, Gate};
 use crate::registry::{Ask, Mesh};
 use ack::No;
@@ -97,8 +98,7 @@ impl<E: Engine> Entrance<E> {
         let route = mesh.route(Ask { sender: &self.connection.member, kind, to: &target.to, key_epoch })?;
         let now_ms = self.broker.clock.now_ms();
         let bytes = shape::entry(&self.connection, &mesh, send, &route, target.session.as_deref())?;
-        let limits = &self.broker.settings.limits;
-        let days = |days: u32| now_ms.saturating_add(u64::from(days) * DAY_MS);
+        let (expires_ms, forget_ms) = kept_until(&self.broker.settings.limits, now_ms);
         let append = Append {
             mesh: self.connection.mesh.clone(),
             kind: route.kind,
@@ -110,14 +110,10 @@ impl<E: Engine> Entrance<E> {
             audience: route.audience,
             bytes,
             guards: route.guards,
+            writes: Vec::new(),
             gate: lane.map(|(lane, place)| Gate { lane: lane.gate(), place: *place }),
-            expires_ms: days(limits.retention_days),
-            // 0: never.
-            forget_ms: if limits.dedupe_days == 0 {
-                u64::MAX
-            } else {
-                days(limits.dedupe_days.max(limits.retention_days))
-            },
+            expires_ms,
+            forget_ms,
             now_ms,
         };
         let ticket = self.broker.engine.submit_append(append).await.map_err(|_| No::Unavailable)?;
@@ -143,6 +139,15 @@ impl<E: Engine> Entrance<E> {
         super::metrics::Metrics::count(&self.broker.metrics.duplicates);
         Some(ack::duplicate(&send.id, &known))
     }
+}
+
+/// When an entry that is written now may go, and when its id may be forgotten.
+pub(crate) fn kept_until(limits: &Limits, now_ms: u64) -> (u64, u64) {
+    let days = |days: u32| now_ms.saturating_add(u64::from(days) * DAY_MS);
+    // 0: never.
+    let forget_ms =
+        if limits.dedupe_days == 0 { u64::MAX } else { days(limits.dedupe_days.max(limits.retention_days)) };
+    (days(limits.retention_days), forget_ms)
 }
 
 fn settle(lane: Option<&(Lane, u64)>) {

@@ -48,7 +48,7 @@ pub(super) fn check(send: &mut Send, limits: &Limits, protocol: u32) -> Result<[
     if send.file_id.as_ref().is_some_and(|id| id.len() > NAME) {
         return Err(No::Invalid("file_id is too long"));
     }
-    if matches!(send.kind, Some(Kind::Sys)) {
+    if matches!(send.kind, Some(Kind::Sys | Kind::State | Kind::Task)) {
         return Err(No::Forbidden);
     }
     fingerprint(send, protocol)

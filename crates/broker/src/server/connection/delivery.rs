@@ -297,12 +297,16 @@ fn concerns(metrics: &Metrics, connection: &Connection, mesh: &Mesh, entry: &Ent
             Kind::All => true,
             Kind::Topic => mesh.subscribed_at(&entry.dest, member, entry.seq),
             Kind::Group => entry.audience.iter().any(|one| one == member),
-            Kind::Dm | Kind::File | Kind::Sys => false,
+            Kind::Dm | Kind::File | Kind::Sys | Kind::State | Kind::Task => false,
         };
         if meant && entry.sender != member && !mesh.may(member, &entry.sender, "broadcast") {
             metrics.dropped_by_grant("broadcast");
         }
         return false;
+    }
+    // What is shared is told to daemons that have said that they know what it is.
+    if matches!(entry.kind, Kind::State | Kind::Task) {
+        return connection.role == Role::Service && connection.shares;
     }
     // A direct message is the member's, or one session's.
     connection.role == Role::Service || entry.kind != Kind::Dm || is_for(entry, &connection.key.hex())

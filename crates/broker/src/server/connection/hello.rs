@@ -142,6 +142,7 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
         role: claim.role(),
         protocol,
         wants_entries: !claim.hello.capabilities.iter().any(|word| word == "no_push"),
+        shares: protocol >= 2 && welcome::wants(claim.hello, welcome::SHARED),
         about: claim.about(broker.clock.now_ms()),
         now: Mutex::new(now),
         window: Mutex::new(Window::new(limits.window, limits.window_bytes, plan.from)),
@@ -269,7 +270,7 @@ impl Claim<'_> {
         standing(member)?;
         // A key that was replaced opens no connection.
         if member.pubkey != shown.member.hex() {
-            return Err(Refused::unauthorized("the key was replaced"));
+            return Err(Refused::new("key_replaced", "the key was replaced by another of this member"));
         }
         let named = self.session.map_or(&self.hello.member_id, |session| &session.parent_member_id);
         if *named != member.id {

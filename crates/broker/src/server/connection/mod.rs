@@ -57,6 +57,8 @@ pub(crate) struct Connection {
     pub(crate) protocol: u32,
     /// Entries of the log are sent to it.
     pub(crate) wants_entries: bool,
+    /// Also changes of what is shared.
+    pub(crate) shares: bool,
     /// What its hello said of it.
     pub(crate) about: About,
     /// What it says of itself now.

@@ -194,10 +194,14 @@ impl From<RegistryError> for Refusal {
             RegistryError::MeshNotFound
             | RegistryError::NotFound(_)
             | RegistryError::TopicNotFound(_)
-            | RegistryError::FileNotFound => StatusCode::NOT_FOUND,
+            | RegistryError::FileNotFound
+            | RegistryError::TaskNotFound => StatusCode::NOT_FOUND,
+            RegistryError::Unproven(_) => StatusCode::UNAUTHORIZED,
             RegistryError::Forbidden(_) | RegistryError::NotShared => StatusCode::FORBIDDEN,
             RegistryError::Taken(_)
+            | RegistryError::Reused
             | RegistryError::Ambiguous(_)
+            | RegistryError::KeyReplaced
             | RegistryError::EpochTaken
             | RegistryError::StaleKeyEpoch => StatusCode::CONFLICT,
             RegistryError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,

@@ -46,10 +46,15 @@ pub(super) fn caller<E: Engine>(broker: &Broker<E>, head: &Parts) -> Result<Call
     let signature = signature.ok_or_else(|| unauthorized("bad_signature", "`x-signature` is not one"))?;
     let snapshot = broker.registry.mesh(mesh).ok_or_else(|| unauthorized("unauthorized", "no such member"))?;
     let record = snapshot.member(member).ok_or_else(|| unauthorized("unauthorized", "no such member"))?;
-    let key = PublicKey::from_hex(&record.pubkey).ok_or_else(|| unauthorized("unauthorized", "no such member"))?;
+    // What was signed a moment before the key was replaced is on its way.
+    let switch = u64::try_from(broker.settings.switch.as_millis()).unwrap_or(u64::MAX);
+    let fresh = check_time(timestamp, broker.clock.now_ms()).is_ok();
+    let before = record.retired.iter().filter(|key| fresh && timestamp <= key.at.saturating_add(switch));
+    let keys = std::iter::once(&record.pubkey).chain(before.map(|key| &key.pubkey));
+    let mut keys = keys.filter_map(|key| PublicKey::from_hex(key));
     let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
     let signed = signed_text(head.method.as_str(), path, mesh, member, timestamp, digest);
-    if !key.verify(signed.as_bytes(), &signature) {
+    if !keys.any(|key| key.verify(signed.as_bytes(), &signature)) {
         return Err(unauthorized("bad_signature", "it is not signed by the member's key"));
     }
     check_time(timestamp, broker.clock.now_ms()).map_err(|error| unauthorized(error.code(), &error.to_string()))?;

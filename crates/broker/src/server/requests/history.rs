@@ -72,6 +72,10 @@ impl<E: Engine> Asker<'_, E> {
     /// Whether the asker may look at an entry of the past.
     fn may_see(&self, mesh: &Mesh, entry: &Entry) -> bool {
         let member = self.member();
+        if matches!(entry.kind, Kind::State | Kind::Task) {
+            // No messages: what is shared has requests of its own.
+            return false;
+        }
         entry.sender == member
             || mesh.sees(member, entry)
             || (entry.kind == Kind::Topic && mesh.subscribed(&entry.dest, member))

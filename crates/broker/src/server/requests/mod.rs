@@ -5,8 +5,10 @@
 
 mod files;
 mod history;
+mod keys;
 mod peers;
 mod people;
+mod shared;
 mod topics;
 
 use std::sync::Arc;
@@ -173,6 +175,9 @@ impl<E: Engine> Asker<'_, E> {
             | Call::TopicDelete { .. }
             | Call::TopicKeyPut { .. }
             | Call::TopicKeyGet { .. }) => self.topics(call, req_id).await,
+            call @ (Call::RotateKey { .. } | Call::TopicKeyReplace { .. } | Call::FileKeyReplace { .. }) => {
+                self.keys(call).await
+            }
             call @ (Call::History { .. } | Call::TopicHistory { .. } | Call::MessageStatus { .. }) => {
                 self.history(call).await
             }
@@ -190,6 +195,15 @@ impl<E: Engine> Asker<'_, E> {
             | Call::ListFiles { .. }
             | Call::DeleteFile { .. }
             | Call::GrantFileAccess { .. }) => self.files(call).await,
+            call @ (Call::StateSet(_)
+            | Call::StateGet(_)
+            | Call::StateList(_)
+            | Call::TaskCreate(_)
+            | Call::TaskStep(_)
+            | Call::TaskGet(_)
+            | Call::TaskList(_)
+            | Call::SharedLinks(_)
+            | Call::SharedLinkPut(_)) => self.shared(call).await,
             _ => Err(RegistryError::Invalid("this cannot be asked".to_owned())),
         }
     }

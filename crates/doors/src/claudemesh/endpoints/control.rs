@@ -34,6 +34,20 @@ pub(super) async fn heartbeat(asked: &Asked) -> Outcome {
     Ok(answer::ok(&json!({"ok": true, "ts": ts})))
 }
 
+/// Whoever started the daemon reads its configuration again.
+pub(super) async fn reload(asked: &Asked) -> Outcome {
+    optional_fields(asked)?;
+    let Some(reload) = asked.door.reloading.get().cloned() else {
+        let detail = "this daemon has no configuration that could be read again";
+        return Err(Refused::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", detail));
+    };
+    // It reads a file and may wait for one.
+    let reloaded = tokio::task::spawn_blocking(move || reload()).await;
+    let reloaded =
+        reloaded.map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()))?;
+    Ok(answer::ok(&reloaded?))
+}
+
 /// The new token is in its file; the old one is good for a while.
 pub(super) async fn rotate(asked: &Asked) -> Outcome {
     optional_fields(asked)?;
@@ -45,4 +59,10 @@ pub(super) async fn rotate(asked: &Asked) -> Outcome {
     rotated.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
     asked.door.mesh.metrics().token_rotated();
     Ok(answer::ok(&json!({"ok": true, "grace_s": GRACE_S})))
+}
+
+/// Another key for the member; whoever asks waits until it counts.
+pub(super) async fn rotate_keypair(asked: &Asked) -> Outcome {
+    optional_fields(asked)?;
+    Ok(answer::ok(&asked.door.mesh.rotate_keypair().await?))
 }

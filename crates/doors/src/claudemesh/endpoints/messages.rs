@@ -18,14 +18,22 @@ pub(super) async fn send(asked: &Asked) -> Outcome {
     let fields = Fields::read(&asked.body)?;
     let request = send_request(&fields, &asked.head.headers)?;
     this_mesh(asked, fields.text("mesh")?.as_deref())?;
-    taken(&asked.door.mesh.send(request, &asked.caller).await?)
+    let mesh = &asked.door.mesh;
+    taken(&match &asked.grant {
+        Some(grant) => mesh.send_as_hook(grant, request).await?,
+        None => mesh.send(request, &asked.caller).await?,
+    })
 }
 
 pub(super) async fn post(asked: &Asked) -> Outcome {
     let fields = Fields::read(&asked.body)?;
     let request = post_request(&fields, &asked.head.headers)?;
     this_mesh(asked, fields.text("mesh")?.as_deref())?;
-    taken(&asked.door.mesh.topic_post(request, &asked.caller).await?)
+    let mesh = &asked.door.mesh;
+    taken(&match &asked.grant {
+        Some(grant) => mesh.post_as_hook(grant, request).await?,
+        None => mesh.topic_post(request, &asked.caller).await?,
+    })
 }
 
 /// Reads what is to be sent.
@@ -59,7 +67,7 @@ fn message(fields: &Fields<'_>) -> Result<String, Refused> {
     fields.text("message")?.ok_or_else(|| Refused::field("message", "`message` is missing"))
 }
 
-fn priority(fields: &Fields<'_>) -> Result<Priority, Refused> {
+pub(super) fn priority(fields: &Fields<'_>) -> Result<Priority, Refused> {
     match fields.text("priority")? {
         None => Ok(Priority::default()),
         Some(text) => Priority::parse(&text)
@@ -68,7 +76,7 @@ fn priority(fields: &Fields<'_>) -> Result<Priority, Refused> {
 }
 
 /// The caller's id: from the header or from the body; from both only if they agree.
-fn client_message_id(fields: &Fields<'_>, headers: &HeaderMap) -> Result<Option<String>, Refused> {
+pub(super) fn client_message_id(fields: &Fields<'_>, headers: &HeaderMap) -> Result<Option<String>, Refused> {
     let field = "client_message_id";
     let in_body = fields.text_of(&[field, "clientMessageId"])?;
     if in_body.as_deref().is_some_and(|id| !is_id(id)) {

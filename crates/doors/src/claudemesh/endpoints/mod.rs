@@ -9,6 +9,8 @@ pub(super) mod messages;
 mod outbox;
 pub(super) mod people;
 pub(super) mod sessions;
+pub(super) mod state;
+pub(super) mod tasks;
 mod topics;
 
 use hyper::{Response, StatusCode};
@@ -45,6 +47,8 @@ pub(super) async fn answer(asked: &Asked) -> Outcome {
         Endpoint::Compat => control::compat(asked),
         Endpoint::Heartbeat => control::heartbeat(asked).await,
         Endpoint::TokenRotate => control::rotate(asked).await,
+        Endpoint::KeypairRotate => control::rotate_keypair(asked).await,
+        Endpoint::Reload => control::reload(asked).await,
         Endpoint::SessionRegister => sessions::register(asked).await,
         Endpoint::SessionMe => sessions::me(asked),
         Endpoint::SessionList => sessions::list(asked),
@@ -64,8 +68,18 @@ pub(super) async fn answer(asked: &Asked) -> Outcome {
         Endpoint::InviteRevoke => people::revoke_invite(asked).await,
         Endpoint::Audit => people::audit(asked).await,
         Endpoint::Safety => people::safety(asked),
+        Endpoint::StateSet => state::set(asked).await,
+        Endpoint::StateDelete => state::delete(asked).await,
+        Endpoint::StateGet => state::get(asked).await,
+        Endpoint::StateList => state::list(asked).await,
+        Endpoint::TaskCreate => tasks::create(asked).await,
+        Endpoint::TaskClaim | Endpoint::TaskRelease | Endpoint::TaskComplete => tasks::step(asked).await,
+        Endpoint::TaskGet => tasks::get(asked).await,
+        Endpoint::TaskList => tasks::list(asked).await,
         // Streams are answered elsewhere.
-        Endpoint::Events => Err(Refused::new(StatusCode::NOT_FOUND, "not_found", "there is no such path")),
+        Endpoint::Events | Endpoint::StateWatch => {
+            Err(Refused::new(StatusCode::NOT_FOUND, "not_found", "there is no such path"))
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod places;
 mod toml;
 
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::Value;
@@ -56,6 +57,20 @@ pub(super) fn run(context: &Context<'_>, asked: &Install, step: Step) -> Result<
         file.replace(&edited)?;
     }
     report(context, asked, step, &place, &launch, changed)
+}
+
+/// Enters the server into an agent's configuration for everything its user does; the file, and whether it changed.
+pub(crate) fn enter(home: &Path, client: Client) -> Result<(PathBuf, bool), CommandError> {
+    let asked = Install { client, scope: Scope::User, name: "hostel".to_owned(), channel: false, dry_run: false };
+    let place = places::find(asked.client, asked.scope)?;
+    let launch = launch(home, asked.channel)?;
+    let file = ConfigFile::read(&place.file)?;
+    let edited = edit(&file, &place, &asked, Step::Install, &launch)?;
+    let changed = edited != file.text();
+    if changed {
+        file.replace(&edited)?;
+    }
+    Ok((place.file, changed))
 }
 
 /// Letters, digits, `-` and `_`: what every client takes for a name.

@@ -4,9 +4,11 @@
 //!
 //! It holds no behaviour. Rules about combinations are checked by the verb itself.
 
+mod care;
 mod daemon;
 mod launch;
 mod people;
+mod shared;
 mod talk;
 
 use std::path::PathBuf;
@@ -14,15 +16,24 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::Subcommand;
 
+pub(crate) use care::Backup;
+pub(crate) use care::Recover;
+pub(crate) use care::Reload;
+pub(crate) use care::Removal;
+pub(crate) use care::Restore;
 pub(crate) use daemon::Daemon;
 pub(crate) use daemon::DaemonAction;
 pub(crate) use daemon::Down;
+pub(crate) use daemon::Hooks;
+pub(crate) use daemon::HooksAction;
+pub(crate) use daemon::InstallService;
 pub(crate) use daemon::Logs;
 pub(crate) use daemon::Outbox;
 pub(crate) use daemon::OutboxAction;
 pub(crate) use daemon::OutboxList;
 pub(crate) use daemon::Requeue;
 pub(crate) use daemon::Restart;
+pub(crate) use daemon::UninstallService;
 pub(crate) use daemon::Up;
 pub(crate) use launch::Launch;
 pub(crate) use people::Audit;
@@ -37,6 +48,17 @@ pub(crate) use people::Peers;
 pub(crate) use people::Profile;
 pub(crate) use people::Rename;
 pub(crate) use people::Verify;
+pub(crate) use shared::State;
+pub(crate) use shared::StateAction;
+pub(crate) use shared::StateDelete;
+pub(crate) use shared::StateList;
+pub(crate) use shared::StateSet;
+pub(crate) use shared::StateWatch;
+pub(crate) use shared::Task;
+pub(crate) use shared::TaskAction;
+pub(crate) use shared::TaskCreate;
+pub(crate) use shared::TaskList;
+pub(crate) use shared::TaskState;
 pub(crate) use talk::Events;
 pub(crate) use talk::File;
 pub(crate) use talk::FileAction;
@@ -168,6 +190,18 @@ pub(crate) enum MeshVerb {
     )]
     Events(Events),
 
+    /// Read and write values that all members share
+    #[command(
+        after_help = "Examples:\n  hostel mesh state set deploy/version 42\n  hostel mesh state get deploy/version\n  hostel mesh state list --prefix deploy/\n  hostel mesh state watch\n\nOff unless `state = true` stands below [capabilities] in config.toml. Keys and values are encrypted\nbefore they leave; the broker sees neither."
+    )]
+    State(State),
+
+    /// Make tasks and take them on, each by exactly one
+    #[command(
+        after_help = "Examples:\n  hostel mesh task create \"rebuild the index\"\n  hostel mesh task list\n  hostel mesh task claim 01jh3q5w6e7r8t9y0a1s2d3f4g\n  hostel mesh task complete 01jh3q5w6e7r8t9y0a1s2d3f4g\n\nOff unless `tasks = true` stands below [capabilities] in config.toml. What a task says is encrypted\nbefore it leaves; the broker sees who made it, who has it and whether it is done."
+    )]
+    Task(Task),
+
     /// Say what this host is doing, for its peers
     #[command(
         after_help = "Examples:\n  hostel mesh profile --summary \"training run 7\" --status working\n  hostel mesh profile --visible false"
@@ -189,6 +223,12 @@ pub(crate) enum MeshVerb {
         after_help = "Examples:\n  hostel mesh launch\n  hostel mesh launch --agent claude --name review \"look at the open pull requests\"\n  hostel mesh launch --agent codex --print \"what did bob ask?\"\n\nPeers see it as HOST/NAME beside the host itself, and can write to it. Every verb and every MCP tool of\nthe mesh that is used inside speaks for the session and reads its mailbox, not the host's. It ends with\nthis command: at the end of the input, with /quit, with Ctrl-C at the prompt, or when the terminal goes\naway. Ctrl-C in a turn stops the turn.\n\nWithout --agent: the first of claude, codex, gemini, opencode that is there, else the built-in echo."
     )]
     Launch(Launch),
+
+    /// Set this host up: the mesh's tools for its agents, and the daemon as a service
+    #[command(
+        after_help = "Examples:\n  hostel mesh install\n  hostel mesh install --service\n  hostel mesh install --no-mcp --no-service\n\nEnters the tools into the configuration of every agent that is found, and asks whether the daemon shall\nbe a service. Where nobody can be asked, or no systemd runs, none is installed unless --service says so."
+    )]
+    Install(Install),
 
     /// Look after the mesh daemon: one process per mesh
     #[command(
@@ -245,6 +285,25 @@ pub(crate) struct Join {
     /// Do not start the mesh daemon
     #[arg(long)]
     pub(crate) no_start: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Install {
+    /// Install the daemon as a service without asking
+    #[arg(long, conflicts_with = "no_service")]
+    pub(crate) service: bool,
+
+    /// Install no service, and do not ask
+    #[arg(long)]
+    pub(crate) no_service: bool,
+
+    /// Leave the configuration of agents alone
+    #[arg(long)]
+    pub(crate) no_mcp: bool,
+
+    /// Install the service although this looks like a build job
+    #[arg(long)]
+    pub(crate) allow_ci_persistent: bool,
 }
 
 #[derive(Args, Debug)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::ending;
+use super::memory;
 use super::status;
 use super::up;
 use crate::daemon::lock::DaemonLock;
@@ -18,13 +19,23 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(desk: &Desk<'_>, arguments: &cli::Down) -> Result<ExitCode, Failure> {
     if arguments.all {
-        let mut ended = Vec::new();
+        let (mut ended, mut failed) = (Vec::new(), None);
         for mesh in desk.host.slugs()? {
-            if let Some(pid) = stop(desk, &mesh).await? {
-                ended.push(json!({"mesh": mesh, "stopped": true, "pid": pid}));
-                if !desk.ui.json() {
-                    desk.ui.line(&format!("{mesh}: stopped (was pid {pid})"))?;
+            let (row, line) = match stop(desk, &mesh).await {
+                Ok(None) => continue,
+                Ok(Some(pid)) => {
+                    (json!({"mesh": mesh, "stopped": true, "pid": pid}), format!("{mesh}: stopped (was pid {pid})"))
                 }
+                // The others are to end all the same.
+                Err(failure) => {
+                    let line = format!("{mesh}: {}", failure.message());
+                    failed = Some(failure.exit_code());
+                    (json!({"mesh": mesh, "stopped": false, "error": failure.word()}), line)
+                }
+            };
+            ended.push(row);
+            if !desk.ui.json() {
+                desk.ui.line(&line)?;
             }
         }
         if desk.ui.json() {
@@ -32,7 +43,7 @@ pub(super) async fn run(desk: &Desk<'_>, arguments: &cli::Down) -> Result<ExitCo
         } else if ended.is_empty() {
             desk.ui.line("daemon: not running")?;
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from));
     }
     let mesh = desk.host.slug(desk.mesh.as_deref())?;
     let stopped = stop(desk, &mesh).await?;
@@ -65,29 +76,55 @@ pub(crate) async fn stop(desk: &Desk<'_>, mesh: &str) -> Result<Option<u32>, Fai
 }
 
 pub(super) async fn restart(desk: &Desk<'_>, arguments: &cli::Restart) -> Result<ExitCode, Failure> {
-    let meshes = match arguments.all {
-        true => {
-            let mut running = Vec::new();
-            for mesh in desk.host.slugs()? {
-                if status::running(desk, &mesh).await.is_some() {
-                    running.push(mesh);
-                }
-            }
-            running
-        }
-        false => vec![desk.host.joined(desk.mesh.as_deref())?.slug],
-    };
-    let mut rows = Vec::new();
-    for mesh in meshes {
-        stop(desk, &mesh).await?;
-        let started = up::start(desk, &mesh, &cli::Up::default()).await?;
-        if !desk.ui.json() {
+    if !arguments.all {
+        let mesh = desk.host.joined(desk.mesh.as_deref())?.slug;
+        let started = restart_one(desk, &mesh).await?;
+        if desk.ui.json() {
+            desk.ui.data(&vec![json!({"ok": true, "mesh": mesh, "pid": started.pid})])?;
+        } else {
             desk.ui.line(&format!("{mesh}: daemon started (pid {})", started.pid))?;
         }
-        rows.push(json!({"ok": true, "mesh": mesh, "pid": started.pid}));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (mut rows, mut failed) = (Vec::new(), None);
+    for mesh in desk.host.slugs()? {
+        if status::running(desk, &mesh).await.is_none() {
+            continue;
+        }
+        // One that does not come back is no reason to leave the others as they are.
+        let (row, line) = match restart_one(desk, &mesh).await {
+            Ok(started) => (
+                json!({"ok": true, "mesh": mesh, "pid": started.pid}),
+                format!("{mesh}: daemon started (pid {})", started.pid),
+            ),
+            Err(failure) => {
+                let row = json!({"ok": false, "mesh": mesh, "error": failure.word(), "detail": failure.message()});
+                let line = format!("{mesh}: {}", failure.message());
+                failed = Some(failure.exit_code());
+                (row, line)
+            }
+        };
+        if !desk.ui.json() {
+            desk.ui.line(&line)?;
+        }
+        rows.push(row);
     }
     if desk.ui.json() {
         desk.ui.data(&rows)?;
+    } else if rows.is_empty() {
+        desk.ui.line("daemon: not running")?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Ends a daemon and starts it with the flags it had.
+async fn restart_one(desk: &Desk<'_>, mesh: &str) -> Result<up::Started, Failure> {
+    if let Some(daemon) = status::running(desk, mesh).await
+        && daemon.client.socket() != desk.host.dir(mesh).sock()
+    {
+        return Err(Failure::daemon(1, "ephemeral", format!("the daemon of `{mesh}` is ephemeral"))
+            .hint("its identity ends with it: stop it with `claudemesh daemon down`, and start another one"));
+    }
+    stop(desk, mesh).await?;
+    up::start(desk, mesh, &memory::arguments(&desk.host.dir(mesh))).await
 }

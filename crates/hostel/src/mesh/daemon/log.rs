@@ -1,7 +1,7 @@
 //! The log of a mesh daemon or a broker: lines of JSON in a file of bounded size and age.
 //!
-//! Invariant: file and predecessor together hold at most 100 MB and nothing older than 14 days: the file is turned
-//! over at half of either. Writing never waits for whoever reads standard error.
+//! Invariant: file and predecessor together hold at most 100 MB and nothing older than 14 days, or what settings say: the
+//! file is turned over at half of either. Writing never waits for whoever reads standard error.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -17,9 +17,29 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use std::time::SystemTime;
 
+/// What a log and its predecessor may have together, unless settings say otherwise.
+const SIZE: u64 = 100_000_000;
+const AGE_DAYS: u64 = 14;
+
 /// Where a file is turned over.
-const SIZE: u64 = 50_000_000;
-const AGE: Duration = Duration::from_secs(7 * 86_400);
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    size: u64,
+    age: Duration,
+}
+
+impl Bounds {
+    /// For a log that has so many bytes and days together with its predecessor.
+    pub(crate) fn of(bytes: u64, days: u64) -> Self {
+        Bounds { size: bytes / 2, age: Duration::from_secs(days.saturating_mul(86_400) / 2) }
+    }
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds::of(SIZE, AGE_DAYS)
+    }
+}
 
 /// Lines that may wait for standard error; more are in the file only.
 const WAITING: usize = 256;
@@ -39,14 +59,18 @@ struct Turning {
     mode: u32,
     written: u64,
     began: SystemTime,
-    size: u64,
-    age: Duration,
+    bounds: Bounds,
 }
 
 impl JsonLog {
     /// Opens the log after what is there; with `echo` the lines go to standard error too.
     pub(crate) fn open(path: &Path, mode: u32, echo: bool) -> io::Result<Self> {
-        let file = Arc::new(Mutex::new(Turning::open(path, mode, SIZE, AGE)?));
+        JsonLog::open_within(path, mode, echo, Bounds::default())
+    }
+
+    /// The same, turned over at other bounds.
+    pub(crate) fn open_within(path: &Path, mode: u32, echo: bool, bounds: Bounds) -> io::Result<Self> {
+        let file = Arc::new(Mutex::new(Turning::open(path, mode, bounds)?));
         let echo = match echo {
             false => None,
             true => {
@@ -81,17 +105,17 @@ impl JsonLog {
 }
 
 impl Turning {
-    fn open(path: &Path, mode: u32, size: u64, age: Duration) -> io::Result<Self> {
+    fn open(path: &Path, mode: u32, bounds: Bounds) -> io::Result<Self> {
         let file = append(path, mode)?;
         let metadata = file.metadata()?;
         // A file system that knows no birth tells the last line's time, which only makes the file live longer.
         let began = metadata.created().or_else(|_| metadata.modified()).unwrap_or_else(|_| SystemTime::now());
-        Ok(Turning { path: path.to_owned(), file, mode, written: metadata.len(), began, size, age })
+        Ok(Turning { path: path.to_owned(), file, mode, written: metadata.len(), began, bounds })
     }
 
     fn write(&mut self, line: &[u8]) {
-        let full = self.written > 0 && self.written.saturating_add(line.len() as u64) > self.size;
-        let old = self.written > 0 && self.began.elapsed().is_ok_and(|age| age > self.age);
+        let full = self.written > 0 && self.written.saturating_add(line.len() as u64) > self.bounds.size;
+        let old = self.written > 0 && self.began.elapsed().is_ok_and(|age| age > self.bounds.age);
         if full || old {
             // A log that cannot be turned over is better too long than silent.
             self.turn_over().ok();
@@ -135,7 +159,7 @@ mod tests {
     fn the_log_stays_within_its_bounds() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("daemon.log");
-        let mut log = Turning::open(&path, 0o644, 100, AGE).unwrap();
+        let mut log = Turning::open(&path, 0o644, Bounds::of(200, 14)).unwrap();
         for number in 0..50 {
             log.write(format!("line {number:02}\n").as_bytes());
         }
@@ -149,9 +173,9 @@ mod tests {
     fn an_old_file_makes_room() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("daemon.log");
-        let mut log = Turning::open(&path, 0o644, SIZE, AGE).unwrap();
+        let mut log = Turning::open(&path, 0o644, Bounds::default()).unwrap();
         log.write(b"one\n");
-        log.began = SystemTime::now() - AGE - Duration::from_secs(1);
+        log.began = SystemTime::now() - Bounds::default().age - Duration::from_secs(1);
         log.write(b"two\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
         assert_eq!(std::fs::read_to_string(older(&path)).unwrap(), "one\n");

@@ -51,10 +51,11 @@ pub(super) async fn run(desk: &Desk<'_>, arguments: &Logs) -> Result<ExitCode, F
     }
 }
 
-/// How far a log was read.
+/// How far a log was read. The file is held open: one that is turned over meanwhile, twice even, is still read to its
+/// end.
 struct Reading {
+    file: File,
     inode: u64,
-    offset: u64,
     /// A line that has not ended yet.
     rest: Vec<u8>,
 }
@@ -81,7 +82,7 @@ fn end_of(path: &Path) -> io::Result<(String, Reading)> {
     let start = metadata.len().saturating_sub(TAIL);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
-    file.take(TAIL).read_to_end(&mut bytes)?;
+    (&file).take(TAIL).read_to_end(&mut bytes)?;
     let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |position| position + 1);
     let offset = start + end as u64;
     bytes.truncate(end);
@@ -89,40 +90,52 @@ fn end_of(path: &Path) -> io::Result<(String, Reading)> {
     let begin =
         if start > 0 { bytes.iter().position(|byte| *byte == b'\n').map_or(0, |position| position + 1) } else { 0 };
     let text = String::from_utf8_lossy(bytes.get(begin..).unwrap_or_default()).into_owned();
-    Ok((text, Reading { inode: metadata.ino(), offset, rest: Vec::new() }))
+    file.seek(SeekFrom::Start(offset))?;
+    Ok((text, Reading { file, inode: metadata.ino(), rest: Vec::new() }))
 }
 
 impl Reading {
-    /// Whole lines that came since; a file that was turned over is read to its end first.
+    /// Whole lines that came since; files that were turned over meanwhile come first.
     fn more(&mut self, path: &Path) -> io::Result<Vec<String>> {
         let mut lines = Vec::new();
         let current = match File::open(path) {
             Ok(file) => file,
+            // Just being turned over: it will be there at the next look.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(lines),
             Err(error) => return Err(error),
         };
-        let metadata = current.metadata()?;
-        if metadata.ino() != self.inode {
-            if let Ok(before) = File::open(older(path))
-                && before.metadata().is_ok_and(|before| before.ino() == self.inode)
-            {
-                self.read(before, &mut lines)?;
+        let inode = current.metadata()?.ino();
+        self.read(&mut lines)?;
+        if inode != self.inode {
+            // What was written between the last look and the turn.
+            self.read(&mut lines)?;
+            let before = File::open(older(path)).ok();
+            let before = before.and_then(|file| Some((file.metadata().ok()?.ino(), file)));
+            if let Some((between, file)) = before.filter(|(between, _)| ![self.inode, inode].contains(between)) {
+                *self = Reading { file, inode: between, rest: Vec::new() };
+                self.read(&mut lines)?;
             }
-            *self = Reading { inode: metadata.ino(), offset: 0, rest: Vec::new() };
+            *self = Reading { file: current, inode, rest: Vec::new() };
+            self.read(&mut lines)?;
         }
-        self.read(current, &mut lines)?;
         Ok(lines)
     }
 
-    fn read(&mut self, mut file: File, lines: &mut Vec<String>) -> io::Result<()> {
-        file.seek(SeekFrom::Start(self.offset))?;
-        let count = file.take(STEP).read_to_end(&mut self.rest)?;
-        self.offset += count as u64;
-        while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.rest.drain(..=end).collect();
-            lines.push(String::from_utf8_lossy(line.get(..end).unwrap_or_default()).into_owned());
+    /// Everything that is there, piece by piece.
+    fn read(&mut self, lines: &mut Vec<String>) -> io::Result<()> {
+        loop {
+            let count = (&self.file).take(STEP).read_to_end(&mut self.rest)?;
+            let mut whole = self.rest.split_inclusive(|byte| *byte == b'\n').peekable();
+            let mut taken = 0;
+            while let Some(line) = whole.next_if(|line| line.ends_with(b"\n")) {
+                taken += line.len();
+                lines.push(String::from_utf8_lossy(line.get(..line.len() - 1).unwrap_or_default()).into_owned());
+            }
+            self.rest.drain(..taken);
+            if count == 0 {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 }
 
@@ -148,5 +161,13 @@ mod tests {
         assert_eq!(reading.more(&path).unwrap(), ["5", "6"]);
         assert!(reading.more(&path).unwrap().is_empty());
         assert_eq!(tail(&path, 1).unwrap().0, ["6"]);
+        // Turned over twice between two looks: the file in between is read as well.
+        for line in ["7\n", "8\n"] {
+            let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&path).unwrap();
+            file.write_all(line.as_bytes()).unwrap();
+            std::fs::rename(&path, older(&path)).unwrap();
+        }
+        std::fs::write(&path, "9\n").unwrap();
+        assert_eq!(reading.more(&path).unwrap(), ["7", "8", "9"]);
     }
 }

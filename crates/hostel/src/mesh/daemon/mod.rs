@@ -9,12 +9,24 @@ pub(crate) mod log;
 pub(crate) mod place;
 pub(crate) mod signals;
 
+mod asking;
+mod backup;
+mod budget;
 mod caps;
 mod down;
+mod keys;
 mod listen;
 mod logs;
+mod memory;
+#[cfg(any(feature = "otel", test))]
+#[cfg_attr(not(feature = "otel"), allow(dead_code, reason = "always tested, used where it was asked for"))]
+mod otel;
 mod outbox;
+mod recover;
+pub(crate) mod reload;
+mod removal;
 mod serve;
+pub(crate) mod service;
 mod settle;
 mod status;
 mod tokens;
@@ -29,14 +41,16 @@ use super::cli::Daemon;
 use super::cli::DaemonAction;
 use super::failure::Code;
 use super::failure::Failure;
+use super::hooks;
 use super::route;
 use super::show;
 use super::verbs;
 use super::wait;
 use crate::text;
 
+pub(crate) use budget::fleet as fleet_caps;
 pub(crate) use down::stop;
-pub(crate) use status::Running;
+pub(crate) use memory::ended;
 pub(crate) use status::running;
 pub(crate) use up::start;
 
@@ -57,8 +71,18 @@ pub(super) fn run(desk: &Desk<'_>, arguments: Daemon) -> Result<ExitCode, Failur
         DaemonAction::Logs(arguments) => wait(logs::run(desk, &arguments)),
         DaemonAction::Search(arguments) => wait(verbs::inbox::search(desk, &arguments)),
         DaemonAction::RotateToken => wait(tokens::rotate(desk)),
+        DaemonAction::RotateKeypair => wait(keys::rotate(desk)),
         DaemonAction::AcceptHost => tokens::accept_host(desk),
+        DaemonAction::Reload(arguments) => wait(reload::run(desk, &arguments)),
+        DaemonAction::Backup(arguments) => backup::run(desk, &arguments),
+        DaemonAction::Restore(arguments) => backup::restore(desk, &arguments),
+        DaemonAction::Uninstall(arguments) => wait(removal::uninstall(desk, &arguments)),
+        DaemonAction::Reset(arguments) => wait(removal::reset(desk, &arguments)),
+        DaemonAction::Recover(arguments) => wait(recover::run(desk, &arguments)),
+        DaemonAction::Hooks(arguments) => hooks::run(desk, &arguments),
         DaemonAction::Outbox(arguments) => wait(outbox::run(desk, &arguments)),
+        DaemonAction::InstallService(arguments) => wait(service::install(desk, &arguments)),
+        DaemonAction::UninstallService(arguments) => wait(service::uninstall(desk, &arguments)),
     };
     // Whatever has no code of its own ends as the contract's daemon verbs do.
     served.map_err(|failure| match (failure.own_exit(), failure.code()) {

@@ -3,6 +3,7 @@
 //! Invariant: the lock comes before everything that is shared, the check of the host before the key is used, and nobody
 //! is told that it is up before its socket accepts. What it leaves behind is its data: socket, port and pid file go.
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +16,34 @@ use hostel_mesh::MeshOptions;
 use hostel_mesh::OpenError;
 use hostel_mesh::home::Membership;
 use hostel_mesh::home::Memberships;
+use hostel_mesh::home::MeshDir;
 use hostel_mesh::home::Tokens;
-use hostel_mesh::log::Level;
 use hostel_mesh::log::Log;
 use hostel_wire::Clock;
 use serde_json::json;
 use tokio::sync::watch;
 
+use super::budget;
 use super::caps;
+use super::keys;
 use super::listen::Listening;
+use super::log::Bounds;
 use super::log::JsonLog;
+use super::memory;
 use super::place::gone;
+use super::reload;
+use super::reload::Reloader;
 use super::settle;
 use super::settle::Settled;
 use super::signals::Signals;
+use super::signals::Told;
 use super::up;
 use crate::daemon;
 use crate::daemon::launch::Launcher;
 use crate::mesh::Desk;
 use crate::mesh::cli::Up;
 use crate::mesh::failure::Failure;
+use crate::mesh::hooks;
 use crate::mesh::route;
 use crate::text;
 
@@ -43,6 +52,9 @@ const REVOKED: u8 = 78;
 
 /// After so long a daemon has started, and from then on it mostly waits.
 const SETTLED: Duration = Duration::from_secs(2);
+
+/// How long who starts a daemon waits for the broker's first word.
+const FIRST_WORD: Duration = Duration::from_millis(300);
 
 /// How long the connection and the databases may take to be put away.
 const FAREWELL: Duration = Duration::from_secs(4);
@@ -55,16 +67,28 @@ pub(super) fn run(
     launcher: Option<Launcher>,
 ) -> Result<ExitCode, Failure> {
     daemon::hide_memory();
-    caps::put_in_force(caps::MEMORY);
+    let share = match budget::share(desk) {
+        Ok(share) => share,
+        Err(failure) => {
+            if let Some(launcher) = launcher {
+                launcher.failed(&up::told(&failure));
+            }
+            return Err(failure);
+        }
+    };
+    caps::put_in_force(share.memory);
+    let dir = desk.host.dir(&joined.slug);
     let runtime = caps::runtime().map_err(|error| Failure::internal(format!("cannot start the runtime: {error}")))?;
     let outcome = runtime.block_on(async {
         match Opened::open(desk, joined, arguments, launcher.is_none()).await {
             Ok(opened) => {
                 let told = opened.told(desk);
-                let ready = || match launcher {
-                    Some(launcher) => launcher.ready(),
+                let ready = |early: Option<&Ending>| match (launcher, early.map(|early| finish(early.clone()))) {
+                    (Some(launcher), Some(Err(failure))) => launcher.failed(&up::told(&failure)),
+                    (Some(launcher), _) => launcher.ready(),
+                    (None, Some(Err(_))) => {}
                     // A closed terminal is no reason to stop.
-                    None => drop(announce(desk, &told)),
+                    (None, _) => drop(announce(desk, &told)),
                 };
                 opened.serve(desk, ready).await
             }
@@ -77,6 +101,11 @@ pub(super) fn run(
         }
     });
     runtime.shutdown_background();
+    if let Err(failure) = &outcome
+        && !arguments.ephemeral
+    {
+        memory::failed(&dir, failure);
+    }
     outcome
 }
 
@@ -99,6 +128,7 @@ struct Opened {
     log: Log,
     settled: Settled,
     ttl: Option<Duration>,
+    reloader: Reloader,
 }
 
 impl Opened {
@@ -127,8 +157,13 @@ impl Opened {
         let mut door_settings = claudemesh::Settings::of(&settled.settings);
         door_settings.public_health |= arguments.public_health;
         door_settings.external = listening.external();
-        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings);
-        Ok(Opened { mesh, door, listening, signals, log, settled, ttl })
+        door_settings.config_file = settled.dir.as_ref().map(MeshDir::config);
+        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone());
+        let reloader = Reloader::new(&mesh, &door, &log, door_settings, &settled.membership, &settled.settings);
+        if let Some(dir) = &settled.dir {
+            memory::started(dir, arguments);
+        }
+        Ok(Opened { mesh, door, listening, signals, log, settled, ttl, reloader })
     }
 
     fn told(&self, desk: &Desk<'_>) -> serde_json::Value {
@@ -139,8 +174,8 @@ impl Opened {
         })
     }
 
-    async fn serve(self, desk: &Desk<'_>, ready: impl FnOnce()) -> Result<ExitCode, Failure> {
-        let Opened { mesh, door, mut listening, mut signals, log, settled, ttl } = self;
+    async fn serve(self, desk: &Desk<'_>, ready: impl FnOnce(Option<&Ending>)) -> Result<ExitCode, Failure> {
+        let Opened { mesh, door, mut listening, mut signals, log, settled, ttl, mut reloader } = self;
         let (stop, stopping) = watch::channel(false);
         let listeners = listening.take()?;
         let serving = tokio::spawn({
@@ -165,8 +200,11 @@ impl Opened {
             }),
         );
         listening.link(desk);
-        ready();
+        let mut early = first_word(&mesh, &mut running).await;
+        ready(early.as_ref());
         tokio::spawn(settle_down());
+        #[cfg(feature = "otel")]
+        super::otel::spawn(&settled.settings, &settled.membership.slug, &door, &log);
         let held = listening.socket().to_owned();
         let over = async {
             match ttl {
@@ -174,14 +212,26 @@ impl Opened {
                 None => std::future::pending().await,
             }
         };
-        let ending = tokio::select! {
-            () = signals.told_to_end() => None,
-            () = over => None,
-            () = gone(&held) => {
-                log.error("directory_gone", json!({}));
-                None
+        let (mut over, mut gone) = (pin!(over), pin!(gone(&held)));
+        let ending = loop {
+            if let Some(ending) = early.take() {
+                break Some(ending);
             }
-            ended = &mut running => Some(ended.unwrap_or_else(|error| Ending::Broken(error.to_string()))),
+            tokio::select! {
+                told = signals.told() => match told {
+                    Told::End => break None,
+                    Told::Reload => drop(reloader.reload(desk)),
+                },
+                asked = reloader.asked() => drop(asked.send(reloader.reload(desk))),
+                () = &mut over => break None,
+                () = &mut gone => {
+                    log.error("directory_gone", json!({}));
+                    break None;
+                }
+                ended = &mut running => {
+                    break Some(ended.unwrap_or_else(|error| Ending::Broken(error.to_string())));
+                }
+            }
         };
         // First nobody comes in any more, then what was taken is put away.
         listening.unlink(desk);
@@ -201,6 +251,16 @@ impl Opened {
         log.info("daemon_shutdown", json!({"reason": format!("{ending:?}")}));
         drop(settled);
         finish(ending)
+    }
+}
+
+/// What the broker says first: who is revoked has not started, and whoever started it should hear so. A broker that is
+/// away, or slow, is waited for no longer than that.
+async fn first_word(mesh: &Mesh, running: &mut tokio::task::JoinHandle<Ending>) -> Option<Ending> {
+    tokio::select! {
+        ended = running => Some(ended.unwrap_or_else(|error| Ending::Broken(error.to_string()))),
+        () = mesh.connected() => None,
+        () = tokio::time::sleep(FIRST_WORD) => None,
     }
 }
 
@@ -226,14 +286,15 @@ fn finish(ending: Ending) -> Result<ExitCode, Failure> {
 
 fn open_log(settled: &Settled, foreground: bool, clock: Clock) -> Result<Log, Failure> {
     let opened = match &settled.dir {
-        Some(dir) => JsonLog::open(&dir.log(), 0o644, foreground),
+        Some(dir) => {
+            let daemon = &settled.settings.daemon;
+            let bounds = Bounds::of(daemon.log_max_bytes, u64::from(daemon.log_max_age_days));
+            JsonLog::open_within(&dir.log(), 0o644, foreground, bounds)
+        }
         None => JsonLog::nowhere(foreground),
     };
     let lines = opened.map_err(|error| Failure::daemon(1, "log", format!("cannot open the log: {error}")))?;
-    let least = match route::is_set("CLAUDEMESH_DEBUG") {
-        true => Level::Debug,
-        false => settled.log_level(),
-    };
+    let least = reload::level(&settled.settings);
     Ok(Log::new(clock, least, move |_, line| lines.line(line)))
 }
 
@@ -250,6 +311,7 @@ fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Resul
         mesh_id: membership.mesh_id.clone(),
         member_id: membership.member_id.clone(),
         member_key: membership.key.clone(),
+        keys: keys::options(desk),
         root_key: membership.root_key.clone(),
         owner_key: membership.owner_key.clone(),
         display_name: settled.display_name.clone(),
@@ -267,6 +329,11 @@ fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Resul
         clock,
         dial: Arc::new(dial),
         log: log.clone(),
+        // A build server has an ephemeral identity unless it was asked otherwise, and no hooks with that.
+        hooks: hooks::options(
+            &desk.host.dir(&membership.slug).sock(),
+            settled.surroundings.ci.filter(|_| settled.dir.is_none()),
+        ),
         inline_stores: false,
     })
 }
@@ -274,9 +341,12 @@ fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Resul
 fn cannot_open(settled: &Settled, error: &OpenError) -> Failure {
     let failure = Failure::daemon(1, "cannot_open", format!("cannot open mesh `{}`: {error}", settled.membership.slug));
     match error {
-        OpenError::OutboxCorrupt(_) => failure.hint(
-            "what waits to be sent is in `outbox.db`; keep a copy of it before you move it away to start without it",
-        ),
+        OpenError::OutboxCorrupt(_) => failure
+            .hint(format!(
+                "`claudemesh daemon recover --mesh {}` shows what is damaged and offers ways to go on",
+                settled.membership.slug
+            ))
+            .hint("nothing is thrown away: what can still be read of it is sent, and the rest is kept beside it"),
         OpenError::TooNew(_) => failure.hint("use the version of this program that wrote it, or a later one"),
         _ => failure,
     }

@@ -29,6 +29,8 @@ use rustix::fs::FlockOperation;
 use serde_json::Value;
 use serde_json::json;
 
+use super::budget;
+use super::budget::Gate;
 use super::up;
 use crate::broker::place::replace;
 use crate::mesh::Desk;
@@ -40,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
 /// Lines for the log, once there is one.
-type Notes = Vec<(Level, &'static str, Value)>;
+pub(super) type Notes = Vec<(Level, &'static str, Value)>;
 
 /// What was settled.
 pub(super) struct Settled {
@@ -65,12 +67,6 @@ enum Lock {
     Directory(#[expect(dead_code, reason = "held, not read")] File),
 }
 
-impl Settled {
-    pub(super) fn log_level(&self) -> Level {
-        Level::parse(self.settings.daemon.log_level.as_str()).unwrap_or(Level::Info)
-    }
-}
-
 pub(super) async fn settle(
     desk: &Desk<'_>,
     joined: Membership,
@@ -79,7 +75,7 @@ pub(super) async fn settle(
 ) -> Result<Settled, Failure> {
     let dir = desk.host.dir(&joined.slug);
     let mut notes = Vec::new();
-    let settings = load_settings(&dir, &mut notes)?;
+    let settings = load_settings(desk, &dir, &mut notes)?;
     if let Some(other) = settings.daemon.mesh.as_ref().filter(|mesh| **mesh != joined.slug) {
         let message =
             format!("{}: its settings are for mesh `{other}`, not for `{}`", dir.config().display(), joined.slug);
@@ -94,7 +90,15 @@ pub(super) async fn settle(
         |error: io::Error| Failure::daemon(1, "io", format!("cannot use `{}`: {error}", dir.path().display()));
     dir.create().map_err(problem)?;
     write_default_settings(&dir.config()).map_err(problem)?;
-    let lock = take_lock(&dir).await?;
+    let lock = {
+        let gate = Gate::pass(desk).await?;
+        let lock = take_lock(&dir).await?;
+        gate.admit(desk, &joined.slug)?;
+        lock
+    };
+    // Read again: the daemon that has only just ended may have replaced its key.
+    let known = Memberships::load(desk.host.places());
+    let joined = known.ok().and_then(|known| known.find(&joined.slug).cloned()).unwrap_or(joined);
     // Whose daemon it is, for `hostel down`.
     replace(&dir.path().join(HOUSE), desk.home.as_os_str().as_encoded_bytes(), 0o600).map_err(problem)?;
     let (mut membership, fingerprint) =
@@ -122,14 +126,24 @@ pub(super) async fn settle(
 /// The file that says which house a daemon belongs to.
 pub(super) const HOUSE: &str = "house";
 
-fn load_settings(dir: &MeshDir, notes: &mut Notes) -> Result<Settings, Failure> {
+/// The daemon's own file, within what all daemons of this user share.
+pub(super) fn load_settings(desk: &Desk<'_>, dir: &MeshDir, notes: &mut Notes) -> Result<Settings, Failure> {
     let path = dir.config();
-    let (settings, warnings) = Settings::load(&path).map_err(|error| {
-        Failure::daemon(1, "config", format!("{}: {error}", path.display())).hint("correct the line, or remove it")
-    })?;
+    let (mut settings, warnings) = Settings::load(&path)
+        .map_err(|error| Failure::daemon(1, "config", error.to_string()).hint("correct the line, or remove it"))?;
     for warning in warnings {
         notes.push((Level::Warn, "config_warning", json!({"line": warning.line, "text": warning.text})));
     }
+    if settings.metrics.otel_endpoint.is_some() && !cfg!(feature = "otel") {
+        let text = "`metrics.otel_endpoint` has no effect: this program was built without the feature `otel`, and \
+                    numbers are served at `/v1/metrics` alone";
+        notes.push((Level::Warn, "config_warning", json!({"text": text})));
+    }
+    for warning in budget::fleet(desk)?.1 {
+        let file = desk.host.places().fleet_config();
+        notes.push((Level::Warn, "config_warning", json!({"file": file, "line": warning.line, "text": warning.text})));
+    }
+    budget::share(desk)?.bound(&mut settings);
     Ok(settings)
 }
 
@@ -251,7 +265,12 @@ async fn settle_ephemeral(
     notes: Notes,
 ) -> Result<Settled, Failure> {
     let runtime = desk.host.runtime_dir(&joined.slug);
-    let lock = lock_directory(&runtime).await?;
+    let lock = {
+        let gate = Gate::pass(desk).await?;
+        let lock = lock_directory(&runtime).await?;
+        gate.admit(desk, &joined.slug)?;
+        lock
+    };
     let base = arguments.name.clone().or_else(|| joined.display_name.clone()).unwrap_or_else(|| joined.slug.clone());
     let display_name = match arguments.name {
         Some(_) => hostel_wire::topic::display_slug(&base),

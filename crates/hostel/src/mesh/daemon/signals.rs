@@ -16,6 +16,15 @@ pub(crate) struct Signals {
     hangup: Signal,
 }
 
+/// What a signal means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Told {
+    /// End.
+    End,
+    /// Read the configuration again. A terminal that ends says this too, and does no harm by it.
+    Reload,
+}
+
 impl Signals {
     pub(crate) fn install() -> io::Result<Self> {
         Ok(Signals {
@@ -25,14 +34,17 @@ impl Signals {
         })
     }
 
+    /// Waits until the process is told something.
+    pub(crate) async fn told(&mut self) -> Told {
+        tokio::select! {
+            _ = self.terminate.recv() => Told::End,
+            _ = self.interrupt.recv() => Told::End,
+            _ = self.hangup.recv() => Told::Reload,
+        }
+    }
+
     /// Waits until the process is told to end. The end of a terminal does not mean that.
     pub(crate) async fn told_to_end(&mut self) {
-        loop {
-            tokio::select! {
-                _ = self.terminate.recv() => return,
-                _ = self.interrupt.recv() => return,
-                _ = self.hangup.recv() => {}
-            }
-        }
+        while self.told().await != Told::End {}
     }
 }

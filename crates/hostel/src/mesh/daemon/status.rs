@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 use serde_json::json;
 
+use super::memory;
+use crate::daemon::lock::DaemonLock;
 use crate::mesh::Desk;
 use crate::mesh::client::Client;
 use crate::mesh::failure::Failure;
@@ -63,13 +65,30 @@ pub(super) async fn run(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     }
 }
 
+fn paint_of(state: &str) -> Paint {
+    match state {
+        "running" => Paint::Green,
+        "revoked" => Paint::Red,
+        _ => Paint::Yellow,
+    }
+}
+
 fn not_running() -> Failure {
     Failure::daemon(1, "not_running", "daemon: not running")
 }
 
 async fn one(desk: &Desk<'_>, mesh: &str) -> Result<ExitCode, Failure> {
     let Some(daemon) = running(desk, mesh).await else {
-        return Err(not_running().with_data(json!({"running": false})));
+        let (row, _) = stopped(desk, mesh.to_owned());
+        let data = match show::field(&row, "state") {
+            "stopped" => json!({"running": false}),
+            state => json!({"running": false, "state": state, "last_exit": row["last_exit"]}),
+        };
+        let failure = not_running().with_data(data);
+        return Err(match row["last_exit"]["detail"].as_str() {
+            Some(why) => failure.hint(format!("it ended because: {}", text::printable(why))),
+            None => failure,
+        });
     };
     if desk.ui.json() {
         desk.ui.data(&json!({"running": true, "pid": daemon.pid(), "health": daemon.health}))?;
@@ -84,14 +103,35 @@ async fn one(desk: &Desk<'_>, mesh: &str) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// One that does not answer: stopped, or why it could not go on, or hanging.
+fn stopped(desk: &Desk<'_>, mesh: String) -> (Value, Vec<(Paint, String)>) {
+    let hangs = desk.host.locks(&mesh).iter().any(|lock| DaemonLock::is_held(lock).unwrap_or_default());
+    let ended = memory::ended(&desk.host.dir(&mesh));
+    let (state, paint) = match (&ended, hangs) {
+        (_, true) => ("unresponsive", Paint::Red),
+        (Some(ended), _) => (ended.state(), Paint::Red),
+        (None, _) => ("stopped", Paint::Dim),
+    };
+    let why = ended
+        .as_ref()
+        .filter(|_| !hangs)
+        .map(|ended| json!({"exit": ended.exit, "error": ended.word, "detail": ended.message}));
+    let row = json!({
+        "mesh": mesh, "running": false, "state": state, "pid": null, "connected": false, "queue": null,
+        "lag_ms": null, "uptime_s": null, "last_exit": why,
+    });
+    (row, vec![(Paint::Bold, mesh), (paint, state.to_owned())])
+}
+
 async fn all(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     let mut rows = Vec::new();
     let mut table = Table::new(&["MESH", "STATE", ">PID", "CONNECTED", ">QUEUE", ">LAG", ">UPTIME"]);
     let mut any = false;
     for mesh in desk.host.slugs()? {
         let Some(daemon) = running(desk, &mesh).await else {
-            rows.push(json!({"mesh": mesh, "running": false, "state": "stopped", "pid": null, "connected": false}));
-            table.row(vec![(Paint::Bold, mesh), (Paint::Dim, "stopped".to_owned())]);
+            let (row, cells) = stopped(desk, mesh);
+            rows.push(row);
+            table.row(cells);
             continue;
         };
         any = true;
@@ -104,7 +144,7 @@ async fn all(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
         let number = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
         table.row(vec![
             (Paint::Bold, daemon.mesh.clone()),
-            (if state == "running" { Paint::Green } else { Paint::Yellow }, state.to_owned()),
+            (paint_of(state), state.to_owned()),
             (Paint::Plain, number(daemon.pid().map(u64::from))),
             (Paint::Plain, if daemon.connected() { "yes" } else { "no" }.to_owned()),
             (Paint::Plain, number(daemon.number("queue_depth"))),
@@ -114,7 +154,7 @@ async fn all(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     }
     if desk.ui.json() {
         desk.ui.data(&rows)?;
-    } else if any {
+    } else if any || rows.iter().any(|row| show::field(row, "state") != "stopped") {
         desk.ui.line(&table.render(desk.ui))?;
     } else {
         return Err(not_running().hint("start it with `claudemesh daemon up`"));

@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::serve;
+use super::service;
 use super::status;
 use crate::daemon::launch;
 use crate::daemon::launch::Launcher;
@@ -125,6 +126,9 @@ pub(crate) async fn start(desk: &Desk<'_>, mesh: &str, arguments: &Up) -> Result
     }
     let dir = desk.host.dir(mesh);
     let log = dir.log();
+    if let Some(started) = service::start(desk, mesh, arguments).await? {
+        return Ok(Started { pid: started, log });
+    }
     let mut command = launch::own_program("hostel".as_ref(), &words(desk, mesh, arguments));
     // What was allocated together is given back together: few arenas keep an idle daemon small.
     command.env("MALLOC_ARENA_MAX", "2").current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());

@@ -15,7 +15,9 @@ use crate::mesh::cli::Send;
 use crate::mesh::cli::Terms;
 use crate::mesh::cli::Urgency;
 use crate::mesh::client::Client;
+use crate::mesh::failure::Code;
 use crate::mesh::failure::Failure;
+use crate::mesh::hooks;
 use crate::mesh::route;
 use crate::mesh::route::Route;
 use crate::mesh::show;
@@ -49,6 +51,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Send) -> Result<ExitCode, F
             tell(desk, &arguments.to, &answer, way)
         }
         Route::Cold(cold) => {
+            not_past_gate(desk)?;
             let answer = cold.send(request).await?;
             tell(desk, &arguments.to, &answer, Way::Cold)
         }
@@ -83,6 +86,7 @@ pub(crate) async fn post(desk: &Desk<'_>, arguments: &Post) -> Result<ExitCode, 
             tell(desk, &to, &answer, way)
         }
         Route::Cold(cold) => {
+            not_past_gate(desk)?;
             let request = SendRequest {
                 to: to.clone(),
                 message: request.message,
@@ -98,8 +102,19 @@ pub(crate) async fn post(desk: &Desk<'_>, arguments: &Post) -> Result<ExitCode, 
     }
 }
 
+/// Only the daemon asks the hook `pre-send`: where there is one, nothing is sent without the daemon.
+fn not_past_gate(desk: &Desk<'_>) -> Result<(), Failure> {
+    let mesh = desk.host.joined(desk.mesh.as_deref())?.slug;
+    if !hooks::gate_on(desk, &mesh) {
+        return Ok(());
+    }
+    let message = "this host has a hook `pre-send`, and no daemon that could ask it";
+    Err(Failure::new(Code::Denied, "blocked_by_pre_send", message)
+        .hint(format!("start it with `claudemesh daemon up --mesh {mesh}`")))
+}
+
 /// The text, from the command line or from standard input.
-fn message(word: &str) -> Result<String, Failure> {
+pub(super) fn message(word: &str) -> Result<String, Failure> {
     if word != "-" {
         return Ok(word.to_owned());
     }

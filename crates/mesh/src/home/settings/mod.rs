@@ -24,7 +24,10 @@ const LIMIT: u64 = 256 * 1024;
 
 /// The least an outbox may be given. The log SQLite keeps beside it has up to 16 MB, and 8 MB of free pages are kept for
 /// later: an outbox for less would stay full after everything in it was sent.
-const LEAST_OUTBOX: u64 = 64_000_000;
+pub const LEAST_OUTBOX: u64 = 64_000_000;
+
+/// The least memory a daemon works with.
+pub const LEAST_MEMORY: u64 = 64_000_000;
 
 /// Something to be said about a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,8 +95,6 @@ pub struct Settings {
     pub metrics: Metrics,
     /// Parts of the surface that are off unless switched on.
     pub capabilities: Capabilities,
-    /// Several daemons on one host.
-    pub fleet: Fleet,
 }
 
 impl Settings {
@@ -110,8 +111,13 @@ impl Settings {
         let mut reader = Reader::new(text)?;
         let mut settings = Self::default();
         settings.read(&mut reader)?;
+        let misplaced = reader.misplaced("fleet");
         let mut notices = reader.unknown();
         notices.extend(settings.idle(&reader));
+        notices.extend(misplaced.map(|line| Notice {
+            line,
+            text: "`fleet` counts for all daemons: it belongs into the `config.toml` of the directory above".to_owned(),
+        }));
         Ok((settings, notices))
     }
 
@@ -128,15 +134,59 @@ impl Settings {
                 ("outbox", "fsync_mode"),
                 "`outbox.fsync_mode = \"batched\"` has no effect: what was accepted is always on the disk",
             ),
-            (
-                self.metrics.otel_endpoint.is_some(),
-                ("metrics", "otel_endpoint"),
-                "`metrics.otel_endpoint` has no effect: numbers are served at `/v1/metrics` alone",
-            ),
         ];
         let idle = asked.into_iter().filter(|(asked, ..)| *asked);
-        idle.map(|(_, (section, key), text)| Notice { line: reader.line(section, key), text: text.to_owned() })
-            .collect()
+        let idle = idle.map(|(_, place, text)| (place, text.to_owned()));
+        let unbuilt = self.capabilities.unbuilt().into_iter().map(|switch| {
+            let text = format!("`capabilities.{switch} = true` has no effect: this release does not have it");
+            (("capabilities", switch), text)
+        });
+        idle.chain(unbuilt).map(|((section, key), text)| Notice { line: reader.line(section, key), text }).collect()
+    }
+
+    /// Which sections of `new` say something else.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<&'static str> {
+        let sections = [
+            ("daemon", self.daemon != new.daemon),
+            ("ipc", self.ipc != new.ipc),
+            ("broker", self.broker != new.broker),
+            ("outbox", self.outbox != new.outbox),
+            ("inbox", self.inbox != new.inbox),
+            ("reconnect", self.reconnect != new.reconnect),
+            ("hooks", self.hooks != new.hooks),
+            ("crypto", self.crypto != new.crypto),
+            ("clone", self.clone != new.clone),
+            ("disk", self.disk != new.disk),
+            ("features", self.features != new.features),
+            ("metrics", self.metrics != new.metrics),
+            ("capabilities", self.capabilities != new.capabilities),
+        ];
+        sections.into_iter().filter(|(_, differs)| *differs).map(|(section, _)| section).collect()
+    }
+
+    /// The line of a text where a key stands; the first if it does not.
+    #[must_use]
+    pub fn line_of(text: &str, section: &str, key: &str) -> usize {
+        Reader::new(text).map_or(1, |reader| reader.line(section, key))
+    }
+
+    /// The same, with what counts only after a restart as `running` has it.
+    #[must_use]
+    pub fn until_restart(mut self, running: &Self) -> Self {
+        self.daemon.mesh.clone_from(&running.daemon.mesh);
+        self.daemon.log_max_bytes = running.daemon.log_max_bytes;
+        self.daemon.log_max_age_days = running.daemon.log_max_age_days;
+        self.ipc.http_port = running.ipc.http_port;
+        self.ipc.http_bind = running.ipc.http_bind;
+        self.ipc.http_external_auth.clone_from(&running.ipc.http_external_auth);
+        self.ipc.tcp_enabled = running.ipc.tcp_enabled;
+        self.ipc.uds_mode = running.ipc.uds_mode;
+        self.broker.ca_file.clone_from(&running.broker.ca_file);
+        self.outbox.fsync_mode = running.outbox.fsync_mode;
+        self.metrics.otel_endpoint.clone_from(&running.metrics.otel_endpoint);
+        self.metrics.otel_interval_s = running.metrics.otel_interval_s;
+        self
     }
 
     /// Which keys of `new` differ and count only after a restart.
@@ -153,7 +203,13 @@ impl Settings {
         differs("ipc.http_bind", self.ipc.http_bind != new.ipc.http_bind);
         differs("ipc.tcp_enabled", self.ipc.tcp_enabled != new.ipc.tcp_enabled);
         differs("ipc.uds_mode", self.ipc.uds_mode != new.ipc.uds_mode);
+        differs("ipc.http_external_auth", self.ipc.http_external_auth != new.ipc.http_external_auth);
+        differs("broker.ca_file", self.broker.ca_file != new.broker.ca_file);
         differs("outbox.fsync_mode", self.outbox.fsync_mode != new.outbox.fsync_mode);
+        differs("daemon.log_max_bytes", self.daemon.log_max_bytes != new.daemon.log_max_bytes);
+        differs("daemon.log_max_age_days", self.daemon.log_max_age_days != new.daemon.log_max_age_days);
+        differs("metrics.otel_endpoint", self.metrics.otel_endpoint != new.metrics.otel_endpoint);
+        differs("metrics.otel_interval_s", self.metrics.otel_interval_s != new.metrics.otel_interval_s);
         keys
     }
 
@@ -165,6 +221,8 @@ impl Settings {
         r.text("daemon", "display_name", &mut self.daemon.display_name)?;
         let levels = [LogLevel::Error, LogLevel::Warn, LogLevel::Info, LogLevel::Debug];
         r.one_of("daemon", "log_level", &levels.map(|level| (level.as_str(), level)), &mut self.daemon.log_level)?;
+        r.size("daemon", "log_max_bytes", 64 * 1024..=u64::MAX, &mut self.daemon.log_max_bytes)?;
+        r.number("daemon", "log_max_age_days", 1..=DAY_YEARS, &mut self.daemon.log_max_age_days)?;
 
         r.flag("ipc", "tcp_enabled", &mut self.ipc.tcp_enabled)?;
         r.number("ipc", "http_port", 0..=65_535, &mut self.ipc.http_port)?;
@@ -222,8 +280,8 @@ impl Settings {
         r.number("hooks", "default_timeout_s", 1..=HOUR_S, &mut self.hooks.default_timeout_s)?;
         r.size("hooks", "stdin_limit", 1024..=64 * 1024 * 1024, &mut self.hooks.stdin_limit)?;
 
-        r.number("crypto", "key_grace_period_days", 0..=30, &mut self.crypto.key_grace_period_days)?;
-        r.number("crypto", "max_archived_keys", 0..=8, &mut self.crypto.max_archived_keys)?;
+        r.number("crypto", "key_grace_period_days", 1..=30, &mut self.crypto.key_grace_period_days)?;
+        r.number("crypto", "max_archived_keys", 1..=256, &mut self.crypto.max_archived_keys)?;
 
         let policies = [("refuse", ClonePolicy::Refuse), ("warn", ClonePolicy::Warn), ("allow", ClonePolicy::Allow)];
         r.one_of("clone", "policy", &policies, &mut self.clone.policy)?;
@@ -232,6 +290,7 @@ impl Settings {
         r.texts("features", "optional", &mut self.features.optional)?;
         r.flag("metrics", "prometheus_enabled", &mut self.metrics.prometheus_enabled)?;
         r.text("metrics", "otel_endpoint", &mut self.metrics.otel_endpoint)?;
+        r.number("metrics", "otel_interval_s", 1..=HOUR_S, &mut self.metrics.otel_interval_s)?;
 
         let on = &mut self.capabilities;
         for (key, value) in [
@@ -246,10 +305,28 @@ impl Settings {
         ] {
             r.flag("capabilities", key, value)?;
         }
-        r.number("fleet", "max_daemons", 1..=1000, &mut self.fleet.max_daemons)?;
-        r.size("fleet", "total_memory_budget", 1_000_000..=u64::MAX, &mut self.fleet.total_memory_budget)?;
-        r.size("fleet", "total_disk_budget", 1_000_000..=u64::MAX, &mut self.fleet.total_disk_budget)?;
         Ok(())
+    }
+}
+
+impl Fleet {
+    /// Reads `[fleet]` of the file that counts for all daemons of a user; without one, what is built in.
+    pub fn load(path: &Path) -> Result<(Self, Vec<Notice>), SettingsError> {
+        let text =
+            files::read_text(path, LIMIT).map_err(|source| SettingsError::Io { path: path.to_owned(), source })?;
+        let parsed = Self::parse(&text.unwrap_or_default());
+        parsed.map_err(|notice| SettingsError::Wrong { path: path.to_owned(), notice })
+    }
+
+    /// Reads a text: the caps, and what should be said about it.
+    pub fn parse(text: &str) -> Result<(Self, Vec<Notice>), Notice> {
+        let mut reader = Reader::new(text)?;
+        let mut fleet = Self::default();
+        reader.number("fleet", "max_daemons", 1..=1000, &mut fleet.max_daemons)?;
+        reader.size("fleet", "total_memory_budget", LEAST_MEMORY..=u64::MAX, &mut fleet.total_memory_budget)?;
+        reader.size("fleet", "total_disk_budget", 2 * LEAST_OUTBOX..=u64::MAX, &mut fleet.total_disk_budget)?;
+        let notices = reader.unknown();
+        Ok((fleet, notices))
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Reader<'a> {
     text: &'a str,
     root: DeTable<'a>,
     known: BTreeSet<(&'static str, &'static str)>,
+    /// Sections that belong elsewhere.
+    skipped: Vec<&'static str>,
 }
 
 type Found = Result<bool, Notice>;
@@ -22,7 +24,7 @@ type Found = Result<bool, Notice>;
 impl<'a> Reader<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self, Notice> {
         match DeTable::parse(text) {
-            Ok(root) => Ok(Self { text, root: root.into_inner(), known: BTreeSet::new() }),
+            Ok(root) => Ok(Self { text, root: root.into_inner(), known: BTreeSet::new(), skipped: Vec::new() }),
             Err(error) => {
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
                 Err(Notice { line, text: error.message().lines().collect::<Vec<_>>().join(" ") })
@@ -44,6 +46,9 @@ impl<'a> Reader<'a> {
         };
         for (section, value) in &self.root {
             let name = section.get_ref();
+            if self.skipped.iter().any(|skipped| *skipped == name.as_ref()) {
+                continue;
+            }
             if !self.known.iter().any(|(known, _)| known == name) {
                 say(section, format!("`{name}` is not known and was skipped"));
                 continue;
@@ -56,6 +61,14 @@ impl<'a> Reader<'a> {
             }
         }
         notices
+    }
+
+    /// The line of a section that has its place elsewhere; nothing else is said about it.
+    pub(super) fn misplaced(&mut self, section: &'static str) -> Option<usize> {
+        let (key, _) = self.root.get_key_value(section)?;
+        let line = line_of(self.text, key.span().start);
+        self.skipped.push(section);
+        Some(line)
     }
 
     fn get(&mut self, section: &'static str, key: &'static str) -> Result<Option<&Spanned<DeValue<'a>>>, Notice> {

@@ -53,7 +53,7 @@ pub enum FsyncMode {
 }
 
 /// `[daemon]`
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Daemon {
     /// The mesh this file is for, if it says so.
     pub mesh: Option<String>,
@@ -61,6 +61,22 @@ pub struct Daemon {
     pub display_name: Option<String>,
     /// How much is logged.
     pub log_level: LogLevel,
+    /// What the log and the one before it may have together.
+    pub log_max_bytes: u64,
+    /// How old a line of them may be.
+    pub log_max_age_days: u32,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            mesh: None,
+            display_name: None,
+            log_level: LogLevel::default(),
+            log_max_bytes: 100_000_000,
+            log_max_age_days: 14,
+        }
+    }
 }
 
 /// `[ipc]`
@@ -211,7 +227,7 @@ impl Default for Hooks {
 pub struct Crypto {
     /// How long a key that was replaced still opens messages.
     pub key_grace_period_days: u32,
-    /// How many of them.
+    /// How many of them are kept; with so many, the key is not replaced again until one of them goes.
     pub max_archived_keys: u32,
 }
 
@@ -255,13 +271,15 @@ pub struct Features {
 pub struct Metrics {
     /// Whether `/v1/metrics` is there.
     pub prometheus_enabled: bool,
-    /// Where numbers would be sent; they are not, and that is told.
+    /// Where numbers are sent, by programs that were built for it; others say that they are not.
     pub otel_endpoint: Option<String>,
+    /// How often.
+    pub otel_interval_s: u64,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self { prometheus_enabled: true, otel_endpoint: None }
+        Self { prometheus_enabled: true, otel_endpoint: None, otel_interval_s: 15 }
     }
 }
 
@@ -286,10 +304,26 @@ pub struct Capabilities {
     pub skill_share: bool,
 }
 
-/// `[fleet]`
+impl Capabilities {
+    /// Switches that are on although there is nothing behind them in this release.
+    #[must_use]
+    pub fn unbuilt(&self) -> Vec<&'static str> {
+        let switches = [
+            ("memory", self.memory),
+            ("vector", self.vector),
+            ("graph", self.graph),
+            ("scheduling", self.scheduling),
+            ("mcp_host", self.mcp_host),
+            ("skill_share", self.skill_share),
+        ];
+        switches.into_iter().filter(|(_, on)| *on).map(|(switch, _)| switch).collect()
+    }
+}
+
+/// `[fleet]`, in the file that all daemons of a user share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fleet {
-    /// Daemons that `daemon up --all` starts.
+    /// Daemons that may run at once.
     pub max_daemons: u32,
     /// Memory of all of them.
     pub total_memory_budget: u64,

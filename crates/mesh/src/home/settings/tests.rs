@@ -95,6 +95,19 @@ fn values() {
 }
 
 #[test]
+fn switches_with_nothing_behind_them_are_told() {
+    let (settings, notices) =
+        Settings::parse("[capabilities]\nstate = true\nmemory = true\nmcp_host = true\n").unwrap();
+    assert!(settings.capabilities.state && settings.capabilities.memory);
+    let told: Vec<_> = notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].0 == 3 && told[0].1.contains("`capabilities.memory = true` has no effect"));
+    assert!(told[1].0 == 4 && told[1].1.contains("mcp_host"));
+    assert_eq!(Settings::default().capabilities, super::Capabilities::default());
+    assert!(Settings::parse("[capabilities]\nstate = 1\n").is_err());
+}
+
+#[test]
 fn what_is_not_known_is_said_and_skipped() {
     let (settings, notices) = Settings::parse("[ipc]\nmax_sse = 3\nshoe_size = 43\n\n[sauna]\nheat = 90\n").unwrap();
     assert_eq!(settings.ipc.max_sse, 3);
@@ -108,7 +121,7 @@ fn what_is_not_known_is_said_and_skipped() {
 #[test]
 fn what_has_no_effect_is_said() {
     let text = "[inbox]\nretention_days = 3\nfts_enabled = false\n[outbox]\nfsync_mode = \"batched\"\n\
-                [metrics]\notel_endpoint = \"http://x\"\n";
+                [fleet]\nmax_daemons = 3\n";
     let (_, notices) = Settings::parse(text).unwrap();
     let said: Vec<_> = notices.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -116,7 +129,7 @@ fn what_has_no_effect_is_said() {
         [
             "line 3: `inbox.fts_enabled = false` has no effect: what was received can always be searched",
             "line 5: `outbox.fsync_mode = \"batched\"` has no effect: what was accepted is always on the disk",
-            "line 7: `metrics.otel_endpoint` has no effect: numbers are served at `/v1/metrics` alone",
+            "line 6: `fleet` counts for all daemons: it belongs into the `config.toml` of the directory above",
         ]
     );
     let idle = "[inbox]\nfts_enabled = true\n[outbox]\nfsync_mode = \"strict\"\n[metrics]\notel_endpoint = \"\"\n";
@@ -171,4 +184,19 @@ fn what_needs_a_restart() {
     new.ipc.http_port = 1;
     new.daemon.mesh = Some("x".into());
     assert_eq!(old.needs_restart(&new), ["daemon.mesh", "ipc.http_port"]);
+}
+
+#[test]
+fn the_caps_of_all_daemons_have_a_file_of_their_own() {
+    assert_eq!(Fleet::parse("").unwrap(), (Fleet::default(), vec![]));
+    let (fleet, notices) =
+        Fleet::parse("[fleet]\nmax_daemons = 2\ntotal_memory_budget = \"512MB\"\n[ipc]\nmax_sse = 1\n").unwrap();
+    assert_eq!((fleet.max_daemons, fleet.total_memory_budget), (2, 512_000_000));
+    assert_eq!(fleet.total_disk_budget, Fleet::default().total_disk_budget);
+    assert_eq!(
+        notices.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["line 4: `ipc` is not known and was skipped"]
+    );
+    let wrong = Fleet::parse("[fleet]\nmax_daemons = 0\n").unwrap_err().to_string();
+    assert_eq!(wrong, "line 2: `fleet.max_daemons` must be a number from 1 to 1000");
 }

@@ -8,6 +8,8 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 # mesh = "lab"                  # refuse to serve another mesh with this file
 # display_name = "worker-3"
 # log_level = "info"            # error, warn, info, debug
+# log_max_bytes = "100MB"       # daemon.log and the one before it
+# log_max_age_days = 14
 
 [ipc]
 # tcp_enabled = true            # HTTP on loopback beside the socket
@@ -54,8 +56,8 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 # stdin_limit = 262144
 
 [crypto]
-# key_grace_period_days = 7
-# max_archived_keys = 8
+# key_grace_period_days = 7     # what was sealed for a key before its rotation can be opened for so long; 1 to 30
+# max_archived_keys = 8         # as many earlier keys are kept at most; 1 to 256
 
 [clone]
 # policy = "refuse"             # or "warn", "allow": what to do when the key is found on another machine
@@ -69,20 +71,17 @@ pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is co
 
 [metrics]
 # prometheus_enabled = true
-# otel_endpoint = ""            # nothing is sent anywhere; one is answered with a warning
+# otel_endpoint = ""            # where numbers are sent (OTLP over HTTP), if this program was built with `otel`
+# otel_interval_s = 15
 
 [capabilities]
-# state = false
+# Parts of the surface that are off unless switched on.
+# state = false                 # /v1/state: values all members share
 # memory = false
 # vector = false
 # graph = false
-# tasks = false
+# tasks = false                 # /v1/task: tasks, each claimed by one member
 # scheduling = false
 # mcp_host = false
 # skill_share = false
-
-[fleet]
-# max_daemons = 10
-# total_memory_budget = "2GB"
-# total_disk_budget = "20GB"
 "#;

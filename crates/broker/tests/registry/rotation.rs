@@ -1,0 +1,180 @@
+//! Another key for the same member: what it leads to, for how long, and what of the member does not change.
+
+use hostel_broker::audit::kind;
+use hostel_broker::registry::{Registry, RegistrySettings, Role, What};
+use hostel_wire::keys::SecretKey;
+
+use crate::support::{DAY, HOUR, World, seals};
+
+fn key() -> String {
+    SecretKey::generate().public().hex()
+}
+
+#[tokio::test]
+async fn the_member_stays_who_it_is() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let bob = world.member("bob").await;
+    let before = world.now().member(&bob).unwrap().record.clone();
+    let topic = registry.topic_create(id, &bob, "some", None, None).await.unwrap().topic.id.clone();
+    registry.subscribe(id, &bob, "some", false).await.unwrap();
+    registry.seal_put(id, &bob, &topic, 0, seals(&[&bob])).await.unwrap();
+    registry.grant_set(id, world.alice(), "bob", Some(vec![])).await.unwrap();
+    let (mut changes, new) = (registry.changes(), key());
+    let rotated = registry.rotate_key(id, &bob, &before.pubkey, &new).await.unwrap();
+    assert!(!rotated.already && rotated.member.pubkey == new);
+    let what = What::KeyRotated {
+        member: bob.clone(),
+        old_pubkey: before.pubkey.clone(),
+        new_pubkey: new.clone(),
+        until_ms: world.clock().now_ms() + DAY,
+    };
+    assert_eq!(changes.recv().await.unwrap().what, what);
+    let mesh = world.now();
+    let after = mesh.member(&bob).unwrap();
+    assert_eq!((&after.name, after.role, after.joined_seq), (&before.name, before.role, before.joined_seq));
+    assert!(mesh.subscribed(&topic, &bob) && mesh.holds(&topic, 0, &bob));
+    assert!(!mesh.may(world.alice(), &bob, "dm"), "who is blocked stays blocked");
+    // Both keys, and their beginnings, lead to it; grants and bans may name either.
+    for text in [&before.pubkey[..], &before.pubkey[..16], &new, &new[..16]] {
+        assert_eq!(mesh.find(text).unwrap().id, bob, "{text}");
+    }
+    // Asked again, because an answer was lost.
+    let again = registry.rotate_key(id, &bob, &before.pubkey, &new).await.unwrap();
+    assert!(again.already && again.until_ms == rotated.until_ms);
+    let audit = registry.audit_query(id, world.alice(), 0, 500).await.unwrap();
+    assert_eq!(audit.iter().filter(|one| one.kind == kind::MEMBER_KEYPAIR_ROTATED).count(), 1);
+    // It survives a restart.
+    let registry = Registry::open(world.engine.clone(), world.clock(), RegistrySettings::default()).await.unwrap();
+    let mesh = registry.mesh(id).unwrap();
+    assert_eq!(mesh.member(&bob).unwrap().record, after.record);
+    assert_eq!(mesh.find(&before.pubkey).unwrap().id, bob);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_and_changes_nothing() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let mesh = world.now();
+    let (old, hers) = (mesh.member(&bob).unwrap().pubkey.clone(), mesh.member(&carol).unwrap().pubkey.clone());
+    let refused = async |old: &str, new: &str| registry.rotate_key(id, &bob, old, new).await.unwrap_err().code();
+    assert_eq!(refused(&old, &hers).await, "name_taken");
+    assert_eq!(refused(&old, &world.owner.public().hex()).await, "name_taken");
+    assert_eq!(refused(&old, &"0".repeat(64)).await, "invalid_argument");
+    assert_eq!(refused(&old, &key().to_uppercase()).await, "invalid_argument");
+    assert_eq!(refused(&old, &old).await, "key_replaced");
+    assert_eq!(refused(&hers, &key()).await, "key_replaced");
+    assert_eq!(world.now().member(&bob).unwrap().record, mesh.member(&bob).unwrap().record);
+    let (first, second) = (key(), key());
+    registry.rotate_key(id, &bob, &old, &first).await.unwrap();
+    assert_eq!(refused(&old, &second).await, "key_replaced");
+    assert_eq!(refused(&first, &old).await, "name_taken", "a key does not come back");
+    registry.rotate_key(id, &bob, &first, &second).await.unwrap();
+    assert_eq!(refused(&old, &first).await, "key_replaced", "an old answer is none to a new question");
+    registry.revoke(id, world.alice(), &old).await.unwrap();
+    assert_eq!(refused(&second, &key()).await, "forbidden", "who is revoked replaces nothing");
+    let guest = registry.sponsor(id, &carol, &key(), None).await.unwrap().member_id;
+    let his = world.now().member(&guest).unwrap().pubkey.clone();
+    assert_eq!(registry.rotate_key(id, &guest, &his, &key()).await.unwrap_err().code(), "forbidden");
+}
+
+#[tokio::test]
+async fn the_old_key_leads_there_for_a_day_and_tells_of_its_time_for_a_month() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let bob = world.member("bob").await;
+    let old = world.now().member(&bob).unwrap().pubkey.clone();
+    let new = key();
+    registry.rotate_key(id, &bob, &old, &new).await.unwrap();
+    world.pass(DAY - HOUR);
+    registry.sweep().await.unwrap();
+    assert_eq!(world.now().find(&old).unwrap().id, bob);
+    world.pass(HOUR);
+    let mut changes = registry.changes();
+    registry.sweep().await.unwrap();
+    assert_eq!(changes.recv().await.unwrap().what, What::KeyOver { member: bob.clone() });
+    let mesh = world.now();
+    assert_eq!(mesh.find(&old).unwrap_err().code(), "not_found");
+    assert_eq!(mesh.find(&old[..16]).unwrap_err().code(), "not_found");
+    assert!(mesh.member_by_key(&old).is_none());
+    let frame = mesh.member(&bob).unwrap().to_frame();
+    assert!(frame.retired.is_empty() && frame.past[0].pubkey == old, "readers that come late know whose it was");
+    assert!(registry.rotate_key(id, &bob, &old, &new).await.unwrap().already, "also after so long");
+    registry.sweep().await.unwrap();
+    assert!(changes.try_recv().is_err(), "nothing more to do");
+    world.pass(31 * DAY);
+    registry.sweep().await.unwrap();
+    assert!(world.now().member(&bob).unwrap().past.is_empty());
+}
+
+#[tokio::test]
+async fn a_replaced_key_joins_nothing_and_passes_to_no_successor() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let token = world.invite("member", 5, None).await;
+    let (first, second) = (SecretKey::generate(), SecretKey::generate());
+    let bob = world.join_with(&token, &first, "bob").await.unwrap().member_id;
+    registry.rotate_key(id, &bob, &first.public().hex(), &second.public().hex()).await.unwrap();
+    let refused = world.join_with(&token, &first, "bob").await.unwrap_err();
+    assert_eq!(refused.code(), "member_insert_failed");
+    assert!(world.join_with(&token, &second, "bob").await.unwrap().already_member);
+    let heir = registry.succeed(id, &bob, &key(), 24).await.unwrap().member_id;
+    let mesh = world.now();
+    assert!(mesh.member(&heir).unwrap().retired.is_empty());
+    assert_eq!(mesh.find(&first.public().hex()).unwrap().id, bob);
+}
+
+#[tokio::test]
+async fn the_owner_keeps_the_mesh_and_its_invites() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let before = world.invite("member", 2, None).await;
+    let old = world.now().member(world.alice()).unwrap().pubkey.clone();
+    registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap();
+    let mesh = world.now();
+    assert_eq!(mesh.member(world.alice()).unwrap().role, Role::Owner);
+    assert_eq!(mesh.record.owner_pubkey, world.owner.public().hex());
+    // Invites are signed by another key, and old ones stay good.
+    let after = world.invite("member", 1, None).await;
+    for (token, name) in [(before, "bob"), (after, "carol")] {
+        world.join_with(&token, &SecretKey::generate(), name).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn there_is_an_end_to_replacing() {
+    let world = World::with(RegistrySettings { retired_keys: 3, ..RegistrySettings::default() }).await;
+    let (registry, id) = (&world.registry, world.id());
+    let mut old = world.now().member(world.alice()).unwrap().pubkey.clone();
+    for _ in 0..3 {
+        let new = key();
+        registry.rotate_key(id, world.alice(), &old, &new).await.unwrap();
+        old = new;
+        world.pass(2 * DAY);
+    }
+    assert_eq!(registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap_err().code(), "capacity");
+    world.pass(26 * DAY);
+    registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_ones_own_copies_are_sealed_anew() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let topic = registry.topic_create(id, &bob, "some", None, None).await.unwrap().topic.id.clone();
+    registry.seal_put(id, &bob, &topic, 0, seals(&[&bob])).await.unwrap();
+    let mut anew = seals(&[&bob]).remove(0);
+    anew.blob = "YW5ldw==".to_owned();
+    registry.seal_replace(id, &bob, &topic, 0, anew.clone()).await.unwrap();
+    assert_eq!(registry.seal_get(id, &bob, &topic, None).await.unwrap().1.blob, anew.blob);
+    let refused = async |by: &str, topic: &str, epoch| {
+        registry.seal_replace(id, by, topic, epoch, anew.clone()).await.unwrap_err().code()
+    };
+    assert_eq!(refused(&carol, &topic, 0).await, "key_not_sealed_for_member");
+    assert_eq!(refused(&bob, &topic, 1).await, "key_not_sealed_for_member");
+    assert_eq!(refused(&bob, "nowhere", 0).await, "key_not_sealed_for_member");
+    let wrong = hostel_wire::frames::client::Seal { blob: "*".to_owned(), ..anew.clone() };
+    assert_eq!(registry.seal_replace(id, &bob, &topic, 0, wrong).await.unwrap_err().code(), "invalid_argument");
+}

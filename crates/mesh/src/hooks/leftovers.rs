@@ -1,0 +1,87 @@
+//! Processes of hooks that are still there although they should not be: those that left their group, and those of a
+//! daemon that was killed.
+//!
+//! Invariant: a process is ended only if its own environment says that it is a hook's. It is held by a descriptor
+//! while that is looked at, so that the one that is ended is the one that was looked at.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+
+/// The variable by which processes of a house are known; what a hook has had hosted is the house's.
+const HOSTED: &[u8] = b"HOSTEL_PROCESS=";
+
+/// An environment is read up to here.
+const LONGEST: u64 = 256 * 1024;
+
+/// Ends every process that has all of these in its environment.
+pub(super) fn kill_marked(marks: &[String]) {
+    for (pid, held) in processes() {
+        if has(pid, marks) {
+            pidfd_send_signal(&held, Signal::KILL).ok();
+        }
+    }
+}
+
+/// Ends the groups of hooks that a killed daemon with this socket has left behind; how many that were.
+pub(super) fn kill_of_earlier(socket: &Path) -> usize {
+    let mark = format!("CLAUDEMESH_DAEMON_SOCK={}", socket.display());
+    let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+    let mut ended = 0;
+    for (pid, _held) in processes() {
+        // Whoever a hook has started for good leads a session of its own, or is this very program.
+        let leads = leads_group_only(pid);
+        let ours = std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).is_ok_and(|exe| exe == own);
+        if leads && !ours && has(pid, std::slice::from_ref(&mark)) && is_hook(pid) {
+            kill_process_group(pid, Signal::KILL).ok();
+            ended += 1;
+        }
+    }
+    ended
+}
+
+/// Everything that runs, each held so that its number cannot become another's.
+fn processes() -> impl Iterator<Item = (Pid, OwnedFd)> {
+    let own = rustix::process::getpid();
+    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    numbers.filter_map(move |entry| {
+        let number: i32 = entry.file_name().to_str()?.parse().ok()?;
+        let pid = Pid::from_raw(number).filter(|pid| *pid != own)?;
+        Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?))
+    })
+}
+
+/// Its environment; empty if it is not ours to see.
+fn environment(pid: Pid) -> Vec<u8> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    if let Ok(file) = std::fs::File::open(format!("/proc/{}/environ", pid.as_raw_nonzero())) {
+        file.take(LONGEST).read_to_end(&mut bytes).ok();
+    }
+    bytes
+}
+
+fn has(pid: Pid, marks: &[String]) -> bool {
+    let environment = environment(pid);
+    let mut variables = environment.split(|byte| *byte == 0);
+    let hosted = variables.clone().any(|variable| variable.starts_with(HOSTED));
+    !hosted
+        && marks.iter().all(|mark| variables.clone().any(|variable| variable == mark.as_bytes()))
+        && variables.next().is_some()
+}
+
+fn is_hook(pid: Pid) -> bool {
+    environment(pid).split(|byte| *byte == 0).any(|variable| variable.starts_with(b"CLAUDEMESH_HOOK_NAME="))
+}
+
+/// Whether it leads a process group and not a session, as hooks do.
+fn leads_group_only(pid: Pid) -> bool {
+    let number = pid.as_raw_nonzero().get();
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    // After the name, which may hold anything: state, parent, group, session.
+    let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().split_whitespace().skip(2);
+    let mut next = || fields.next().and_then(|field| field.parse::<i32>().ok());
+    let (group, session) = (next(), next());
+    group == Some(number) && session.is_some_and(|session| session != number)
+}

@@ -1,0 +1,156 @@
+//! How the broker hears that the member has another key, and what has to be done once it has.
+//!
+//! Invariant: a key is adopted only on the broker's word: its answer, or its welcome. A connection speaks with one key from
+//! its hello to its end; once another one counts it ends, and the next one speaks with that. Nothing here loses anything:
+//! a connection may end at every point of it, and the next one goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hostel_wire::frames::client::Call;
+use hostel_wire::hello::rotate_request;
+use hostel_wire::iso;
+use hostel_wire::sealed::FileKey;
+use serde_json::{Value, json};
+
+use super::calls::Line;
+use super::calls::Reply;
+use crate::files::keys;
+use crate::keyring::MemberKey;
+use crate::mesh::Refusal;
+use crate::mesh::core::Core;
+
+/// How long a key that was replaced leads to its member.
+const GRACE_MS: u64 = 24 * 3_600_000;
+
+/// How long to wait before the broker is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Copies of keys that are sealed anew at most, of topics and of files.
+const MOST_COPIES: usize = 10_000;
+
+/// Tells the broker of a key that is to count, whenever there is one, as long as the connection stands.
+pub(super) async fn tell(core: &Arc<Core>, line: &Line) {
+    let mut changed = core.keys.watch();
+    loop {
+        changed.mark_unchanged();
+        if let Some(next) = core.keys.next() {
+            match ask(core, line, &next).await {
+                Ok(()) => adopt(core, &next).await,
+                Err(refusal) if is_open(refusal.code()) => tokio::time::sleep(AGAIN).await,
+                Err(refusal) => abandon(core, &next, refusal).await,
+            }
+            continue;
+        }
+        if changed.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether it is open what has become of the request.
+fn is_open(code: &str) -> bool {
+    matches!(code, "broker_unavailable" | "daemon_busy" | "unavailable" | "rate_limited")
+}
+
+async fn ask(core: &Core, line: &Line, next: &MemberKey) -> Result<(), Refusal> {
+    let current = core.keys.current();
+    let timestamp = core.broker_now_ms();
+    let (me, old, new) = (&core.me, &current.pubkey, &next.pubkey);
+    let text = rotate_request(&me.mesh_id, &me.member_id, old, new, timestamp);
+    let call = Call::RotateKey {
+        old_pubkey: old.clone(),
+        new_pubkey: new.clone(),
+        timestamp,
+        signature: current.key.sign(text.as_bytes()).hex(),
+        proof: next.key.sign(text.as_bytes()).hex(),
+    };
+    line.ask(call).await.map(drop)
+}
+
+/// The broker has the key: from now on it is ours.
+pub(super) async fn adopt(core: &Arc<Core>, next: &Arc<MemberKey>) {
+    // On a task of its own: the connection on which this is done ends by it.
+    tokio::spawn(adopted(Arc::clone(core), Arc::clone(next))).await.ok();
+}
+
+async fn adopted(core: Arc<Core>, next: Arc<MemberKey>) {
+    let (ring, key) = (Arc::clone(&core), Arc::clone(&next));
+    let before = tokio::task::spawn_blocking(move || ring.keys.adopt(&key)).await;
+    let Ok(Some(before)) = before else { return };
+    let me = &core.me;
+    let data = json!({
+        "mesh": me.slug, "memberId": me.member_id, "name": core.display_name(), "self": true,
+        "oldPubkey": before.pubkey, "newPubkey": next.pubkey, "graceUntil": iso(grace(&core, &before.pubkey)),
+    });
+    core.log.info("member_keypair_rotated", data.clone());
+    core.publish("member_keypair_rotated", data).await;
+}
+
+/// Until when a key that was replaced leads to us: as the roster says, or, where that is yet to come, as brokers do it.
+fn grace(core: &Core, pubkey: &str) -> u64 {
+    let ours = core.roster.member(&core.me.member_id);
+    let listed = ours.and_then(|ours| ours.retired.into_iter().find(|key| key.pubkey == pubkey));
+    listed.map_or_else(|| core.broker_now_ms().saturating_add(GRACE_MS), |key| key.until)
+}
+
+async fn abandon(core: &Arc<Core>, next: &Arc<MemberKey>, refusal: Refusal) {
+    core.log.error("rotation_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
+    let (ring, key) = (Arc::clone(core), Arc::clone(next));
+    tokio::task::spawn_blocking(move || ring.keys.abandon(&key, refusal)).await.ok();
+}
+
+/// Seals anew, for the key that counts, our copies of keys that the broker keeps: those of topics and of files. What was
+/// sealed for an earlier one could not be opened any more once that is gone. Does it once for each key.
+pub(super) async fn reseal(core: &Core, line: &Line) -> Result<(), Refusal> {
+    let current = core.keys.current();
+    if core.keys.archived() == 0 || !line.welcome.features.supported.contains_key("rotate_key") {
+        return Ok(());
+    }
+    if core.resealed.lock().as_deref() == Some(&current.pubkey) {
+        return Ok(());
+    }
+    topics(core, line, &current).await?;
+    files(core, line, &current).await?;
+    *core.resealed.lock() = Some(current.pubkey.clone());
+    Ok(())
+}
+
+async fn topics(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refusal> {
+    for (ring, epoch, key) in core.topics.keys().into_iter().take(MOST_COPIES) {
+        let Some(topic_id) = core.topics.id_of_ring(&ring) else { continue };
+        let Ok((blob, nonce)) = key.seal_for(&current.key, &current.public()) else { continue };
+        settled(line.ask(Call::TopicKeyReplace { topic_id, epoch, blob, nonce }).await)?;
+    }
+    Ok(())
+}
+
+async fn files(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refusal> {
+    let listed = line.fields(Call::ListFiles { query: None, from: None }).await?;
+    let listed = listed.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    // A file for everybody has one copy of its key, which is nobody's own.
+    let own = listed.iter().filter(|file| file.get("to").is_some_and(Value::is_string));
+    for file_id in own.filter_map(|file| file.get("id").and_then(Value::as_str)).take(MOST_COPIES) {
+        let fields = match line.fields(Call::GetFile { file_id: file_id.to_owned() }).await {
+            Ok(fields) => fields,
+            Err(refusal) if refusal.code() == "broker_unavailable" => return Err(refusal),
+            Err(_) => continue,
+        };
+        let sealed = fields.get("sealedKey").and_then(Value::as_str).unwrap_or_default();
+        if keys::epoch(sealed).is_some() || FileKey::open_seal(sealed, &current.key).is_ok() {
+            continue;
+        }
+        let Some(key) = keys::open(core, sealed) else { continue };
+        let Ok(sealed_key) = key.seal_for(&current.public()) else { continue };
+        settled(line.ask(Call::FileKeyReplace { file_id: file_id.to_owned(), sealed_key }).await)?;
+    }
+    Ok(())
+}
+
+/// A copy that the broker does not have need not be replaced; only a connection that ended is a reason to come again.
+fn settled(answer: Result<Reply, Refusal>) -> Result<(), Refusal> {
+    match answer {
+        Err(refusal) if refusal.code() == "broker_unavailable" => Err(refusal),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,332 @@
+//! Tasks of the mesh: somebody makes one, exactly one claims it, and says when it is done.
+
+use hostel_wire::frames::Priority;
+use hostel_wire::frames::client::Call;
+use hostel_wire::frames::server::Answer;
+use hostel_wire::frames::shared::{Boxed, Step, TaskCreate, TaskEntry, TaskGet, TaskList, TaskStatus, TaskStep};
+use hostel_wire::sealed::SharedKey;
+use hostel_wire::{ids, iso};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::{MemberRef, change, client_id, hand_on, keys, member, open, read, seal, unreadable};
+use crate::mesh::core::Core;
+use crate::mesh::{Mesh, Refusal};
+use crate::resolve;
+
+/// A title has this many bytes at most, a body, and a result as JSON.
+const TITLE: usize = 512;
+const BODY: usize = 64 * 1024;
+
+/// The longest lease.
+const LONGEST_S: u64 = 7 * 24 * 3600;
+
+/// `POST /v1/task/create`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct NewTask {
+    /// For people, on one line.
+    pub title: String,
+    /// The rest.
+    pub body: Option<String>,
+    /// Who is to do it: a key, a prefix or a name; anybody if absent.
+    pub assignee: Option<String>,
+    /// How urgent it is.
+    pub priority: Priority,
+    /// The caller's id; one is made if there is none.
+    pub client_id: Option<String>,
+}
+
+/// `POST /v1/task/claim`, `/release` and `/complete`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TaskStepRequest {
+    /// Which task.
+    pub id: String,
+    /// What is done.
+    pub step: Step,
+    /// For a claim: after so many seconds others may claim it.
+    pub lease_s: Option<u64>,
+    /// For a completion: what came of it.
+    pub result: Option<Value>,
+    /// The caller's id; one is made if there is none.
+    pub client_id: Option<String>,
+}
+
+/// `GET /v1/task/list`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TaskQuery {
+    /// Only those that are so.
+    pub status: Option<TaskStatus>,
+    /// Those that come after this one.
+    pub cursor: Option<String>,
+    /// How many.
+    pub limit: usize,
+}
+
+/// A task.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskItem {
+    /// Its id.
+    pub id: String,
+    /// For people.
+    pub title: String,
+    /// The rest, where it is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
+    /// `open`, `claimed` or `completed`.
+    pub status: &'static str,
+    /// `now`, `next` or `low`.
+    pub priority: &'static str,
+    /// Who is to do it.
+    pub assignee: Option<MemberRef>,
+    /// Who made it.
+    pub created_by: MemberRef,
+    /// When.
+    pub created_at: String,
+    /// Who is at it, or has done it.
+    pub claimed_by: Option<MemberRef>,
+    /// Since when.
+    pub claimed_at: Option<String>,
+    /// When others may claim it.
+    pub lease_until: Option<String>,
+    /// When it was done.
+    pub completed_at: Option<String>,
+    /// What came of it, where it is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<Value>,
+    /// Rises with every change.
+    pub version: u64,
+}
+
+/// A task after a step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskStepped {
+    /// Always.
+    pub ok: bool,
+    /// It.
+    pub task: TaskItem,
+    /// The step had been taken before.
+    pub duplicate: bool,
+}
+
+/// Some of the tasks, by age.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TaskPage {
+    /// They.
+    pub items: Vec<TaskItem>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<String>,
+}
+
+impl Mesh {
+    /// Makes a task.
+    pub async fn task_create(&self, new: NewTask) -> Result<TaskStepped, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let title = new.title.trim().to_owned();
+        if title.is_empty() || title.len() > TITLE || title.chars().any(char::is_control) {
+            return Err(Refusal::field("title", format!("a title is one line of 1 to {TITLE} bytes")));
+        }
+        if new.body.as_ref().is_some_and(|body| body.len() > BODY) {
+            return Err(Refusal::new("value_too_large", format!("a body has at most {BODY} bytes")).about("body"));
+        }
+        let assignee = match &new.assignee {
+            Some(who) => Some(resolve::member(&core.roster, who).map_err(|refusal| refusal.about("assignee"))?.id),
+            None => None,
+        };
+        let (id, client_id) = (ids::ulid(core.broker_now_ms()), client_id(core, new.client_id)?);
+        let request = json!(["task", title, new.body, assignee, new.priority]);
+        let fingerprint = core.shared.fingerprint(&request)?;
+        let call = |epoch: u64, key: &SharedKey| {
+            Call::TaskCreate(Box::new(TaskCreate {
+                id: id.clone(),
+                title: seal(epoch, key, &json!({"i": id, "t": title})),
+                body: new.body.as_ref().map(|body| seal(epoch, key, &json!({"i": id, "b": body}))),
+                assignee: assignee.clone(),
+                priority: new.priority,
+                client_id: client_id.clone(),
+                fingerprint: fingerprint.clone(),
+            }))
+        };
+        let answer =
+            change(core, call).await.map_err(|refusal| refusal.with("client_message_id", client_id.clone()))?;
+        if let Ok(line) = core.line() {
+            hand_on(core, &line).await;
+        }
+        let mut stepped = stepped(core, &answer).await?;
+        stepped.task.body = new.body;
+        Ok(stepped)
+    }
+
+    /// Claims, lets go or completes a task.
+    pub async fn task_step(&self, asked: TaskStepRequest) -> Result<TaskStepped, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let TaskStepRequest { id, step, lease_s, result, client_id: given } = asked;
+        if !ids::is_ulid(&id) {
+            return Err(missing(&id));
+        }
+        if lease_s.is_some_and(|seconds| !(1..=LONGEST_S).contains(&seconds)) {
+            return Err(Refusal::field("lease_s", format!("a lease has 1 to {LONGEST_S} seconds")));
+        }
+        let result = result.filter(|result| !result.is_null());
+        if result.as_ref().is_some_and(|result| result.to_string().len() > BODY) {
+            return Err(Refusal::new("value_too_large", format!("a result has at most {BODY} bytes")).about("result"));
+        }
+        let client_id = client_id(core, given)?;
+        let request = json!(["step", step, id, lease_s, result]);
+        let fingerprint = core.shared.fingerprint(&request).map_err(|refusal| refusal.about("result"))?;
+        let call = |epoch: u64, key: &SharedKey| {
+            Call::TaskStep(Box::new(TaskStep {
+                id: id.clone(),
+                step,
+                lease_s,
+                result: result.as_ref().map(|result| seal(epoch, key, &json!({"i": id, "r": result}))),
+                client_id: client_id.clone(),
+                fingerprint: fingerprint.clone(),
+            }))
+        };
+        let answer = change(core, call).await;
+        let answer = answer.map_err(|refusal| not_found(refusal, &id).with("client_message_id", client_id.clone()))?;
+        if answer.r#type == "task_refused" {
+            return Err(refused(core, &answer));
+        }
+        let mut stepped = stepped(core, &answer).await?;
+        stepped.task.result = result;
+        Ok(stepped)
+    }
+
+    /// A task with all of its content.
+    pub async fn task_get(&self, id: &str) -> Result<TaskItem, Refusal> {
+        let core = &self.core;
+        if !ids::is_ulid(id) {
+            return Err(missing(id));
+        }
+        let answer = read(core, Call::TaskGet(TaskGet { id: id.to_owned() })).await;
+        item(core, &entry(&answer.map_err(|refusal| not_found(refusal, id))?)?).await
+    }
+
+    /// Tasks without their bodies and results, the oldest first.
+    pub async fn task_list(&self, asked: TaskQuery) -> Result<TaskPage, Refusal> {
+        let core = &self.core;
+        let (mut items, mut after) = (Vec::new(), asked.cursor);
+        loop {
+            let left = asked.limit.saturating_sub(items.len());
+            let limit = Some(u32::try_from(left).unwrap_or(u32::MAX));
+            let answer = read(core, Call::TaskList(TaskList { status: asked.status, after, limit })).await?;
+            let tasks = answer.fields.get("tasks").cloned().ok_or_else(unreadable)?;
+            let tasks: Vec<TaskEntry> = serde_json::from_value(tasks).map_err(|_| unreadable())?;
+            let more = answer.fields.get("more").and_then(Value::as_bool).unwrap_or_default();
+            after = tasks.last().map(|task| task.id.clone());
+            for task in &tasks {
+                items.push(item(core, task).await?);
+            }
+            if !more || after.is_none() {
+                return Ok(TaskPage { items, next: None });
+            }
+            if items.len() >= asked.limit {
+                return Ok(TaskPage { items, next: after });
+            }
+        }
+    }
+}
+
+fn missing(id: &str) -> Refusal {
+    Refusal::new("task_not_found", format!("there is no task `{}`", id.chars().take(64).collect::<String>()))
+        .about("id")
+}
+
+fn not_found(refusal: Refusal, id: &str) -> Refusal {
+    if refusal.code() == "task_not_found" { missing(id) } else { refusal }
+}
+
+fn entry(answer: &Answer) -> Result<TaskEntry, Refusal> {
+    let task = answer.fields.get("task").cloned().ok_or_else(unreadable)?;
+    serde_json::from_value(task).map_err(|_| unreadable())
+}
+
+async fn stepped(core: &Core, answer: &Answer) -> Result<TaskStepped, Refusal> {
+    let duplicate = answer.fields.get("duplicate").and_then(Value::as_bool).unwrap_or_default();
+    Ok(TaskStepped { ok: true, task: item(core, &entry(answer)?).await?, duplicate })
+}
+
+/// Why a step may not be taken.
+fn refused(core: &Core, answer: &Answer) -> Refusal {
+    let code = answer.fields.get("code").and_then(Value::as_str);
+    let (Ok(task), Some(code)) = (entry(answer), code) else { return unreadable() };
+    let who = |id: Option<&str>| id.map(|id| member(core, id));
+    let name = |who: &Option<MemberRef>| {
+        who.as_ref().map_or_else(String::new, |who| who.name.clone().unwrap_or_else(|| who.member_id.clone()))
+    };
+    let (claimer, assignee) = (who(task.claimed_by.as_deref()), who(task.assignee.as_deref()));
+    let detail = match code {
+        "already_claimed" => format!("`{}` is at it already", name(&claimer)),
+        "already_completed" => "the task is done already".to_owned(),
+        "not_claimed" => "nobody has claimed the task; claim it first".to_owned(),
+        "not_the_claimer" => format!("the task is claimed by `{}`", name(&claimer)),
+        "not_the_assignee" => format!("the task is for `{}`", name(&assignee)),
+        other => other.replace('_', " "),
+    };
+    let shown = |who: Option<MemberRef>| serde_json::to_value(who).unwrap_or_default();
+    Refusal::of_broker(code, &detail)
+        .with("id", task.id)
+        .with("status", task.status.as_str())
+        .with("claimed_by", shown(claimer))
+        .with("lease_until", task.lease_until_ms.map(iso))
+}
+
+/// Opens a task.
+async fn item(core: &Core, task: &TaskEntry) -> Result<TaskItem, Refusal> {
+    let mut parts = [None, None, None];
+    for (part, boxed) in parts.iter_mut().zip([Some(&task.title), task.body.as_ref(), task.result.as_ref()]) {
+        let Some(boxed) = boxed else { continue };
+        let key = match core.shared.key(core, boxed.epoch) {
+            Some(key) => key,
+            None => keys::opening(core, &*core.line()?, boxed.epoch).await?,
+        };
+        let forged = || Refusal::new("hash_mismatch", "what the broker has is not what a member wrote there");
+        *part = Some(content(&key, boxed, &task.id).ok_or_else(forged)?);
+    }
+    let [title, body, result] = parts;
+    let text = |part: Option<Value>, field: &str| part?.get(field)?.as_str().map(str::to_owned);
+    let title = text(title, "t").unwrap_or_default();
+    let result = result.and_then(|mut result| result.get_mut("r").map(Value::take));
+    Ok(shown(core, task, title, text(body, "b"), result))
+}
+
+/// Opens a box, if it is one of this task.
+fn content(key: &SharedKey, boxed: &Boxed, id: &str) -> Option<Value> {
+    open(key, boxed).filter(|plain| plain.get("i").and_then(Value::as_str) == Some(id))
+}
+
+/// A task whose title is open, as far as that can be done without asking anybody.
+pub(super) fn at_hand(core: &Core, task: &TaskEntry) -> Option<TaskItem> {
+    let title = content(&core.shared.key(core, task.title.epoch)?, &task.title, &task.id)?;
+    let title = title.get("t").and_then(Value::as_str)?.to_owned();
+    Some(shown(core, task, title, None, None))
+}
+
+pub(super) fn shown(
+    core: &Core,
+    task: &TaskEntry,
+    title: String,
+    body: Option<String>,
+    result: Option<Value>,
+) -> TaskItem {
+    let who = |id: &Option<String>| id.as_deref().map(|id| member(core, id));
+    TaskItem {
+        id: task.id.clone(),
+        title,
+        body,
+        status: task.status.as_str(),
+        priority: task.priority.as_str(),
+        assignee: who(&task.assignee),
+        created_by: member(core, &task.created_by),
+        created_at: iso(task.created_ms),
+        claimed_by: who(&task.claimed_by),
+        claimed_at: task.claimed_ms.map(iso),
+        lease_until: task.lease_until_ms.map(iso),
+        completed_at: task.completed_ms.map(iso),
+        result,
+        version: task.version,
+    }
+}

@@ -1,0 +1,147 @@
+//! Shared state and tasks between real daemons and a real broker: lost answers, keys that change, those who come later.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
+
+mod link_support;
+
+use std::time::Duration;
+
+use hostel_mesh::events::EventFilter;
+use hostel_mesh::{
+    Caller, Ending, InviteRequest, MemberAction, NewTask, StateChange, StateItem, StateList, StateWritten, TaskStep,
+    TaskStepRequest,
+};
+use link_support::{Host, TestBroker, hosts, join, quick, soon};
+use serde_json::{Value, json};
+
+fn change(key: &str, value: Value) -> StateChange {
+    StateChange { key: key.to_owned(), value: Some(value), ..StateChange::default() }
+}
+
+async fn set(host: &Host, key: &str, value: Value) -> StateWritten {
+    host.mesh.state_set(change(key, value)).await.unwrap()
+}
+
+async fn get(host: &Host, key: &str) -> StateItem {
+    host.mesh.state_get(key).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_change_whose_answer_is_lost_is_made_once() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    let first = set(&alice, "counter", json!(1)).await;
+    alice.net.deafen();
+    let mesh = alice.mesh.clone();
+    let writing = tokio::spawn(async move {
+        let change = StateChange { if_version: Some(first.version), ..change("counter", json!(2)) };
+        mesh.state_set(change).await
+    });
+    // The broker has it, and alice has not heard so.
+    soon("the change", async {
+        while get(&bob, "counter").await.value != Some(json!(2)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    alice.net.break_all();
+    let written = soon("the answer", writing).await.unwrap().unwrap();
+    let now = get(&bob, "counter").await;
+    assert_eq!((written.version, written.duplicate), (now.version, true));
+    // A claim, too.
+    let made = bob.mesh.task_create(NewTask { title: "t".into(), ..NewTask::default() }).await.unwrap();
+    alice.net.deafen();
+    let (mesh, id) = (alice.mesh.clone(), made.task.id.clone());
+    let claiming = tokio::spawn(async move {
+        mesh.task_step(TaskStepRequest { id, step: TaskStep::Claim, ..TaskStepRequest::default() }).await
+    });
+    soon("the claim", async {
+        while bob.mesh.task_get(&made.task.id).await.unwrap().claimed_by.is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    alice.net.break_all();
+    let claimed = soon("the answer", claiming).await.unwrap().unwrap();
+    assert!(claimed.duplicate && claimed.task.claimed_by.is_some());
+}
+
+#[tokio::test]
+async fn who_comes_later_reads_what_was_there_before_and_who_was_revoked_nothing_after() {
+    let broker = TestBroker::start().await;
+    let [mut alice, mut bob, mut carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    set(&alice, "zero", json!("epoch 0")).await;
+    assert_eq!(get(&bob, "zero").await.value, Some(json!("epoch 0")));
+    for (host, key) in [(&mut bob, "one"), (&mut carol, "two")] {
+        let name = host.name();
+        alice.mesh.member_action(MemberAction::Revoke, &name).await.unwrap();
+        set(&alice, key, json!(key)).await;
+        assert_eq!(host.ended().await, Ending::Revoked);
+        assert_eq!(host.mesh.state_get(key).await.unwrap_err().code(), "member_revoked");
+        assert_eq!(host.mesh.state_set(change(key, json!(1))).await.unwrap_err().code(), "member_revoked");
+    }
+    let invite = alice.mesh.invite_create(InviteRequest::default()).await.unwrap().invite;
+    let dave = join(&invite, "dave").await;
+    dave.connected().await;
+    // The present key comes from alice; after that she is not needed for the earlier ones.
+    set(&dave, "three", json!("by dave")).await;
+    alice.down().await;
+    let listed = dave.mesh.state_list(StateList { limit: 100, values: true, ..StateList::default() }).await.unwrap();
+    let items: Vec<_> = listed.items.iter().map(|item| (item.key.as_str(), item.value.clone().unwrap())).collect();
+    let expected =
+        [("one", json!("one")), ("three", json!("by dave")), ("two", json!("two")), ("zero", json!("epoch 0"))];
+    assert_eq!(items, expected);
+    alice.up().await;
+    alice.connected().await;
+    assert_eq!(get(&alice, "three").await.value, Some(json!("by dave")));
+}
+
+#[tokio::test]
+async fn changes_are_told_in_their_order_and_once_whatever_breaks() {
+    let mut broker = TestBroker::start().await;
+    let [alice, mut bob] = hosts(&broker, ["alice", "bob"]).await;
+    let mut settings = quick();
+    settings.capabilities.state = true;
+    bob.mesh.reload(settings.clone(), None).unwrap();
+    bob.settings = settings;
+    let filter = || EventFilter { state: Some("w".into()), ..EventFilter::default() };
+    let mut events = bob.mesh.events(filter(), &Caller::Member, None).await.unwrap();
+    let mut last = String::new();
+    let mut told = Vec::new();
+    for round in 0..6_usize {
+        for number in 0..5_usize {
+            set(&alice, &format!("w{number}"), json!(round * 10 + number)).await;
+        }
+        match round {
+            1 => bob.net.break_all(),
+            2 => {
+                broker.down().await;
+                broker.up().await;
+                alice.connected().await;
+                soon("alice", async {
+                    while alice.mesh.state_get("w0").await.is_err() {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                })
+                .await;
+            }
+            3 => {
+                bob.down().await;
+                bob.up().await;
+                events = bob.mesh.events(filter(), &Caller::Member, Some(&last)).await.unwrap();
+            }
+            _ => {}
+        }
+        while told.len() < (round + 1) * 5 {
+            let event = soon("an event", events.next()).await.expect("the stream goes on");
+            if event.name != "state_changed" {
+                continue;
+            }
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            told.push((data["key"].as_str().unwrap().to_owned(), data["value"].as_u64().unwrap() as usize));
+            last = event.id;
+        }
+    }
+    let expected: Vec<(String, usize)> =
+        (0..6).flat_map(|round| (0..5).map(move |number| (format!("w{number}"), round * 10 + number))).collect();
+    assert_eq!(told, expected);
+}

@@ -1,0 +1,3 @@
+module hostel/sdk/go
+
+go 1.22
