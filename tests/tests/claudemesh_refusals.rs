@@ -299,7 +299,7 @@ fn what_the_broker_refuses_for_good_is_dead_and_its_id_bound() {
 }
 
 #[test]
-fn a_log_that_was_shortened_meanwhile_is_told_once_in_real_time() {
+fn a_log_that_was_shortened_meanwhile_is_told_once() {
     let mut lab = Lab::start(&["alice", "bob"]);
     let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Socket));
     let mut events = bob.events("?events=message", &[]);

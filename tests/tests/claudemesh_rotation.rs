@@ -288,11 +288,9 @@ fn killed_while_the_broker_stands_still_it_is_the_brokers_word_that_counts() {
     let next = lab.host("bob").directory().join("keypair.next.json");
     lab.broker().freeze();
     let client = lab.host("bob").client(Transport::Socket);
-    let asking = thread::spawn(move || {
-        let mut connection = client.connect();
-        client.send_on(&mut connection, "POST", "/v1/rotate-keypair", &[], b"{}");
-    });
-    asking.join().unwrap();
+    // Held until the end: a request whose caller has left may not be carried out.
+    let mut connection = client.connect();
+    client.send_on(&mut connection, "POST", "/v1/rotate-keypair", &[], b"{}");
     wait::until_true(PATIENCE, "the archive to be written", || {
         next.exists() && lab.host("bob").directory().join("keypair-archive.json").exists()
     });

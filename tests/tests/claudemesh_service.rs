@@ -249,6 +249,19 @@ fn a_daemon_lives_through_its_service() {
     assert!(home.good(&["daemon", "uninstall-service", "--all"]).contains("no service is installed"));
     home.good(&["daemon", "up", "--mesh", "lab"]);
     assert!(home.process(unit).is_none());
+
+    // A mesh that leaves takes its service along, and no unit of somebody else's.
+    home.good(&["daemon", "install-service", "--all"]);
+    let other = home.units().join("claudemesh-daemon-office.service");
+    let text = fs::read_to_string(&other).unwrap();
+    fs::write(&other, text.replace("ReadWritePaths=", "ReadWritePaths=/elsewhere ")).unwrap();
+    home.forget_asked();
+    let said = home.good(&["daemon", "uninstall", "--mesh", "lab", "--confirm"]);
+    assert!(said.contains(unit), "{said}");
+    assert!(home.asked().contains(&format!("--user disable --now {unit}")), "{:?}", home.asked());
+    assert!(!file.exists() && home.process(unit).is_none());
+    home.good(&["daemon", "uninstall", "--mesh", "office", "--confirm"]);
+    assert!(other.exists());
 }
 
 #[test]

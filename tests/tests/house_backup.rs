@@ -152,6 +152,7 @@ fn a_house_comes_back_as_it_was() {
     ))
     .unwrap();
     assert_eq!(made["meshes"], json!(["lab"]), "{made}");
+    assert_eq!(made["left_out"], json!([]), "{made}");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let leftovers: Vec<String> = fs::read_dir(&old.root)
         .unwrap()

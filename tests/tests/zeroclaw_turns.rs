@@ -65,7 +65,7 @@ fn the_line_is_thirty_two_deep() {
 }
 
 #[test]
-fn a_prompt_that_waited_for_half_a_minute_is_taken_back_in_real_time() {
+fn a_prompt_that_waited_for_half_a_minute_is_taken_back() {
     let daemon = Daemon::start();
     let mut client = daemon.client();
     client.set_limit(Duration::from_secs(60));

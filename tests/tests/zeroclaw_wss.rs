@@ -207,7 +207,7 @@ fn a_message_that_is_too_long_is_refused_and_ends_it() {
 }
 
 #[test]
-fn a_silent_client_is_asked_and_then_dropped_in_real_time() {
+fn a_silent_client_is_asked_and_then_dropped() {
     let served = Served::start();
     let mut client = served.upgrade(Some(&served.token())).unwrap();
     client.ask("initialize", &json!({}));

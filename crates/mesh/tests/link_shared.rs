@@ -5,11 +5,14 @@ mod link_support;
 
 use std::time::Duration;
 
+use hostel_broker::registry::By;
 use hostel_mesh::events::EventFilter;
 use hostel_mesh::{
-    Caller, Ending, InviteRequest, MemberAction, NewTask, StateChange, StateItem, StateList, StateWritten, TaskStep,
-    TaskStepRequest,
+    Caller, Ending, InviteRequest, MemberAction, NewTask, StateChange, StateItem, StateList, StateWritten, TaskQuery,
+    TaskStep, TaskStepRequest,
 };
+use hostel_wire::frames::shared::{Boxed, StateSet, TaskCreate};
+use hostel_wire::{Clock, encoding, ids};
 use link_support::{Host, TestBroker, hosts, join, quick, soon};
 use serde_json::{Value, json};
 
@@ -93,6 +96,97 @@ async fn who_comes_later_reads_what_was_there_before_and_who_was_revoked_nothing
     alice.up().await;
     alice.connected().await;
     assert_eq!(get(&alice, "three").await.value, Some(json!("by dave")));
+}
+
+/// One box that does not open takes the list from nobody: it is left out and counted.
+#[tokio::test]
+async fn an_entry_that_does_not_open_hides_no_other() {
+    let broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    set(&alice, "first", json!(1)).await;
+    set(&alice, "last", json!(2)).await;
+    let task = |title: &str| NewTask { title: title.to_owned(), ..NewTask::default() };
+    alice.mesh.task_create(task("first")).await.unwrap();
+    // As a member may write it: the broker cannot see that it is nothing.
+    let (registry, now) = (broker.broker().registry(), Clock::system().now_ms());
+    let mesh = registry.meshes().remove(0).id().to_owned();
+    let by = || By {
+        member: bob.mesh.member_id().to_owned(),
+        key: bob.mesh.member_pubkey(),
+        member_key: bob.mesh.member_pubkey(),
+        expires_ms: now + 3_600_000,
+        forget_ms: now + 7_200_000,
+    };
+    let nothing = || Boxed { epoch: 0, nonce: encoding::b64(&[1; 24]), ciphertext: encoding::b64(&[2; 40]) };
+    let garbage = StateSet {
+        key: encoding::hex(&[7; 32]),
+        name: nothing(),
+        value: Some(nothing()),
+        client_id: "g1".to_owned(),
+        fingerprint: "00".repeat(32),
+        if_version: None,
+    };
+    registry.state_set(&mesh, by(), garbage).await.unwrap();
+    let garbage = TaskCreate {
+        id: ids::ulid(now),
+        title: nothing(),
+        client_id: "g2".to_owned(),
+        fingerprint: "00".repeat(32),
+        ..TaskCreate::default()
+    };
+    let id = garbage.id.clone();
+    registry.task_create(&mesh, by(), garbage).await.unwrap();
+    alice.mesh.task_create(task("last")).await.unwrap();
+    for values in [false, true] {
+        let asked = StateList { limit: 10, values, ..StateList::default() };
+        let listed = alice.mesh.state_list(asked).await.unwrap();
+        let keys: Vec<_> = listed.items.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!((keys, listed.next, listed.unreadable), (vec!["first", "last"], None, 1));
+    }
+    let listed = alice.mesh.task_list(TaskQuery { limit: 10, ..TaskQuery::default() }).await.unwrap();
+    let titles: Vec<_> = listed.items.iter().map(|item| item.title.as_str()).collect();
+    assert_eq!((titles, listed.next, listed.unreadable), (vec!["first", "last"], None, 1));
+    // Page by page it is passed over, too.
+    let (mut titles, mut cursor) = (Vec::new(), None);
+    for _ in 0..3 {
+        let page = alice.mesh.task_list(TaskQuery { limit: 1, cursor, ..TaskQuery::default() }).await.unwrap();
+        titles.extend(page.items.into_iter().map(|item| item.title));
+        cursor = page.next;
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(titles, ["first", "last"]);
+    // Whoever asks for it by name hears why.
+    assert_eq!(alice.mesh.task_get(&id).await.unwrap_err().code(), "hash_mismatch");
+}
+
+#[tokio::test]
+async fn entries_whose_keys_nobody_has_are_waited_for_once() {
+    let broker = TestBroker::start().await;
+    let [mut alice, bob, carol, erin] = hosts(&broker, ["alice", "bob", "carol", "erin"]).await;
+    set(&alice, "zero", json!(0)).await;
+    for (host, key) in [(&bob, "one"), (&carol, "two"), (&erin, "three")] {
+        alice.mesh.member_action(MemberAction::Revoke, &host.name()).await.unwrap();
+        set(&alice, key, json!(key)).await;
+    }
+    let invite = alice.mesh.invite_create(InviteRequest::default()).await.unwrap().invite;
+    alice.down().await;
+    let dave = join(&invite, "dave").await;
+    dave.connected().await;
+    let begun = std::time::Instant::now();
+    let asked = || StateList { limit: 10, values: true, ..StateList::default() };
+    let listed = dave.mesh.state_list(asked()).await.unwrap();
+    let keys: Vec<_> = listed.items.iter().map(|item| item.key.as_str()).collect();
+    assert_eq!((keys, listed.unreadable), (vec!["zero"], 3));
+    assert!(begun.elapsed() < Duration::from_secs(9), "waited for each of them");
+    alice.up().await;
+    soon("the keys", async {
+        while dave.mesh.state_list(asked()).await.unwrap().items.len() < 4 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

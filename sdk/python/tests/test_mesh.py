@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
-from hostel_sdk import AmbiguousMesh, ConnectionLost, DaemonUnreachable, Mesh, MeshError, ProtocolError
+from hostel_sdk import AmbiguousMesh, BadMesh, ConnectionLost, DaemonUnreachable, Mesh, MeshError, ProtocolError
 from hostel_sdk import _discovery as discovery
 
 from fake import answers, daemon, hangs_up
@@ -114,8 +115,20 @@ class Discovery(unittest.IsolatedAsyncioTestCase):
         os.environ["CLAUDEMESH_MESH"] = "work"
         self.assertEqual(discovery.mesh_name(self.root), "work")
         self.assertEqual(discovery.mesh_name(self.root, "lab"), "lab")
-        with self.assertRaises(DaemonUnreachable):
-            discovery.mesh_name(self.root, "../lab")
+        for wrong in ("../lab", ".", "..", "a/b", "-x", "a" * 200):
+            with self.assertRaises(BadMesh):
+                discovery.mesh_name(self.root, wrong)
+
+    async def test_an_ephemeral_daemon_is_looked_for_only_where_nobody_else_may_write(self) -> None:
+        base = self.root / "run"
+        base.mkdir()
+        os.environ["XDG_RUNTIME_DIR"] = str(base)
+        digest = hashlib.sha256(os.fsencode(self.root)).hexdigest()[:12]
+        place = base / f"claudemesh-{os.geteuid()}-{digest}"
+        place.mkdir()
+        for mode, count in ((0o755, 1), (0o700, 2)):
+            place.chmod(mode)
+            self.assertEqual(len(discovery.doors(self.root, "lab", "ClaudeMesh-Session 0")), count)
 
     async def test_loopback_comes_last_and_never_for_a_session(self) -> None:
         (self.mesh("lab") / "local_token").write_text("secret\n")

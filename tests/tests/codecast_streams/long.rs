@@ -54,7 +54,7 @@ fn a_message_that_looks_like_an_option_is_a_message() {
 }
 
 #[test]
-fn a_silent_stream_says_every_half_minute_that_it_is_alive_in_real_time() {
+fn a_silent_stream_says_every_half_minute_that_it_is_alive() {
     let daemon = Daemon::start();
     let session = daemon.create("echo");
     let mut stream = daemon.send(&session, "sleep 600");

@@ -242,6 +242,8 @@ async fn leases_end_and_those_who_are_gone_hold_nothing() {
     world.pass(1000);
     assert_eq!(open().await, 1);
     done(go(&carol, step(&made.id, Step::Claim, "c2")).await.unwrap());
+    let late = TaskStep { lease_s: Some(60), ..step(&made.id, Step::Claim, "c1") };
+    assert_eq!(refused(go(&bob, late).await.unwrap()), "already_claimed", "bob's claim again, and carol is at it");
     assert_eq!(refused(go(&bob, step(&made.id, Step::Complete, "d")).await.unwrap()), "not_the_claimer", "too late");
     registry.revoke(id, alice, &carol).await.unwrap();
     assert_eq!(open().await, 1);

@@ -50,6 +50,9 @@ use crate::inbox::passphrase;
 use crate::mesh::host::Host;
 use crate::text;
 
+/// How many things that were left out are named to people.
+const NAMED: usize = 20;
+
 /// `hostel backup`.
 pub(crate) fn run(context: &Context<'_>, arguments: &Backup) -> Result<ExitCode, CommandError> {
     let (ui, home) = (context.ui, &context.home);
@@ -77,22 +80,21 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Backup) -> Result<ExitCode,
         meter: Meter::new(ui, "backing up"),
         scratch: Scratch(scratch),
         path: out.clone(),
+        left: Vec::new(),
     };
     pack.write(&bytes)?;
     // What is written here and now is no part of the house.
     let except = |path: &Path| path == out || path == draft.path;
-    let things = source::things(home, HOUSE, &except).map_err(|error| problem("look through", home, &error))?;
-    for thing in things {
-        pack.take(&thing)?;
-    }
+    pack.all_of(home, HOUSE, &except)?;
     let meshes = take_meshes(&mut pack, &except)?;
-    let sum = pack.finish()?;
+    let (sum, left) = pack.finish()?;
     draft.keep(&out)?;
     if ui.json() {
         let size = fs::metadata(&out).map_or(0, |metadata| metadata.len());
-        ui.data(
-            &json!({"ok": true, "path": out, "files": sum.files, "bytes": sum.bytes, "size": size, "meshes": meshes}),
-        )?;
+        ui.data(&json!({
+            "ok": true, "path": out, "files": sum.files, "bytes": sum.bytes, "size": size, "meshes": meshes,
+            "left_out": left.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     ui.line(&format!(
@@ -105,6 +107,12 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Backup) -> Result<ExitCode,
     if !meshes.is_empty() {
         ui.line(&format!("meshes: {}", meshes.join(", ")))?;
     }
+    for path in left.iter().take(NAMED) {
+        ui.note(&format!("not in it, for it is no file or too deep: `{}`", path.display()));
+    }
+    if left.len() > NAMED {
+        ui.note(&format!("and {} more; `--json` names all", left.len() - NAMED));
+    }
     ui.note("databases are as they were at one moment, journals at least as far; tokens and logs are not in it");
     Ok(ExitCode::SUCCESS)
 }
@@ -116,15 +124,13 @@ fn take_meshes(pack: &mut Pack, except: &dyn Fn(&Path) -> bool) -> Result<Vec<St
     for joined in host.meshes().map_err(CommandError::from)? {
         let mesh = joined.slug;
         let entry =
-            Memberships::entry(host.places(), &mesh).map_err(|error| CommandError::failure(error.to_string()))?;
-        let Some(entry) = entry else { continue };
+            || Memberships::entry(host.places(), &mesh).map_err(|error| CommandError::failure(error.to_string()));
+        let Some(before) = entry()? else { continue };
         let dir = host.dir(&mesh);
         let prefix = format!("{MESHES}/{mesh}");
-        let things = source::things(dir.path(), &prefix, except);
-        for thing in things.map_err(|error| problem("look through", dir.path(), &error))? {
-            pack.take(&thing)?;
-        }
-        // After the files: if a key is changed meanwhile, the newer one is here.
+        pack.all_of(dir.path(), &prefix, except)?;
+        // Read after the files: if a key is changed meanwhile, the newer one is here.
+        let entry = entry()?.unwrap_or(before);
         let text = Zeroizing::new(serde_json::to_vec(&entry).map_err(|error| problem("read", dir.path(), &error))?);
         pack.bytes(&format!("{prefix}/{MEMBERSHIP}"), 0o600, &text)?;
         taken.push(mesh);
@@ -139,6 +145,8 @@ struct Pack {
     meter: Meter,
     scratch: Scratch,
     path: PathBuf,
+    /// What could not be taken.
+    left: Vec<PathBuf>,
 }
 
 impl Pack {
@@ -151,6 +159,13 @@ impl Pack {
         let plain = plain.ok_or_else(|| problem("write", &self.path, &"a name in the house is too long"))?;
         let sealed = self.sealer.next(&plain);
         self.write(&sealed)
+    }
+
+    /// Everything below a directory.
+    fn all_of(&mut self, root: &Path, prefix: &str, except: &dyn Fn(&Path) -> bool) -> Result<(), CommandError> {
+        let found = source::things(root, prefix, except).map_err(|error| problem("look through", root, &error))?;
+        self.left.extend(found.left);
+        found.things.iter().try_for_each(|thing| self.take(thing))
     }
 
     fn take(&mut self, thing: &Thing) -> Result<(), CommandError> {
@@ -166,7 +181,11 @@ impl Pack {
             Kind::Database => {
                 let scratch = self.scratch.0.clone();
                 self.scratch.clear();
-                snapshot(&thing.from, &scratch).map_err(|error| problem("copy", &thing.from, &error))?;
+                snapshot(&thing.from, &scratch).map_err(|error| {
+                    problem("copy", &thing.from, &error).hint("no backup was written").hint(
+                        "if the file is damaged: `hostel mesh daemon recover` for a mesh's, an earlier backup for others",
+                    )
+                })?;
                 let file = File::open(&scratch).map_err(|error| problem("read", &scratch, &error))?;
                 let taken = self.file(item(), file, &thing.from);
                 self.scratch.clear();
@@ -211,12 +230,12 @@ impl Pack {
         self.record(&Record::End(End { size, sha256: hex(digest) }))
     }
 
-    fn finish(self) -> Result<Sum, CommandError> {
-        let Pack { mut out, sealer, sum, path, .. } = self;
+    fn finish(self) -> Result<(Sum, Vec<PathBuf>), CommandError> {
+        let Pack { mut out, sealer, sum, path, left, .. } = self;
         let last = Record::Sum(sum.clone()).to_bytes().unwrap_or_default();
         let written = out.write_all(&sealer.finish(&last)).and_then(|()| out.flush());
         written.map_err(|error| problem("write", &path, &error))?;
-        Ok(sum)
+        Ok((sum, left))
     }
 }
 

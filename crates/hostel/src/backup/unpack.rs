@@ -71,6 +71,8 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Restore) -> Result<ExitCode
         }
     }
     renew_broker(&stage.house)?;
+    // Reading may have taken long: somebody may have started it meanwhile.
+    stopped(home)?;
     // From here on it only moves.
     let mut kept = Vec::new();
     place_house(home, &stage.house, empty, now_ms, &mut kept)?;

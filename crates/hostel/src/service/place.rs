@@ -86,6 +86,16 @@ pub(crate) fn remove(path: &Path) -> Result<bool, Failure> {
     }
 }
 
+/// Whether a unit file was written by us for these directories: another set of them may have a mesh of the same name.
+pub(crate) fn is_of(unit: &Unit, path: &Path) -> Result<bool, Failure> {
+    let ours = unit.systemd()?;
+    let there = read(path).unwrap_or_default();
+    Ok(there.starts_with(OURS)
+        && user_of(&there) == unit.user.as_deref()
+        && writable_of(&there).is_some()
+        && writable_of(&there) == writable_of(&ours))
+}
+
 /// Whether a unit is installed: as this user's, else as the machine's for this user.
 pub(crate) fn installed(user: &Unit, system: &Unit) -> Option<Scope> {
     let there = |unit: &Unit, scope| {
@@ -129,6 +139,10 @@ fn user_of(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("User="))
 }
 
+fn writable_of(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("ReadWritePaths="))
+}
+
 fn cannot(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure::daemon(1, "io", format!("cannot {what} `{}`: {error}", path.display()))
 }
@@ -147,10 +161,15 @@ mod tests {
         assert_eq!(path, scratch.path().join("a/b/claudemesh-daemon-lab.service"));
         write(&unit, Kind::Systemd, &path).unwrap();
         write(&unit, Kind::Systemd, &path).unwrap();
+        assert!(is_of(&unit, &path).unwrap());
+        assert!(!is_of(&sample(Scope::System), &path).unwrap());
+        let elsewhere = super::super::unit::Confinement::Daemon { memory: 1 << 28, writable: vec!["/other".into()] };
+        assert!(!is_of(&Unit { confinement: elsewhere, ..unit.clone() }, &path).unwrap());
         // The same name for another user, and a file of somebody's own.
         assert_eq!(write(&sample(Scope::System), Kind::Systemd, &path).unwrap_err().word(), "exists");
         std::fs::write(&path, "[Unit]\n").unwrap();
         assert_eq!(write(&unit, Kind::Systemd, &path).unwrap_err().word(), "exists");
+        assert!(!is_of(&unit, &path).unwrap());
         assert!(remove(&path).unwrap());
         assert!(!remove(&path).unwrap());
     }

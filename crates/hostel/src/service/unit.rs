@@ -87,6 +87,8 @@ impl Unit {
                     // A copied identity and a revoked member do not come right by being tried again.
                     "RestartPreventExitStatus=4 78".to_owned(),
                     format!("MemoryMax={memory}"),
+                    "# A hook that ran out of memory is that hook's end, not the daemon's.".to_owned(),
+                    "OOMPolicy=continue".to_owned(),
                 ];
                 lines.extend(
                     [
@@ -177,6 +179,7 @@ pub(crate) mod tests {
             "StartLimitBurst=5",
             "StartLimitIntervalSec=5min",
             "MemoryMax=268435456",
+            "OOMPolicy=continue",
             "TasksMax=128",
             "LimitNOFILE=4096",
             "StandardOutput=journal",

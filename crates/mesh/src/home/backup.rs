@@ -26,9 +26,10 @@ const FORMAT: u32 = 1;
 
 /// Files that are part of it, with their modes.
 const FILES: [(&str, u32); 6] = [
-    ("keypair.json", 0o600),
-    ("keypair-archive.json", 0o600),
+    // In the order in which a rotation writes them: whatever it does meanwhile, what was read belongs together.
     ("keypair.next.json", 0o600),
+    ("keypair-archive.json", 0o600),
+    ("keypair.json", 0o600),
     ("topics.json", 0o600),
     ("config.toml", 0o644),
     ("schema_version", 0o644),
@@ -140,6 +141,8 @@ pub fn collect(places: &Places, slug: &str, program: &str, now_ms: u64) -> Resul
         // A daemon that is just changing its key writes several files; wait until they say the same.
         let key = membership.key.public().hex();
         let settled = taken.get("keypair.json").is_none_or(|text| public_key(text).is_none_or(|public| public == key));
+        // One that has finished meanwhile may have left nothing of the new key in what was read.
+        let moved_on = Memberships::entry(places, slug)?.as_ref() != Some(&entry);
         let mut document = Document {
             format: FORMAT,
             made_at: iso(now_ms),
@@ -148,6 +151,11 @@ pub fn collect(places: &Places, slug: &str, program: &str, now_ms: u64) -> Resul
             membership: entry,
             files: taken,
         };
+        if moved_on && looks < LOOKS {
+            looks += 1;
+            std::thread::sleep(LOOK);
+            continue;
+        }
         if !settled && !document.files.contains_key("keypair.next.json") {
             looks += 1;
             if looks < LOOKS {

@@ -25,7 +25,7 @@ use super::{HOP, Standing, State, leftovers, matching, payload, reply};
 use crate::events::Happened;
 use crate::inbox::InboxRow;
 use crate::mesh::core::Core;
-use crate::mesh::{Caller, Mesh, PostRequest, SendRequest};
+use crate::mesh::{Caller, Mesh, PostRequest, Refusal, SendRequest};
 use hostel_wire::frames::Kind;
 
 /// Events whose hooks may wait for their turn.
@@ -43,6 +43,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Something went wrong with the database; it is looked at again after this long.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// An answer that cannot be taken now is tried again after `AGAIN`, and then after twice as long each time, up to this.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// What is to be done about an event.
 struct Job {
@@ -75,9 +78,13 @@ impl Progress {
 pub(crate) async fn run(core: Arc<Core>, mut stop: watch::Receiver<bool>) {
     let Some(place) = &core.hooks.place else { return };
     let socket = place.options.socket.clone();
-    let ended = tokio::task::spawn_blocking(move || leftovers::kill_of_earlier(&socket)).await;
-    if let Ok(ended @ 1..) = ended {
-        core.log.warn("hooks_of_earlier_daemon_ended", json!({"groups": ended}));
+    // Without a socket there is nothing to know an earlier daemon's hooks by, and no thread has to look for them: where
+    // nothing but the clock may set the pace, as in a simulator, nothing else does.
+    if !socket.as_os_str().is_empty() {
+        let ended = tokio::task::spawn_blocking(move || leftovers::kill_of_earlier(&socket)).await;
+        if let Ok(ended @ 1..) = ended {
+            core.log.warn("hooks_of_earlier_daemon_ended", json!({"groups": ended}));
+        }
     }
     let mut dispatcher = Dispatcher {
         queued: Arc::default(),
@@ -121,6 +128,8 @@ impl Dispatcher {
             let since = self.core.hooks.since.lock().take();
             if let Some(since) = since {
                 self.begin(since);
+                // At once: what comes from here on is owed, also by the daemon after one that is killed.
+                self.write_place(since).await;
             }
             let on = match &state.standing {
                 Standing::Ready(_) => true,
@@ -366,32 +375,33 @@ async fn answer(core: &Arc<Core>, hook: &HookName, event_id: &str, row: &InboxRo
     let (meta, id) = (Some(Value::Object(meta)), format!("hook:{event_id}:{hook}"));
     let mesh = Mesh::of(Arc::clone(core));
     let reply_to = Some(row.client_message_id.clone());
-    let sent = match (row.kind, &row.topic) {
-        (Kind::Topic, Some(topic)) => {
-            let post = PostRequest {
-                topic: topic.clone(),
-                message: reply.text,
-                priority: reply.priority,
-                meta,
-                reply_to,
-                client_message_id: Some(id),
-                mentions: Vec::new(),
-            };
+    let topic = row.topic.clone().filter(|_| row.kind == Kind::Topic);
+    let request = SendRequest {
+        to: sender(row),
+        message: reply.text,
+        priority: reply.priority,
+        meta,
+        reply_to,
+        client_message_id: Some(id),
+        mentions: Vec::new(),
+    };
+    let send = || {
+        let (mesh, request, topic) = (mesh.clone(), request.clone(), topic.clone());
+        async move {
+            let Some(topic) = topic else { return mesh.send(request, &Caller::Member).await };
+            let SendRequest { message, priority, meta, reply_to, client_message_id, mentions, .. } = request;
+            let post = PostRequest { topic, message, priority, meta, reply_to, client_message_id, mentions };
             mesh.topic_post(post, &Caller::Member).await
         }
-        _ => {
-            let send = SendRequest {
-                to: sender(row),
-                message: reply.text,
-                priority: reply.priority,
-                meta,
-                reply_to,
-                client_message_id: Some(id),
-                mentions: Vec::new(),
-            };
-            mesh.send(send, &Caller::Member).await
+    };
+    let mut said = false;
+    let waits = |refusal: &Refusal| {
+        if !std::mem::replace(&mut said, true) {
+            let fields = json!({"code": refusal.code(), "error": refusal.detail()});
+            core.log.warn("hook_reply_waits", about(fields));
         }
     };
+    let sent = patiently(send, waits).await;
     match sent {
         Ok(_) => true,
         // It ran again after a crash and thought of something else; the first answer stands.
@@ -404,6 +414,28 @@ async fn answer(core: &Arc<Core>, hook: &HookName, event_id: &str, row: &InboxRo
             core.log.warn("hook_reply_not_sent", about(fields));
             false
         }
+    }
+}
+
+/// Whether a refusal passes by itself or by what somebody does about it: no room, or a disk that fails.
+fn passes(code: &str) -> bool {
+    matches!(code, "insufficient_storage" | "degraded" | "daemon_busy" | "internal")
+}
+
+/// Tries until something is taken or refused for good. Its event stays open meanwhile and keeps its place in the pool, so
+/// that no more wait than may run; if the daemon ends first, the next one runs the hook again.
+async fn patiently<T, F>(mut send: impl FnMut() -> F, mut waits: impl FnMut(&Refusal)) -> Result<T, Refusal>
+where
+    F: Future<Output = Result<T, Refusal>>,
+{
+    let mut pause = AGAIN;
+    loop {
+        match send().await {
+            Err(refusal) if passes(refusal.code()) => waits(&refusal),
+            settled => return settled,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
     }
 }
 
@@ -427,6 +459,31 @@ mod tests {
         assert_eq!(progress.floor(), 6);
         progress.open.remove(&7);
         assert_eq!(progress.floor(), 9);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_waits_while_there_is_no_room_for_it() {
+        let codes = ["insufficient_storage", "degraded", "daemon_busy", "internal"];
+        let (mut tries, mut waited, begun) = (0, Vec::new(), Instant::now());
+        let send = || {
+            let code = codes.get(tries).copied();
+            tries += 1;
+            async move { code.map_or(Ok("sent"), |code| Err(Refusal::new(code, ""))) }
+        };
+        let sent = patiently(send, |refusal| waited.push(refusal.code().to_owned())).await;
+        assert_eq!(sent.unwrap(), "sent");
+        assert_eq!(waited, codes);
+        assert_eq!(begun.elapsed().as_secs(), 1 + 2 + 4 + 8);
+        // What is refused for good is not tried again.
+        for code in ["blocked_by_pre_send", "idempotency_key_reused", "invalid", "member_revoked", "peer_not_found"] {
+            let mut tries = 0;
+            let send = || {
+                tries += 1;
+                std::future::ready(Err::<(), _>(Refusal::new(code, "")))
+            };
+            assert_eq!(patiently(send, |_| panic!("it waits")).await.unwrap_err().code(), code);
+            assert_eq!(tries, 1, "{code}");
+        }
     }
 
     #[test]

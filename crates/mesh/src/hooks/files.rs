@@ -71,6 +71,14 @@ pub(super) fn program(hooks: &Path, name: &HookName) -> Result<PathBuf, Unfit> {
     Ok(path)
 }
 
+/// Whether a hook lies there at all, fit to be run or not. What cannot be looked at is taken for one.
+pub(super) fn lies_there(hooks: &Path, name: &HookName) -> bool {
+    [name.to_string(), format!("{name}.sh")].iter().any(|file| match look(&hooks.join(file)) {
+        Ok(found) => found.is_some(),
+        Err(error) => error.kind() != io::ErrorKind::NotADirectory,
+    })
+}
+
 /// Whether the directory is the user's alone.
 pub(super) fn directory(hooks: &Path) -> Result<(), Unfit> {
     let unfit = |reason: String| Err(Unfit::Directory { path: hooks.to_owned(), reason });
@@ -125,6 +133,10 @@ mod tests {
         assert!(reason(&hooks).contains("chmod go-w"));
         mode(&script, 0o500);
         assert_eq!(program(&hooks, &HookName::Dm).unwrap(), script);
+        mode(&hooks, 0o755);
+        assert!(lies_there(&hooks, &HookName::Dm), "also where it may not be run");
+        assert!(!lies_there(&hooks, &HookName::PreSend) && !lies_there(&hooks.join("nowhere"), &HookName::Dm));
+        mode(&hooks, 0o700);
         symlink("/bin/sh", hooks.join("on-dm")).unwrap();
         assert!(reason(&hooks).contains("remove one"));
         fs::remove_file(&script).unwrap();

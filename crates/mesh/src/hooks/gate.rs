@@ -40,12 +40,9 @@ pub(crate) fn is_there(core: &Core) -> bool {
         Standing::Off(_) => false,
         Standing::Ready(policy) => policy.runs(&HookName::PreSend),
         // Nobody knows what the policy would say; a gate that lies there is taken for one that counts.
-        Standing::Broken(_) => core.hooks.place.as_ref().is_some_and(|place| {
-            !matches!(
-                files::program(&place.directory, &HookName::PreSend),
-                Err(files::Unfit::Missing(_) | files::Unfit::Directory { .. })
-            )
-        }),
+        Standing::Broken(_) => {
+            core.hooks.place.as_ref().is_some_and(|place| files::lies_there(&place.directory, &HookName::PreSend))
+        }
     }
 }
 

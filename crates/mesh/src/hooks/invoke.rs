@@ -88,7 +88,8 @@ pub(super) async fn invoke(core: &Core, state: &State, occasion: Occasion<'_>) -
         stdin: payload::written(payload, &rule.redact, state.settings.stdin_limit),
         timeout: Duration::from_secs(rule.timeout_s.unwrap_or(state.settings.default_timeout_s)),
         most_output: rule.output_size_limit,
-        whole_group: rule.kill_group,
+        // Below bubblewrap the first process is bubblewrap: ended alone, it would leave the hook behind.
+        whole_group: rule.kill_group || rule.bubblewrap,
         marks: [format!("CLAUDEMESH_EVENT_ID={event_id}"), format!("CLAUDEMESH_HOOK_NAME={hook}")],
     });
     let ran = ran.await;

@@ -44,7 +44,9 @@ pub(super) fn kill_of_earlier(socket: &Path) -> usize {
 /// Everything that runs, each held so that its number cannot become another's.
 fn processes() -> impl Iterator<Item = (Pid, OwnedFd)> {
     let own = rustix::process::getpid();
-    let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    // A `/proc` of another pid namespace has numbers that mean others here: then nobody is looked at.
+    let numbers_are_ours = std::fs::read_link("/proc/self").is_ok_and(|link| link.to_str() == Some(&own.to_string()));
+    let numbers = numbers_are_ours.then(|| std::fs::read_dir("/proc").ok()).flatten().into_iter().flatten().flatten();
     numbers.filter_map(move |entry| {
         let number: i32 = entry.file_name().to_str()?.parse().ok()?;
         let pid = Pid::from_raw(number).filter(|pid| *pid != own)?;
@@ -78,10 +80,41 @@ fn is_hook(pid: Pid) -> bool {
 /// Whether it leads a process group and not a session, as hooks do.
 fn leads_group_only(pid: Pid) -> bool {
     let number = pid.as_raw_nonzero().get();
-    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+    leads(&std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default(), number)
+}
+
+/// The same, of what `/proc` says. Not `getpgid`: in a container a group or a session may be one from outside, which
+/// the kernel tells as 0, and `rustix` takes that for impossible.
+fn leads(stat: &str, number: i32) -> bool {
     // After the name, which may hold anything: state, parent, group, session.
     let mut fields = stat.rsplit_once(')').map(|(_, rest)| rest).unwrap_or_default().split_whitespace().skip(2);
     let mut next = || fields.next().and_then(|field| field.parse::<i32>().ok());
     let (group, session) = (next(), next());
     group == Some(number) && session.is_some_and(|session| session != number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_and_sessions_from_outside_are_no_reason_to_panic() {
+        assert!(leads("7 (a hook) S 1 7 3 0 -1 4194304", 7));
+        assert!(leads("7 (a) name) S 1 7 0 0 -1", 7), "the session may be one from outside");
+        assert!(!leads("7 (of its session) S 1 7 7 0 -1", 7));
+        assert!(!leads("7 (of another group) S 1 3 3 0 -1", 7));
+        assert!(!leads("7 (from outside) S 0 0 0 0 -1", 7));
+        assert!(!leads("", 7) && !leads("7 (cut", 7) && !leads("7 (cut) S 1 7", 7));
+    }
+
+    #[test]
+    fn everything_that_runs_is_looked_at() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let found = processes().any(|(pid, _held)| pid.as_raw_nonzero().get().cast_unsigned() == child.id());
+        // Whoever they are, also kernel threads, whose group is 0.
+        let leading = processes().filter(|(pid, _held)| leads_group_only(*pid)).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found, "{leading} groups");
+    }
 }

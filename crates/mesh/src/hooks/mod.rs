@@ -54,7 +54,7 @@ use sandbox::Tools;
 pub struct HookOptions {
     /// Why none are run, if so: a build server, for one.
     pub off: Option<&'static str>,
-    /// The daemon's socket, for hooks that have a token.
+    /// The daemon's socket, for hooks that have a token. Empty: there is none, and no hooks of an earlier daemon at it.
     pub socket: PathBuf,
     /// The user's `HOME`.
     pub home: Option<OsString>,
@@ -166,7 +166,7 @@ impl Hooks {
                 },
             },
         };
-        let state = State::new(settings.clone(), standing);
+        let state = State::new(settings.clone(), standing).with_places_of(&self.state());
         let loaded = HooksLoaded {
             off: match &state.standing {
                 Standing::Off(reason) => Some(reason.clone()),
@@ -204,6 +204,15 @@ impl State {
         let places = settings.concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let pool = || Arc::new(Semaphore::new(places));
         Self { settings, standing, pool: pool(), gates: pool() }
+    }
+
+    /// Keeps the places there were, where their number is the same: what runs already counts after a reload as well.
+    fn with_places_of(mut self, before: &Self) -> Self {
+        if self.settings.concurrency == before.settings.concurrency {
+            self.pool = Arc::clone(&before.pool);
+            self.gates = Arc::clone(&before.gates);
+        }
+        self
     }
 
     fn policy(&self) -> Option<&Policy> {

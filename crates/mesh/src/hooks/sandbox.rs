@@ -142,14 +142,13 @@ pub(super) fn confine(
         .to_owned(),
         hooks: hooks.to_owned(),
         scratch: scratch.clone(),
-        bwrap: bwrap.clone(),
+        bwrap,
         socket: socket.map(Path::to_owned),
     };
     let mut command = vec![launcher.clone()];
     command.extend(words.iter().cloned());
     command.push(plan.text().into());
-    // Below bubblewrap `/tmp` is the hook's own anyway.
-    let scratch = (!writes && bwrap.is_none()).then_some(scratch);
+    let scratch = (!writes).then_some(scratch);
     Ok(Confined { command, reports: true, unenforced, scratch })
 }
 

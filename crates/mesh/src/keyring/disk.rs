@@ -40,6 +40,7 @@ pub(super) fn find(
         let kept = read.archive.keys().len();
         log.error("keypair_archive_set_aside", json!({"renamed_to": aside.display().to_string(), "keys_kept": kept}));
     }
+    let damaged = read.set_aside.is_some();
     let (mut archive, path) = (read.archive, dir.keypair_next());
     let next = match Next::read(&path).map_err(|error| named(&path, error))? {
         Found::Nothing => None,
@@ -55,7 +56,8 @@ pub(super) fn find(
             set_aside(&path, now_ms, log)?;
             None
         }
-        Found::Change(next) if archive.holds(&next.old) => Some(*next),
+        // Where the archive was damaged nobody can say whether it was committed: the broker is asked.
+        Found::Change(next) if archive.holds(&next.old) || damaged => Some(*next),
         // It was drawn and nothing more: nobody has heard of it.
         Found::Change(_) => {
             Next::remove(&path).map_err(|error| named(&path, error))?;

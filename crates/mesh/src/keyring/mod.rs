@@ -312,12 +312,17 @@ impl Keyring {
     /// cannot be written is tried again by `save`, and until then a restart asks the broker.
     pub(crate) fn adopt(&self, key: &Arc<MemberKey>) -> Option<Arc<MemberKey>> {
         self.step(Step::Told);
+        let (now, days) = (self.clock.now_ms(), self.settings.get().crypto.key_grace_period_days);
         let before = {
+            let _turn = self.turn.lock();
             let mut state = self.state.write();
             if state.current.pubkey == key.pubkey {
                 return None;
             }
             let before = std::mem::replace(&mut state.current, Arc::clone(key));
+            // Its time begins now: the broker may have been away for longer than it, with what is sealed for it.
+            state.archive.remove(&before.public());
+            state.archive.add(ArchivedKey::of(&before.key, now, days));
             if state.next.as_ref().is_some_and(|next| next.pubkey == key.pubkey) {
                 state.next = None;
             }
@@ -344,12 +349,16 @@ impl Keyring {
     /// Writes the key that counts where it belongs, if that could not be done before. Blocks on the disk.
     pub(crate) fn save(&self) {
         let _turn = self.turn.lock();
-        let (key, old) = {
+        let (key, old, archive) = {
             let state = self.state.read();
             let Some(old) = state.unsaved else { return };
-            (Arc::clone(&state.current), old)
+            (Arc::clone(&state.current), old, state.archive.clone())
         };
         let (Some(dir), Some(places)) = (&self.dir, &self.options.places) else { return };
+        // The old key is in there already; what is written is how long it is kept.
+        if let Err(error) = archive.write(&dir.keypair_archive()) {
+            self.log.warn("keypair_archive_not_renewed", json!({"error": error.to_string()}));
+        }
         match disk::save(dir, places, &self.mesh_id, &old, &key.key, self.clock.now_ms(), &|step| self.step(step)) {
             Ok(()) => self.state.write().unsaved = None,
             Err(error) => {

@@ -129,7 +129,7 @@ async fn as_member(
         end = draining(drain, answers) => end,
         end = receive::receive(core, role, line, cursor, pushes) => end,
         () = keeper::keep(core, line, keys) => End::lost("closed", "the connection has ended"),
-        () = rotation::tell(core, line) => End::Rotated,
+        end = rotation::tell(core, line) => end,
         end = greeting => end,
     }
 }

@@ -13,8 +13,8 @@ use hostel_wire::iso;
 use hostel_wire::sealed::FileKey;
 use serde_json::{Value, json};
 
-use super::calls::Line;
-use super::calls::Reply;
+use super::End;
+use super::calls::{Line, Reply};
 use crate::files::keys;
 use crate::keyring::MemberKey;
 use crate::mesh::Refusal;
@@ -26,19 +26,30 @@ const GRACE_MS: u64 = 24 * 3_600_000;
 /// How long to wait before the broker is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How long a connection stands on which it cannot be found out what has become of a request.
+const DOUBT: Duration = Duration::from_secs(10);
+
 /// Copies of keys that are sealed anew at most, of topics and of files.
 const MOST_COPIES: usize = 10_000;
 
-/// Tells the broker of a key that is to count, whenever there is one, as long as the connection stands.
-pub(super) async fn tell(core: &Arc<Core>, line: &Line) {
+/// Tells the broker of a key that is to count, whenever there is one, as long as the connection stands. Ends it where
+/// only the next welcome can say which key counts.
+pub(super) async fn tell(core: &Arc<Core>, line: &Line) -> End {
     let mut changed = core.keys.watch();
     loop {
         changed.mark_unchanged();
         if let Some(next) = core.keys.next() {
             match ask(core, line, &next).await {
                 Ok(()) => adopt(core, &next).await,
-                Err(refusal) if is_open(refusal.code()) => tokio::time::sleep(AGAIN).await,
-                Err(refusal) => abandon(core, &next, refusal).await,
+                Err(refusal) => match verdict(refusal.code()) {
+                    Verdict::Again => tokio::time::sleep(AGAIN).await,
+                    Verdict::Never => abandon(core, &next, refusal).await,
+                    Verdict::Unclear => {
+                        core.log.warn("rotation_unclear", json!({"code": refusal.code(), "detail": refusal.detail()}));
+                        tokio::time::sleep(DOUBT).await;
+                        return End::lost("error", refusal);
+                    }
+                },
             }
             continue;
         }
@@ -48,9 +59,27 @@ pub(super) async fn tell(core: &Arc<Core>, line: &Line) {
     }
 }
 
-/// Whether it is open what has become of the request.
-fn is_open(code: &str) -> bool {
-    matches!(code, "broker_unavailable" | "daemon_busy" | "unavailable" | "rate_limited")
+/// What a refusal says about a key that is to count.
+#[derive(Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is open; the same connection may ask again.
+    Again,
+    /// It does not count, and will not.
+    Never,
+    /// The broker may have it.
+    Unclear,
+}
+
+/// A key is given up on words alone that leave no doubt: whoever gives up one that the broker has is locked out for good.
+/// `bad_signature` is none of them: a clock that is off is refused with it, too, and a new connection sets it right.
+fn verdict(code: &str) -> Verdict {
+    match code {
+        "broker_unavailable" | "daemon_busy" | "unavailable" | "rate_limited" => Verdict::Again,
+        "forbidden" | "invalid_argument" | "name_taken" | "capacity" | "key_replaced" | "unknown_message_type" => {
+            Verdict::Never
+        }
+        _ => Verdict::Unclear,
+    }
 }
 
 async fn ask(core: &Core, line: &Line, next: &MemberKey) -> Result<(), Refusal> {
@@ -152,5 +181,25 @@ fn settled(answer: Result<Reply, Refusal>) -> Result<(), Refusal> {
     match answer {
         Err(refusal) if refusal.code() == "broker_unavailable" => Err(refusal),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_given_up_on_certain_words_alone() {
+        for code in ["forbidden", "invalid_argument", "name_taken", "capacity", "key_replaced", "unknown_message_type"]
+        {
+            assert_eq!(verdict(code), Verdict::Never, "{code}");
+        }
+        for code in ["broker_unavailable", "daemon_busy", "unavailable", "rate_limited"] {
+            assert_eq!(verdict(code), Verdict::Again, "{code}");
+        }
+        for code in ["bad_signature", "not_found", "mesh_not_found", "internal", "broker_refused", "of_a_later_broker"]
+        {
+            assert_eq!(verdict(code), Verdict::Unclear, "{code}");
+        }
     }
 }

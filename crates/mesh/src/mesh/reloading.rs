@@ -51,19 +51,19 @@ impl Mesh {
             }
         }
         let running = core.settings.get();
+        // It changes nothing if it is refused. Before the hooks: what was read of their file could not be taken back.
+        if let Err(error) = core.outbox.set_age(settings.outbox.max_age_hours) {
+            return Err(ReloadError::Setting { section: "outbox", key: "max_age_hours", reason: error.to_string() });
+        }
         let hooks = match core.hooks.reload(&settings.hooks) {
             Ok(hooks) => hooks,
             Err(error) => {
                 // What was in force stays in force, the settings of hooks as well.
+                core.outbox.set_age(running.outbox.max_age_hours).ok();
                 core.hooks.reload(&running.hooks).ok();
                 return Err(ReloadError::Hooks(error.to_string()));
             }
         };
-        // The last one that can be refused, and it changes nothing then.
-        if let Err(error) = core.outbox.set_age(settings.outbox.max_age_hours) {
-            core.hooks.reload(&running.hooks).ok();
-            return Err(ReloadError::Setting { section: "outbox", key: "max_age_hours", reason: error.to_string() });
-        }
         core.outbox.set_limits(outbox_limits(&settings));
         core.inbox.set_limits(settings.inbox.retention_days, settings.inbox.max_bytes);
         if !urls.is_empty() {

@@ -3,6 +3,7 @@
 //! Invariant: what is written is sealed with the key that counts now, which nobody has who was revoked. Earlier keys are
 //! handed on to who comes later, sealed with a later one.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ use crate::topics::{Ask, GENERAL};
 /// How long the key that seals may take to come, and one that only reads.
 const SEALING: Duration = Duration::from_secs(10);
 const READING: Duration = Duration::from_secs(3);
+
+const NOBODY: &str = "it is sealed with an earlier key, and nobody who has that one is connected";
 
 /// How often the keeper of keys is asked.
 const ASKING: Duration = Duration::from_millis(500);
@@ -52,7 +55,7 @@ pub(super) async fn sealing(core: &Core) -> Result<(u64, SharedKey), Refusal> {
 }
 
 /// The key of an epoch: our own, one that was handed on, or one that somebody seals for us.
-pub(super) async fn opening(core: &Core, line: &Line, epoch: u64) -> Result<SharedKey, Refusal> {
+async fn opening(core: &Core, line: &Line, epoch: u64) -> Result<SharedKey, Refusal> {
     if let Some(key) = core.shared.key(core, epoch) {
         return Ok(key);
     }
@@ -69,8 +72,35 @@ pub(super) async fn opening(core: &Core, line: &Line, epoch: u64) -> Result<Shar
             return Ok(key);
         }
         if tokio::time::timeout_at(deadline, changed.changed()).await.is_err() {
-            return Err(keyless("it is sealed with an earlier key, and nobody who has that one is connected"));
+            return Err(keyless(NOBODY));
         }
+    }
+}
+
+/// Keys as one request asks for them: one that does not come is waited for once, and after that no other is either.
+#[derive(Default)]
+pub(super) struct Opening {
+    missing: BTreeSet<u64>,
+}
+
+impl Opening {
+    /// The key of an epoch, as [`opening`] comes by it.
+    pub(super) async fn key(&mut self, core: &Core, epoch: u64) -> Result<SharedKey, Refusal> {
+        if let Some(key) = core.shared.key(core, epoch) {
+            return Ok(key);
+        }
+        if self.missing.is_empty() {
+            let found = opening(core, &*core.line()?, epoch).await;
+            if matches!(&found, Err(refusal) if refusal.code() == "key_unavailable") {
+                self.missing.insert(epoch);
+            }
+            return found;
+        }
+        // It may be there for the next request.
+        if self.missing.insert(epoch) {
+            core.topics.ask(Ask::Read(GENERAL.to_owned(), epoch));
+        }
+        Err(keyless(NOBODY))
     }
 }
 

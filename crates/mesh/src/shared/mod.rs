@@ -96,6 +96,16 @@ impl Shared {
     }
 }
 
+/// Whether a refusal is about one entry: its box is not what it says it is, or nobody who is there has its key. A list
+/// leaves such a one out and counts it, or whoever writes one would take the list from everybody.
+fn is_of_entry(refusal: &Refusal) -> bool {
+    matches!(refusal.code(), "hash_mismatch" | "key_unavailable")
+}
+
+fn is_none(count: &usize) -> bool {
+    *count == 0
+}
+
 fn keyless(detail: &str) -> Refusal {
     Refusal::new("key_unavailable", detail)
 }

@@ -9,7 +9,8 @@ use hostel_wire::sealed::SharedKey;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{MemberRef, change, client_id, hand_on, keys, member, open, read, seal, unreadable};
+use super::keys::Opening;
+use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
 
@@ -88,6 +89,9 @@ pub struct StatePage {
     pub items: Vec<StateItem>,
     /// Where the next page begins, if there is one.
     pub next: Option<String>,
+    /// Entries of the whole mesh that are left out because they do not open here.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unreadable: usize,
 }
 
 fn check_name(name: &str) -> Result<(), Refusal> {
@@ -143,28 +147,38 @@ impl Mesh {
         let found = values(&self.core, vec![digest.clone()]).await?;
         let entry = found.into_iter().next();
         let missing = || Refusal::new("state_not_found", format!("there is no `{name}`")).about("key");
-        item(&self.core, &entry.ok_or_else(missing)?).await
+        item(&self.core, &mut Opening::default(), &entry.ok_or_else(missing)?).await
     }
 
     /// Entries by name.
     pub async fn state_list(&self, asked: StateList) -> Result<StatePage, Refusal> {
         let core = &self.core;
-        let mut items = Vec::new();
+        let (mut items, mut opening, mut unreadable) = (Vec::new(), Opening::default(), 0);
         for entry in entries(core).await? {
-            let item = item(core, &entry).await?;
+            let item = match item(core, &mut opening, &entry).await {
+                Err(refusal) if is_of_entry(&refusal) => {
+                    unreadable += 1;
+                    continue;
+                }
+                opened => opened?,
+            };
             if item.key.starts_with(&asked.prefix) && asked.cursor.as_ref().is_none_or(|cursor| item.key > *cursor) {
                 items.push((entry.key, item));
             }
         }
         items.sort_unstable_by(|(_, one), (_, other)| one.key.cmp(&other.key));
-        let mut more = items.len() > asked.limit;
+        let more = items.len() > asked.limit;
         items.truncate(asked.limit);
+        let mut next = items.last().filter(|_| more).map(|(_, last)| last.key.clone());
         if asked.values {
-            more |= fill(core, &mut items).await?;
+            let filled = fill(core, &mut opening, &mut items).await?;
+            unreadable += filled.unreadable;
+            if filled.cut {
+                next = items.last().map(|(_, last)| last.key.clone());
+            }
         }
         let items: Vec<StateItem> = items.into_iter().map(|(_, item)| item).collect();
-        let next = items.last().filter(|_| more).map(|last| last.key.clone());
-        Ok(StatePage { items, next })
+        Ok(StatePage { items, next, unreadable })
     }
 }
 
@@ -200,27 +214,40 @@ async fn values(core: &Core, mut digests: Vec<String>) -> Result<Vec<StateEntry>
     Ok(found)
 }
 
-/// Puts values to entries; those that have gone meanwhile are left out. Says whether the last ones were left out because
-/// the others are large.
-async fn fill(core: &Core, items: &mut Vec<(String, StateItem)>) -> Result<bool, Refusal> {
-    let (mut filled, mut bytes) = (Vec::new(), 0);
+/// What was left out of a list with values.
+struct Filled {
+    /// The last ones, because the others are large.
+    cut: bool,
+    /// Those whose values do not open.
+    unreadable: usize,
+}
+
+/// Puts values to entries; those that have gone meanwhile are left out, and those that do not open.
+async fn fill(core: &Core, opening: &mut Opening, items: &mut Vec<(String, StateItem)>) -> Result<Filled, Refusal> {
+    let (mut filled, mut bytes, mut unreadable) = (Vec::new(), 0, 0);
     for some in items.chunks(TOGETHER) {
         let found = values(core, some.iter().map(|(digest, _)| digest.clone()).collect()).await?;
         let mut found: HashMap<String, StateEntry> =
             found.into_iter().map(|entry| (entry.key.clone(), entry)).collect();
         for (digest, _) in some {
             let Some(entry) = found.remove(digest) else { continue };
-            let item = item(core, &entry).await?;
+            let item = match item(core, opening, &entry).await {
+                Err(refusal) if is_of_entry(&refusal) => {
+                    unreadable += 1;
+                    continue;
+                }
+                opened => opened?,
+            };
             bytes += item.value.as_ref().map_or(0, |value| value.to_string().len()) + NAME;
             if bytes > LIST_BYTES && !filled.is_empty() {
                 *items = filled;
-                return Ok(true);
+                return Ok(Filled { cut: true, unreadable });
             }
             filled.push((digest.clone(), item));
         }
     }
     *items = filled;
-    Ok(false)
+    Ok(Filled { cut: false, unreadable })
 }
 
 fn of(fields: &Map<String, Value>) -> Result<Vec<StateEntry>, Refusal> {
@@ -229,12 +256,9 @@ fn of(fields: &Map<String, Value>) -> Result<Vec<StateEntry>, Refusal> {
 }
 
 /// Opens an entry.
-async fn item(core: &Core, entry: &StateEntry) -> Result<StateItem, Refusal> {
+async fn item(core: &Core, opening: &mut Opening, entry: &StateEntry) -> Result<StateItem, Refusal> {
     let boxed = entry.value.as_ref().unwrap_or(&entry.name);
-    let key = match core.shared.key(core, boxed.epoch) {
-        Some(key) => key,
-        None => keys::opening(core, &*core.line()?, boxed.epoch).await?,
-    };
+    let key = opening.key(core, boxed.epoch).await?;
     let plain = open(&key, boxed).ok_or_else(forged)?;
     let name = name_in(core, &plain, &entry.key).ok_or_else(forged)?;
     Ok(StateItem {

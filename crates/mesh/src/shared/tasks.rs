@@ -9,7 +9,8 @@ use hostel_wire::{ids, iso};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{MemberRef, change, client_id, hand_on, keys, member, open, read, seal, unreadable};
+use super::keys::Opening;
+use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
 use crate::resolve;
@@ -115,6 +116,9 @@ pub struct TaskPage {
     pub items: Vec<TaskItem>,
     /// Where the next page begins, if there is one.
     pub next: Option<String>,
+    /// Tasks in between that are left out because they do not open here.
+    #[serde(skip_serializing_if = "is_none")]
+    pub unreadable: usize,
 }
 
 impl Mesh {
@@ -202,13 +206,15 @@ impl Mesh {
             return Err(missing(id));
         }
         let answer = read(core, Call::TaskGet(TaskGet { id: id.to_owned() })).await;
-        item(core, &entry(&answer.map_err(|refusal| not_found(refusal, id))?)?).await
+        let entry = entry(&answer.map_err(|refusal| not_found(refusal, id))?)?;
+        item(core, &mut Opening::default(), &entry).await
     }
 
     /// Tasks without their bodies and results, the oldest first.
     pub async fn task_list(&self, asked: TaskQuery) -> Result<TaskPage, Refusal> {
         let core = &self.core;
         let (mut items, mut after) = (Vec::new(), asked.cursor);
+        let (mut opening, mut left_out) = (Opening::default(), 0);
         loop {
             let left = asked.limit.saturating_sub(items.len());
             let limit = Some(u32::try_from(left).unwrap_or(u32::MAX));
@@ -218,13 +224,16 @@ impl Mesh {
             let more = answer.fields.get("more").and_then(Value::as_bool).unwrap_or_default();
             after = tasks.last().map(|task| task.id.clone());
             for task in &tasks {
-                items.push(item(core, task).await?);
+                match item(core, &mut opening, task).await {
+                    Err(refusal) if is_of_entry(&refusal) => left_out += 1,
+                    opened => items.push(opened?),
+                }
             }
             if !more || after.is_none() {
-                return Ok(TaskPage { items, next: None });
+                return Ok(TaskPage { items, next: None, unreadable: left_out });
             }
             if items.len() >= asked.limit {
-                return Ok(TaskPage { items, next: after });
+                return Ok(TaskPage { items, next: after, unreadable: left_out });
             }
         }
     }
@@ -246,7 +255,8 @@ fn entry(answer: &Answer) -> Result<TaskEntry, Refusal> {
 
 async fn stepped(core: &Core, answer: &Answer) -> Result<TaskStepped, Refusal> {
     let duplicate = answer.fields.get("duplicate").and_then(Value::as_bool).unwrap_or_default();
-    Ok(TaskStepped { ok: true, task: item(core, &entry(answer)?).await?, duplicate })
+    let task = item(core, &mut Opening::default(), &entry(answer)?).await?;
+    Ok(TaskStepped { ok: true, task, duplicate })
 }
 
 /// Why a step may not be taken.
@@ -275,14 +285,11 @@ fn refused(core: &Core, answer: &Answer) -> Refusal {
 }
 
 /// Opens a task.
-async fn item(core: &Core, task: &TaskEntry) -> Result<TaskItem, Refusal> {
+async fn item(core: &Core, opening: &mut Opening, task: &TaskEntry) -> Result<TaskItem, Refusal> {
     let mut parts = [None, None, None];
     for (part, boxed) in parts.iter_mut().zip([Some(&task.title), task.body.as_ref(), task.result.as_ref()]) {
         let Some(boxed) = boxed else { continue };
-        let key = match core.shared.key(core, boxed.epoch) {
-            Some(key) => key,
-            None => keys::opening(core, &*core.line()?, boxed.epoch).await?,
-        };
+        let key = opening.key(core, boxed.epoch).await?;
         let forged = || Refusal::new("hash_mismatch", "what the broker has is not what a member wrote there");
         *part = Some(content(&key, boxed, &task.id).ok_or_else(forged)?);
     }

@@ -6,6 +6,7 @@
 from . import models
 from ._errors import (
     AmbiguousMesh,
+    BadMesh,
     ConnectionLost,
     DaemonUnreachable,
     HostelError,
@@ -24,6 +25,7 @@ __version__ = SDK_VERSION
 
 __all__ = [
     "AmbiguousMesh",
+    "BadMesh",
     "ConnectionLost",
     "DaemonUnreachable",
     "Event",

@@ -12,7 +12,7 @@ import string
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ._errors import AmbiguousMesh, DaemonUnreachable
+from ._errors import AmbiguousMesh, BadMesh, DaemonUnreachable
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 START = "start one with `hostel mesh daemon up`"
@@ -65,7 +65,7 @@ def mesh_name(root: Path, option: str | None = None) -> str:
     if chosen:
         # It becomes a part of a path.
         if not NAME.fullmatch(chosen):
-            raise DaemonUnreachable(f"`{chosen}` is no name of a mesh")
+            raise BadMesh(f"`{chosen}` is no name of a mesh")
         return chosen
     names: set[str] = set()
     for place in (root, _ephemeral_root(root)):

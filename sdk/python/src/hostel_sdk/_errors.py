@@ -35,6 +35,12 @@ class AmbiguousMesh(HostelError):
     code = "ambiguous_mesh"
 
 
+class BadMesh(HostelError):
+    """What was named cannot be the name of a mesh."""
+
+    code = "bad_mesh"
+
+
 class IncompatibleDaemon(HostelError):
     """The daemon speaks another major version."""
 

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a change is an entry of the mesh's log and the records it changes, in one transaction, made in its turn. So
 //! of two who compare and set, or claim, exactly one was first; everybody hears of every change, in its order; and an id
-//! that comes again is answered as it was the first time and changes nothing. Entries of the log go by age, the records
-//! stay. Versions come from one counter of the mesh, so that none ever means two things, also not after a removal.
+//! that comes again is answered as it was the first time (a claim: while it stands) and changes nothing. Entries of the
+//! log go by age, the records stay. Versions come from one counter of the mesh, so that none ever means two things, also
+//! not after a removal.
 //!
 //! Names, values, titles, bodies and results are sealed before they come here, with a key that counts now.
 

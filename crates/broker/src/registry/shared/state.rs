@@ -106,7 +106,11 @@ impl<E: Engine> Inner<E> {
         // Ids of messages are other ids.
         let client_id = format!("state:{}", set.client_id);
         if let Some(told) = self.told(mesh_id, &by.member, &client_id, &fingerprint).await? {
-            let version = told.pointer("/entry/version").and_then(Value::as_u64).unwrap_or_default();
+            let version = match told.pointer("/entry/version").and_then(Value::as_u64) {
+                Some(version) => version,
+                // The log has let go of it; what is there still says.
+                None => self.record::<StateEntry>(bucket::STATE, mesh_id, &set.key).await?.map_or(0, |it| it.version),
+            };
             return Ok(Written::Done { version, duplicate: true });
         }
         mesh.sealed_now(set.value.iter().chain([&set.name]))?;

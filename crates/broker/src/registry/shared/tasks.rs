@@ -188,6 +188,25 @@ impl<E: Engine> Inner<E> {
         Ok(Stepped::Done(Box::new(task), true))
     }
 
+    /// A claim that comes again: it is answered as it was only while the task has not gone to another since. Or there
+    /// would be two who believe that it is theirs.
+    async fn claimed_again(&self, mesh: &Mesh, by: &str, first: Stepped) -> Result<Stepped, RegistryError> {
+        let Stepped::Done(claimed, _) = &first else { return Ok(first) };
+        let Some(task) = self.record::<TaskEntry>(bucket::TASK, mesh.id(), &claimed.id).await? else {
+            return Ok(first);
+        };
+        if task.claimed_by.as_deref() == Some(by) && task.claimed_ms == claimed.claimed_ms {
+            return Ok(first);
+        }
+        let task = as_it_stands(mesh, task, self.clock.now_ms());
+        let code = match task.status {
+            TaskStatus::Open => "not_claimed",
+            TaskStatus::Claimed => "already_claimed",
+            TaskStatus::Completed => "already_completed",
+        };
+        Ok(Stepped::Refused(code, Box::new(task)))
+    }
+
     async fn task_create(&self, mesh_id: &str, by: &By, new: TaskCreate) -> Result<Stepped, RegistryError> {
         let mesh = self.snapshot(mesh_id)?;
         mesh.active_member(&by.member)?;
@@ -273,7 +292,11 @@ impl<E: Engine> Inner<E> {
         }
         let client_id = format!("task:{}", step.client_id);
         if let Some(told) = self.told(mesh_id, &by.member, &client_id, &fingerprint).await? {
-            return self.stepped(mesh_id, &told, &step.id).await;
+            let first = self.stepped(mesh_id, &told, &step.id).await?;
+            return match step.step {
+                Step::Claim => self.claimed_again(&mesh, &by.member, first).await,
+                Step::Release | Step::Complete => Ok(first),
+            };
         }
         let task = self.task(mesh_id, &step.id).await?;
         let now = self.clock.now_ms();

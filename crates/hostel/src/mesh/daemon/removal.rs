@@ -1,6 +1,7 @@
 //! `daemon uninstall` and `daemon reset`: everything of a mesh gone from this host, or only what was received and sent.
 //!
 //! Invariant: `uninstall` ends with nothing of the mesh here, whether its broker could be told or not, and says which.
+//! Its service goes with it; one of the machine's, which takes root, is named.
 //! `reset` removes only what this program has made and can have again; keys, membership, settings and hooks stay.
 //! Neither begins before the daemon has ended.
 
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use super::asking;
 use super::down;
+use super::service;
 use crate::mesh::Desk;
 use crate::mesh::cli;
 use crate::mesh::failure::Failure;
@@ -53,6 +55,8 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
         directory.path().display()
     );
     asking::confirm(desk, arguments.confirm, &mesh, &what)?;
+    // First who would start it again.
+    let service = service::withdraw(desk, &mesh).await;
     down::stop(desk, &mesh).await?;
     let mut told = Err("this host is no member any more".to_owned());
     if let Some(joined) = &joined {
@@ -72,11 +76,19 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
     if desk.ui.json() {
         desk.ui.data(&json!({
             "ok": true, "mesh": mesh, "broker_told": told.is_ok(), "broker_error": told.as_ref().err(),
-            "removed": directory.path(),
+            "removed": directory.path(), "service_removed": service.removed,
+            "service_left": service.left.iter().map(|(path, _)| path).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     desk.ui.line(&format!("`{mesh}` is gone from this host"))?;
+    if let Some(path) = &service.removed {
+        desk.ui.line(&format!("{mesh}: removed {}", path.display()))?;
+    }
+    for (path, by_hand) in &service.left {
+        desk.ui
+            .note(&format!("its service `{}` is still there and would fail at every start: {by_hand}", path.display()));
+    }
     if let (Err(reason), Some(joined)) = (&told, &joined) {
         desk.ui.note(&format!("the broker was not told: {reason}"));
         desk.ui.note(&format!(

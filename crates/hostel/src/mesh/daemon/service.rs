@@ -4,6 +4,7 @@
 //! Invariant: one unit per mesh. Where one is installed and its supervisor runs, nobody else starts that daemon; two of
 //! them would only quarrel about the lock.
 
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -270,4 +271,53 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &UninstallService) -> 
         desk.ui.line("no service is installed")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What became of the services of a mesh that leaves this host.
+#[derive(Debug, Default)]
+pub(super) struct Withdrawn {
+    /// The user's own: its file is gone.
+    pub(super) removed: Option<PathBuf>,
+    /// What is still there, and how it is taken away.
+    pub(super) left: Vec<(PathBuf, String)>,
+}
+
+/// Takes the services of a mesh away that would start its daemon once it is gone: the user's own is ended and removed,
+/// the machine's takes root and is named. Nothing that goes wrong here keeps the mesh from being removed.
+pub(super) async fn withdraw(desk: &Desk<'_>, mesh: &str) -> Withdrawn {
+    let mut withdrawn = Withdrawn::default();
+    for scope in [Scope::User, Scope::System] {
+        let Ok(unit) = unit(desk, mesh, scope, false) else { continue };
+        let Ok(directory) = place::directory(Kind::Systemd, scope) else { continue };
+        let path = directory.join(unit.file_name());
+        if !place::is_of(&unit, &path).unwrap_or_default() {
+            continue;
+        }
+        let (systemctl, shown) = (scope.systemctl(), path.display());
+        let by_hand = match scope {
+            Scope::User => format!("{systemctl} disable --now {}; rm '{shown}'", unit.name),
+            Scope::System => format!("sudo {systemctl} disable --now {}; sudo rm '{shown}'", unit.name),
+        };
+        let gone = match scope {
+            Scope::User => take_away(&unit, scope, &path).await,
+            Scope::System => false,
+        };
+        match gone {
+            true => withdrawn.removed = Some(path),
+            false => withdrawn.left.push((path, by_hand)),
+        }
+    }
+    withdrawn
+}
+
+async fn take_away(unit: &Unit, scope: Scope, path: &Path) -> bool {
+    let manager = Manager::of(scope);
+    let runs = manager.absence().await.is_none();
+    let ended = !runs || manager.disable(&unit.file_name()).await.is_ok();
+    let gone = ended && place::remove(path).is_ok();
+    if gone && runs {
+        // The file is gone; at the latest the next boot knows.
+        manager.reload().await.ok();
+    }
+    gone
 }

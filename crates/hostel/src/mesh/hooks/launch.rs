@@ -111,13 +111,16 @@ fn restrict_files(plan: &Plan) -> Result<RulesetStatus, RulesetError> {
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// The words of bubblewrap for a plan: no processes of others, no `/proc`, no message bus, a `/tmp` of its own.
+/// The words of bubblewrap for a plan: no processes of others, no `/proc`, no message bus, nothing to write to but the
+/// hook's own directory. Later words cover what earlier ones show.
 fn wrapped(plan: &Plan) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
     let mut add = |some: &[&dyn AsRef<std::ffi::OsStr>]| {
         words.extend(some.iter().map(|word| word.as_ref().to_owned()));
     };
     add(&[&"--unshare-user-try", &"--unshare-ipc", &"--unshare-pid", &"--unshare-uts", &"--unshare-cgroup-try"]);
+    // Root keeps its capabilities otherwise, and could make what is read-only writable again.
+    add(&[&"--cap-drop", &"ALL"]);
     if plan.no_network {
         add(&[&"--unshare-net"]);
     }
@@ -131,12 +134,20 @@ fn wrapped(plan: &Plan) -> Vec<OsString> {
         }
         _ => add(&[&"--ro-bind", &"/", &"/", &"--dev", &"/dev"]),
     }
-    if plan.files != "rw" {
-        add(&[&"--tmpfs", &"/tmp", &"--tmpfs", &"/run", &"--tmpfs", &"/proc", &"--dir", &plan.scratch]);
+    add(&[&"--tmpfs", &"/run", &"--tmpfs", &"/proc"]);
+    if plan.files == "rw" {
+        add(&[&"--bind", &plan.hooks, &plan.hooks]);
+    } else {
+        add(&[&"--tmpfs", &"/tmp", &"--bind", &plan.scratch, &plan.scratch]);
         add(&[&"--ro-bind", &plan.hooks, &plan.hooks]);
     }
     if let Some(socket) = &plan.socket {
         add(&[&"--ro-bind", socket, socket]);
+    }
+    // At last, when everything above has its place: memory is not to be filled with files either.
+    add(&[&"--remount-ro", &"/run", &"--remount-ro", &"/proc"]);
+    if plan.files != "rw" {
+        add(&[&"--remount-ro", &"/tmp", &"--remount-ro", &"/dev", &"--remount-ro", &"/"]);
     }
     add(&[&"--chdir", &plan.hooks, &"--", &plan.program]);
     words
@@ -162,16 +173,57 @@ mod tests {
     fn what_bubblewrap_is_told() {
         let words = |plan: &Plan| wrapped(plan).join(" ".as_ref()).into_string().expect("words");
         let readonly = words(&plan("readonly"));
-        for part in ["--unshare-net", "--ro-bind / /", "--tmpfs /run", "--dir /tmp/id-on-dm", "--chdir /h -- /h/on-dm"]
-        {
+        for part in [
+            "--cap-drop ALL",
+            "--unshare-net",
+            "--ro-bind / /",
+            "--tmpfs /run",
+            "--tmpfs /proc",
+            "--bind /tmp/id-on-dm /tmp/id-on-dm",
+            "--remount-ro /tmp",
+            "--chdir /h -- /h/on-dm",
+        ] {
             assert!(readonly.contains(part), "{part} in {readonly}");
         }
-        assert!(!readonly.contains(" --bind "));
+        assert_eq!(readonly.matches(" --bind ").count(), 1, "{readonly}");
         assert!(
             words(&plan("sandbox")).contains("--ro-bind /usr /usr") && !words(&plan("sandbox")).contains("bind / /")
         );
         let open = Plan { no_network: false, socket: Some("/d/sock".into()), ..plan("rw") };
         let open = words(&open);
         assert!(open.contains("--bind / /") && !open.contains("--unshare-net") && open.contains("--ro-bind /d/sock"));
+        assert!(open.contains("--tmpfs /proc") && !open.contains("/tmp"), "{open}");
+    }
+
+    /// What a script below bubblewrap writes; nothing where bubblewrap is not there or may not do anything.
+    fn said(files: &str, script: &str) -> Option<String> {
+        use std::os::unix::fs::PermissionsExt as _;
+        let bwrap = Path::new("/usr/bin/bwrap");
+        let probe =
+            Command::new(bwrap).args(["--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "true"]).output();
+        if !probe.is_ok_and(|probe| probe.status.success()) {
+            return None;
+        }
+        let (hooks, scratch) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir_in("/tmp").expect("one"));
+        let program = hooks.path().join("on-dm");
+        std::fs::write(&program, script).expect("a script");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a mode");
+        let (hooks, scratch) = (hooks.path().to_owned(), scratch.path().to_owned());
+        let plan = Plan { program, hooks, scratch: scratch.clone(), ..plan(files) };
+        let ran = Command::new(bwrap).args(wrapped(&plan)).env("SCRATCH", scratch).output().expect("it runs");
+        Some(format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)))
+    }
+
+    #[test]
+    fn what_bubblewrap_makes_of_it() {
+        let script = "#!/bin/sh\nfor place in $SCRATCH . /tmp /run /proc /dev /dev/shm / /usr; do\n\
+            if (echo x >$place/x.$$) 2>/dev/null; then echo \"wrote $place\"; rm -f $place/x.$$; fi; done\n\
+            ls /proc /run\n(mount -o remount,rw,bind /usr) 2>/dev/null && echo remounted\necho x >/dev/null && echo end\n";
+        for files in ["readonly", "sandbox"] {
+            let Some(said) = said(files, script) else { return };
+            let wrote: Vec<&str> = said.lines().filter(|line| line.starts_with("wrote ")).collect();
+            assert_eq!(wrote.len(), 1, "{files}: {said}");
+            assert!(said.ends_with("/proc:\n\n/run:\nend\n"), "{files}: {said}");
+        }
     }
 }
