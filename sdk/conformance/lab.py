@@ -103,7 +103,7 @@ class Lab:
     # ---- control
 
     def control(self, order: str) -> None:
-        """`kill NAME` or `start NAME`."""
+        """`kill NAME`, `start NAME`, or `connected MEMBER`, which waits: a daemon accepts before its broker has answered."""
         verb, _, name = order.partition(" ")
         if verb == "kill":
             process = self.running.pop(name)
@@ -111,6 +111,8 @@ class Lab:
             process.wait()
         elif verb == "start":
             self.start(name)
+        elif verb == "connected":
+            self.wait_connected(name)
         else:
             raise Failed(f"there is no control `{order}`")
 
@@ -131,6 +133,9 @@ class Lab:
             return accepts(house if name == "house" else self.daemon_dir(name) / MESH / "sock")
 
         until(f"{name} to accept", is_up)
+
+    def wait_connected(self, member: str) -> None:
+        until(f"{member} to be connected", lambda: self._is_connected(member))
 
     def printed(self, name: str) -> str:
         """The end of what a process printed."""
@@ -173,12 +178,12 @@ class Lab:
         arguments = ["as", "claudemesh", "mesh", "create", MESH, "--name", "alice", "--broker", url]
         self._run("alice", arguments, HOSTEL_HOME=str(self.home("broker")))
         self.start("alice")
-        until("alice to be connected", lambda: self._is_connected("alice"))
+        self.wait_connected("alice")
         printed = self._run("alice", ["as", "claudemesh", "mesh", "invite", "--mesh", MESH, "--uses", "1"])
         (link,) = [line.strip() for line in printed.splitlines() if line.strip().startswith("ic://")]
         self._run("bob", ["as", "claudemesh", "join", link, "--name", "bob"])
         self.start("bob")
-        until("bob to be connected", lambda: self._is_connected("bob"))
+        self.wait_connected("bob")
         self.start("house")
 
     def _environment(self, name: str) -> dict[str, str]:
