@@ -467,7 +467,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subc
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "list" -d 'List every member'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "revoke" -d 'Take a member\'s key out of the mesh for good'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "kick" -d 'Close a member\'s session connections'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "kick" -d 'Close a member\'s connections; its sessions end, its daemon comes back'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "ban" -d 'The same as revoke'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "unban" -d 'Take a revocation back'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from member" -f -a "disconnect" -d 'Close a member\'s connections; it comes back by itself'
@@ -776,7 +776,7 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand backup" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand backup" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand restore" -l in -d 'The file that `hostel backup` wrote' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand restore" -l in -d 'The file that `backup` wrote' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand restore" -l passphrase-fd -d 'Read the passphrase from this descriptor instead of asking for it' -r
 complete -c hostel -n "__fish_hostel_using_subcommand restore" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand restore" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r

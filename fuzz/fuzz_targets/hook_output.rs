@@ -26,9 +26,10 @@ fuzz_target!(|bytes: &[u8]| {
                 assert!(bytes.trim_ascii().is_empty() || other.is_some_and(|other| other["action"] == "allow"));
             }
             Ok(Verdict::Drop(reason)) => assert!(!reason.chars().any(char::is_control)),
-            Ok(Verdict::Replace { body, meta }) => {
+            Ok(Verdict::Replace { body, meta, title }) => {
                 let other = other.expect("a verdict is JSON");
                 assert!(other["action"] == "replace" && body.is_none_or(|body| other["body"] == body));
+                assert!(title.is_none_or(|title| other["title"] == title));
                 assert!(meta.is_none_or(|meta| meta.is_null() || other["meta"] == meta));
             }
             Err(reason) => assert!(!reason.is_empty()),

@@ -1,5 +1,5 @@
 //! The files of a host, of any content: `config.json`, `keypair.json`, `host_fingerprint.json`, `keypair-archive.json`,
-//! `keypair.next.json`. What is read can be written and read again, what is not understood is kept or set aside and never
+//! `keypair.next.json`, `keypair-lineage.json`. What is read can be written and read again, what is not understood is kept or set aside and never
 //! lost, and nothing is taken for a key that is none. The first byte says which file.
 #![no_main]
 
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use hostel_mesh::home::archive::Archive;
+use hostel_mesh::home::lineage::{self, Lineage};
 use hostel_mesh::home::next::{Found, Next};
 use hostel_mesh::home::{ClonePolicy, Membership, Memberships, MeshDir, Places, fingerprint, identity};
 use hostel_wire::keys::SecretKey;
@@ -41,12 +42,13 @@ fn membership() -> Membership {
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((which, bytes)) = bytes.split_first() else { return };
-    match which % 5 {
+    match which % 6 {
         0 => config(bytes),
         1 => keypair(bytes),
         2 => host(bytes),
         3 => archive(bytes),
-        _ => next(bytes),
+        4 => next(bytes),
+        _ => lineage(bytes),
     }
 });
 
@@ -130,6 +132,22 @@ fn next(bytes: &[u8]) {
     let path = SCRATCH.join("keypair.next.json");
     change.write(&path, NOW).expect("a directory of our own");
     assert_eq!(Next::read(&path).expect("our own writing"), Found::Change(change));
+}
+
+fn lineage(bytes: &[u8]) {
+    let path = SCRATCH.join("keypair-lineage.json");
+    fs::write(&path, bytes).expect("a file");
+    let current = membership().key.public();
+    let (lineage, aside) = Lineage::open(&path, &current, NOW).expect("a directory of our own");
+    if let Some(aside) = aside {
+        assert_eq!(fs::read(&aside).expect("nothing is thrown away"), bytes);
+        fs::remove_file(aside).expect("it is there");
+    }
+    let steps = lineage.steps();
+    assert!(steps.len() <= lineage::MOST && steps.last().is_none_or(|last| last.new_pubkey == current.hex()));
+    assert!(steps.windows(2).all(|pair| pair[0].new_pubkey == pair[1].old_pubkey), "each follows the one before");
+    lineage.write(&path).expect("a directory of our own");
+    assert_eq!(Lineage::open(&path, &current, NOW).expect("our own writing"), (lineage, None));
 }
 
 fn host(bytes: &[u8]) {

@@ -1,13 +1,14 @@
-//! `config.toml` of any content: settings within their bounds, or an error of one line that names its own; what is not
+//! `config.toml` of any content, a mesh's own and the one for all of them: settings within their bounds, or an error of one line that names its own; what is not
 //! known is said by line and skipped.
 #![no_main]
 
-use hostel_mesh::home::Settings;
+use hostel_mesh::home::{Fleet, Settings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    fleet(text, lines);
     let (settings, notices) = match Settings::parse(text) {
         Ok(parsed) => parsed,
         Err(notice) => {
@@ -35,3 +36,15 @@ fuzz_target!(|bytes: &[u8]| {
     // The same text means the same.
     assert!(Settings::parse(text).is_ok_and(|again| again.0 == settings && again.1 == notices));
 });
+
+/// What counts for all daemons of a user is in a file of its own.
+fn fleet(text: &str, lines: usize) {
+    match Fleet::parse(text) {
+        Ok((fleet, notices)) => {
+            assert!((1..=1000).contains(&fleet.max_daemons) && fleet.total_disk_budget >= 128_000_000);
+            assert!(notices.iter().all(|notice| (1..=lines).contains(&notice.line) && !notice.text.is_empty()));
+            assert!(Fleet::parse(text).is_ok_and(|again| again == (fleet, notices)));
+        }
+        Err(notice) => assert!((1..=lines).contains(&notice.line) && !notice.text.contains('\n'), "{notice}"),
+    }
+}

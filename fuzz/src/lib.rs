@@ -3,6 +3,7 @@
 //! Invariant: a helper panics exactly where the code under test broke a promise; it never panics because of its input.
 
 pub mod agents;
+pub mod broker;
 pub mod events;
 pub mod fields;
 pub mod journal;

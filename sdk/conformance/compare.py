@@ -115,7 +115,8 @@ def steady(value: Any, schema: dict[str, Any]) -> Any:
     if "$ref" in schema:
         schema = DEFS[schema["$ref"].rsplit("/", 1)[-1]]
     if isinstance(value, list):
-        return [steady(item, schema.get("items", {})) for item in value]
+        items = [steady(item, schema.get("items", {})) for item in value]
+        return sorted(items, key=lambda item: json.dumps(item, sort_keys=True)) if "x-unordered" in schema else items
     if isinstance(value, dict) and "properties" in schema:
         known = {name: part for name, part in schema["properties"].items() if "x-volatile" not in part}
         found = {name: steady(value[name], part) for name, part in known.items() if name in value}

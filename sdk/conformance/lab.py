@@ -252,4 +252,5 @@ class Lab:
             answer = b""
             while piece := stream.recv(65536):
                 answer += piece
-        return b'"connected":true' in answer
+        # Both: the daemon notes the one a moment before the other.
+        return b'"connected":true' in answer and f'"{MESH}":"open"'.encode() in answer

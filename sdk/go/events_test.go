@@ -15,7 +15,7 @@ import (
 
 func takeEvents(t *testing.T, stream *EventStream, count int) []Event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	var taken []Event
 	for len(taken) < count {

@@ -84,7 +84,7 @@ impl Schema {
         let words = schema.as_object().ok_or_else(|| " has a schema that is no object".to_owned())?;
         for (word, rule) in words {
             match word.as_str() {
-                "description" | "x-volatile" | "x-spellings" | "required" | "additionalProperties" => {}
+                "description" | "x-volatile" | "x-unordered" | "x-spellings" | "required" | "additionalProperties" => {}
                 "$ref" => {
                     let name = rule.as_str().and_then(|path| path.strip_prefix("#/$defs/")).unwrap_or_default();
                     let target = self.root["$defs"].get(name).ok_or_else(|| format!(" refers to `{rule}`"))?;

@@ -62,7 +62,7 @@ pub fn play(script: &Script, options: &Options, work: &Path, compare: bool) -> O
             case,
             directory,
             compare,
-            limit: if compare { wait::LIMIT } else { Duration::from_secs(10) },
+            limit: Duration::from_secs(if compare { 20 } else { 10 }),
             names: Names::new(),
             varying: BTreeSet::new(),
             transcripts: BTreeMap::new(),

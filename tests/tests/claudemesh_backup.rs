@@ -185,13 +185,14 @@ fn what_cannot_be_restored_says_why_and_changes_nothing() {
     let mut house = whole.clone();
     house[9] = b'h';
     attempt(&house, "it is a backup of a house, not of a mesh's identity");
+    attempt(b"CMB1 of the program before this one", "it is a `.cmb` backup (`CMB1`) of claudemesh-cli");
     refused(&restore(&elsewhere, &lab.path().join("nowhere"), PASSPHRASE, &[]), "there is no such file");
     assert!(!elsewhere.home().join(".claudemesh/config.json").exists(), "nothing was written");
     assert_eq!(fs::read(lab.host("bob").home().join(".claudemesh/config.json")).unwrap(), before);
     // A short passphrase is refused for a new backup, and a place that cannot be is said before one is asked for.
     let short = with_passphrase(lab.host("bob"), &["daemon", "backup", "--mesh", "lab", "--out", "x.backup"], "short");
     let complaint = String::from_utf8_lossy(&short.stderr).into_owned();
-    assert!(!short.status.success() && complaint.contains("fewer than 8 characters"), "{complaint}");
+    assert!(!short.status.success() && complaint.contains("fewer than 12 characters"), "{complaint}");
     refused(&backup(lab.host("bob"), &lab.path().join("nowhere/x.backup")), "there is no directory");
     refused(&backup(lab.host("bob"), lab.path()), "it is a directory");
     // With --force the same identity is put back over itself, and runs.
@@ -354,7 +355,9 @@ fn version_and_compat_say_what_fits() {
         }
         let features: Vec<&str> =
             version["ipc_features"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-        for feature in ["send", "topics", "inbox", "search", "files", "events_resume", "reload"] {
+        for feature in
+            ["send", "topics", "inbox", "search", "files", "events_resume", "reload", "rotate_keypair", "hooks"]
+        {
             assert!(features.contains(&feature), "{feature} in {features:?}");
         }
         assert!(version["broker_features_negotiated"].as_object().is_some_and(|features| !features.is_empty()));

@@ -74,9 +74,10 @@ fn hooks_are_told_what_happened_and_answer_it() {
     let note = "#!/bin/sh\necho $CLAUDEMESH_HOOK_NAME >>order\n".to_owned();
     let policy = format!(
         "[on-dm]\n[on-message]\n{OPEN}[on-mention]\n{OPEN}[on-topic-alerts]\n{OPEN}[on-startup]\n{OPEN}\
-         [on-disconnect]\n{OPEN}[on-reconnect]\n{OPEN}"
+         [on-disconnect]\n{OPEN}[on-reconnect]\n{OPEN}[on-file-share]\n{OPEN}"
     );
-    let mut hooks = vec![("on-dm.sh", python(tell))];
+    let keep = "json.dump(event, open('shared', 'w'))\n";
+    let mut hooks = vec![("on-dm.sh", python(tell)), ("on-file-share", python(keep))];
     for name in ["on-message", "on-mention.sh", "on-topic-alerts.sh", "on-startup", "on-disconnect", "on-reconnect"] {
         hooks.push((name, note.clone()));
     }
@@ -147,6 +148,15 @@ fn hooks_are_told_what_happened_and_answer_it() {
     assert_eq!(bob.hook_output("order"), "on-startup\non-message\non-topic-alerts\non-mention\non-message\n");
     assert_eq!(bob.metric("cm_daemon_hook_invocations_total", &["hook=\"on-topic\"", "exit=\"0\""]), 1);
     assert_eq!(bob.metric("cm_daemon_hook_duration_seconds_count", &["hook=\"on-message\""]), 2);
+    // A file runs its own, and is no message.
+    let file = lab.path().join("notes.txt");
+    fs::write(&file, "content").unwrap();
+    let shared = alice.post("/v1/file/share", &json!({"path": file, "to": "bob", "message": "look"}));
+    assert_eq!(shared.status, 200, "{}", shared.text());
+    assert_eq!(next()["hook"], "on-file-share");
+    let told: Value = serde_json::from_str(&lab.host("bob").hook_output("shared")).unwrap();
+    assert_eq!((&told["event"], &told["body"]), (&json!("file_shared"), &json!("look")), "{told}");
+    assert_eq!((&told["file"]["name"], &told["file"]["size"]), (&json!("notes.txt"), &json!(7)), "{told}");
     // The connection goes and comes back.
     lab.kill_broker();
     assert_eq!(next()["hook"], "on-disconnect");
@@ -236,7 +246,7 @@ fn hooks_end_whatever_they_do() {
          setsid sh -c 'echo $$ >escaped; exec sleep 1000' &\nwhile :; do sleep 1; done\n";
     let leaves = "#!/bin/sh\nsleep 1000 & echo $! >left\necho '{\"reply\":\"gone\"}'\n";
     let policy = format!(
-        "[on-topic-hang]\ntimeout_s = 1\n{OPEN}[on-topic-leave]\n{OPEN}[on-topic-flood]\noutput_size_limit = 1000\n\
+        "[on-topic-hang]\ntimeout_s = 4\n{OPEN}[on-topic-leave]\n{OPEN}[on-topic-flood]\noutput_size_limit = 1000\n\
          [on-topic-fail]\n[on-topic-garbage]\n[on-topic-missing]\n{OPEN}[on-topic-mute]\nallow_reply = false\n"
     );
     let hooks = [
@@ -264,7 +274,7 @@ fn hooks_end_whatever_they_do() {
     let run = |topic: &str| run_of(bob, &format!("on-topic-{topic}"));
     let gone = |file: &str| {
         let pid: i32 = bob.hook_output(file).trim().parse().unwrap_or_else(|_| panic!("no pid in {file}"));
-        wait::until_true(Duration::from_secs(5), &format!("{file} to be gone"), || !procfs::alive(pid));
+        wait::until_true(wait::LIMIT, &format!("{file} to be gone"), || !procfs::alive(pid));
     };
     let left = run("leave");
     assert_eq!((&left["exit"], &left["replied"]), (&json!(0), &json!(true)));
@@ -279,15 +289,18 @@ fn hooks_end_whatever_they_do() {
     assert!(bob.logged("hook_output_not_understood").iter().any(|line| line["hook"] == "on-topic-garbage"));
     let hung = run("hang");
     assert_eq!((&hung["exit"], &hung["reason"]), (&json!(-1), &json!("timeout")));
-    assert!(hung["duration_ms"].as_u64().unwrap() >= 6000, "a second, and five more to end: {hung}");
+    assert!(hung["duration_ms"].as_u64().unwrap() >= 9000, "four seconds, and five more to end: {hung}");
     for file in ["leader", "child", "escaped"] {
         gone(file);
     }
     assert_eq!(bob.metric("cm_daemon_hook_invocations_total", &["on-topic", "timeout"]), 1);
     // Of all of them only one was answered.
-    let page = alice.get_json("/v1/inbox?mark_seen=false");
-    let bodies: Vec<&Value> = page["items"].as_array().unwrap().iter().map(|item| &item["body"]).collect();
-    assert_eq!(bodies, [&json!("gone")], "{page}");
+    wait::until_true(wait::LIMIT, "the answer", || {
+        let page = alice.get_json("/v1/inbox?mark_seen=false");
+        let bodies: Vec<&Value> = page["items"].as_array().unwrap().iter().map(|item| &item["body"]).collect();
+        assert!(bodies.is_empty() || bodies == [&json!("gone")], "{page}");
+        bodies.len() == 1
+    });
 }
 
 #[test]
@@ -303,6 +316,8 @@ fn a_token_opens_its_event_and_nothing_else() {
          'hash': call('POST', '/v1/send', {'to': '#alerts', 'message': 'x'}),\n\
          'inbox': call('GET', '/v1/inbox'), 'peers': call('GET', '/v1/peers'), 'health': call('GET', '/v1/health'),\n\
          'events': call('GET', '/v1/events'), 'rotate': call('POST', '/v1/token/rotate', {}),\n\
+         'nowhere': call('GET', '/v1/nowhere'), 'method': call('DELETE', '/v1/send'),\n\
+         'off': call('POST', '/v1/state/set', {'key': 'a', 'value': 1}),\n\
          'forged': call('POST', '/v1/send', {'to': me, 'message': 'x'}, own[::-1])})\n";
     let post = "reply({'post': call('POST', '/v1/topic/post', {'topic': 'alerts', 'message': 'seen'}),\n\
          'other': call('POST', '/v1/topic/post', {'topic': 'general', 'message': 'x'}),\n\
@@ -336,7 +351,8 @@ fn a_token_opens_its_event_and_nothing_else() {
     let tried: Value = serde_json::from_str(answer["body"].as_str().unwrap()).unwrap();
     let denied = json!([403, "capability_denied"]);
     assert_eq!((&tried["send"], &tried["name"]), (&json!([202, null]), &json!([202, null])), "{tried}");
-    for what in ["other", "nobody", "all", "topic", "hash", "inbox", "peers", "health", "events", "rotate"] {
+    let others = ["inbox", "peers", "health", "events", "rotate", "nowhere", "method", "off"];
+    for what in ["other", "nobody", "all", "topic", "hash"].into_iter().chain(others) {
         assert_eq!(tried[what], denied, "{what} in {tried}");
     }
     assert_eq!(tried["forged"], json!([401, "unauthorized"]));
@@ -358,9 +374,9 @@ fn a_token_opens_its_event_and_nothing_else() {
     }
     assert!(!bob.printed().contains(&token), "no token is ever logged");
     let run = run_of(bob, "on-dm");
-    assert_eq!(run["capability_calls"], 12);
+    assert_eq!(run["capability_calls"], 15);
     assert_eq!(bob.metric("cm_daemon_hook_capability_calls_total", &["on-dm", "reply:event"]), 2);
-    assert_eq!(bob.metric("cm_daemon_hook_capability_calls_total", &["on-dm", "denied"]), 10);
+    assert_eq!(bob.metric("cm_daemon_hook_capability_calls_total", &["on-dm", "denied"]), 13);
     // A topic's hook posts to its topic, and a scope that does not fit the event gives no token at all.
     let posted = alice.post("/v1/topic/post", &json!({"topic": "alerts", "message": "@bob x"}));
     let id = posted.json()["messageId"].as_str().unwrap().to_owned();
@@ -405,13 +421,18 @@ fn two_that_answer_each_other_come_to_an_end() {
 
 #[test]
 fn more_than_the_queue_holds_is_counted_and_dropped() {
-    let waits = "#!/bin/sh\nwhile ! [ -e go ]; do sleep 0.05; done\necho x >>runs\n".to_owned();
-    let policy = format!("[on-message]\n{OPEN}");
+    let waits = "#!/bin/sh\necho x >>begun\nwhile ! [ -e go ]; do sleep 0.05; done\necho x >>runs\n".to_owned();
+    // They wait for a word of ours, however long that takes.
+    let policy = format!("[on-message]\ntimeout_s = 300\n{OPEN}");
     let lab = lab("[hooks]\nconcurrency = 2\n", &policy, &[("on-message", waits)]);
     let (alice, bob) = (client(lab.host("alice")), lab.host("bob"));
     for number in 0..280 {
         let sent = alice.post("/v1/send", &json!({"to": "bob", "message": number.to_string()}));
         assert_eq!(sent.status, 202, "{}", sent.text());
+        if number == 1 {
+            // Those that run do not wait any more: from here on it can be counted.
+            wait::until_true(wait::LIMIT, "two to run", || bob.hook_output("begun").lines().count() == 2);
+        }
     }
     wait::until_true(wait::LIMIT, "some to be dropped", || {
         bob.metric("cm_daemon_hook_invocations_total", &["on-message", "dropped"]) == 280 - 256 - 2

@@ -143,7 +143,7 @@ reply({{
         if probe.status.success() {
             wrapped_is_shut(&lab);
         }
-        // Else it is there and may not do anything, as in some containers: there is nothing to be seen.
+        // Else it is there and may not do anything, as in some containers: see below.
         return;
     }
     // A sandbox by name that is not there is a reason not to run.
@@ -157,6 +157,38 @@ reply({{
         bob.logged("hook_refused").iter().any(|line| line["reason"].as_str().unwrap().contains("bubblewrap"))
     });
     assert_eq!(unenforced("\"sandbox\""), 1);
+}
+
+#[test]
+fn a_sandbox_that_cannot_be_had_keeps_a_hook_from_running() {
+    let mut lab = Lab::prepare(&Options::of(&["alice", "bob"]));
+    // One that is there and may not do anything, as in some containers.
+    let programs = lab.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let bwrap = programs.join("bwrap");
+    std::fs::write(&bwrap, "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&bwrap, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let bob = lab.host_mut("bob");
+    bob.set_variable("PATH", &format!("{}:/usr/bin:/bin", programs.display()));
+    bob.put_policy("[on-dm]\nfs_policy = \"rw\"\nsandbox = \"bubblewrap\"\n[pre-send]\nsandbox = \"bubblewrap\"\n");
+    bob.put_hook("on-dm", "#!/bin/sh\necho x >ran\nexit 1\n");
+    bob.put_hook("pre-send", "#!/bin/sh\n");
+    let lab = started(lab);
+    let bob = lab.host("bob");
+    let alice = lab.host("alice").client(Transport::Socket);
+    assert_eq!(alice.post("/v1/send", &json!({"to": "bob", "message": "go"})).status, 202);
+    let run = wait::until(wait::LIMIT, "it not to run", || bob.logged("hook_executed").into_iter().next());
+    let reason = run["reason"].as_str().unwrap();
+    assert!(reason.contains("bubblewrap cannot start here: bwrap: No permissions"), "{run}");
+    assert_eq!((&run["hook"], &run["exit"]), (&json!("on-dm"), &json!(-1)));
+    assert_eq!(bob.metric("cm_daemon_hook_unenforceable_total", &["on-dm", "\"sandbox\""]), 1);
+    assert_eq!(bob.metric("cm_daemon_hook_invocations_total", &["on-dm", "failed"]), 1);
+    assert!(bob.logged("hook_policy_unenforceable").iter().any(|line| line["reason"] == "sandbox"));
+    // A gate that cannot be asked is shut.
+    let refused = bob.client(Transport::Socket).post("/v1/send", &json!({"to": "alice", "message": "x"}));
+    assert_eq!((refused.status, &refused.json()["error"]), (403, &json!("blocked_by_pre_send")));
+    assert!(refused.text().contains("bubblewrap cannot start here"), "{}", refused.text());
+    assert!(!bob.hooks().join("ran").exists(), "no hook ran");
 }
 
 #[test]

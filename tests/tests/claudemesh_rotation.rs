@@ -235,7 +235,11 @@ fn killed_at_any_step_daemon_and_broker_agree_again() {
     let mut lab = lab(&["alice", "bob"], "");
     let mut expected: Vec<String> = Vec::new();
     let mut answers: Vec<String> = Vec::new();
-    for step in ["drawn", "archived", "told", "configured", "kept"] {
+    // A program for people cannot be told to die.
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    for step in ["drawn", "archived", "told", "linked", "configured", "kept"] {
         let alice = lab.host("alice").client(Transport::Socket);
         let bob = lab.host_mut("bob");
         let old = key(bob);

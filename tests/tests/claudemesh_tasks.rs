@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hostel_tests::claudemesh::lab::Options;
-use hostel_tests::claudemesh::{Client, Lab, Transport};
+use hostel_tests::claudemesh::{Client, Lab, Stream, Transport};
 use hostel_tests::wait;
 use serde_json::{Value, json};
 
@@ -90,9 +90,12 @@ fn tasks_for_one_leases_and_lists() {
     let refused = step(&alice, "claim", &json!({"id": assigned}));
     assert_eq!(word(&refused), (403, "not_the_assignee"));
     assert_eq!(word(&step(&alice, "create", &json!({"title": "x", "assignee": "nobody"}))), (404, "peer_not_found"));
+    let held = create(&bob, &json!({"title": "held"}));
+    assert_eq!(step(&alice, "claim", &json!({"id": held, "lease_s": 600})).0, 200);
+    assert_eq!(word(&step(&bob, "claim", &json!({"id": held}))), (409, "already_claimed"));
+    assert_eq!(step(&alice, "complete", &json!({"id": held})).0, 200);
     let leased = create(&bob, &json!({"title": "leased"}));
-    assert_eq!(step(&alice, "claim", &json!({"id": leased, "lease_s": 3})).0, 200);
-    assert_eq!(word(&step(&bob, "claim", &json!({"id": leased}))), (409, "already_claimed"));
+    assert_eq!(step(&alice, "claim", &json!({"id": leased, "lease_s": 1})).0, 200);
     wait::until_true(wait::LIMIT, "the lease to end", || step(&bob, "claim", &json!({"id": leased})).0 == 200);
     assert_eq!(word(&step(&alice, "complete", &json!({"id": leased}))), (403, "not_the_claimer"));
     for (body, field) in [
@@ -111,12 +114,12 @@ fn tasks_for_one_leases_and_lists() {
     };
     assert_eq!(ids("/v1/task/list?status=open"), std::slice::from_ref(&assigned));
     assert_eq!(ids("/v1/task/list?status=claimed"), std::slice::from_ref(&leased));
-    assert_eq!(ids("/v1/task/list?status=completed").len(), 0);
-    let mut both = [assigned.clone(), leased.clone()];
-    both.sort();
-    let first = bob.get_json("/v1/task/list?limit=1");
-    assert_eq!((&first["items"][0]["id"], &first["next"]), (&json!(both[0]), &json!(both[0])));
-    assert_eq!(ids(&format!("/v1/task/list?limit=1&cursor={}", both[0])), [both[1].clone()]);
+    assert_eq!(ids("/v1/task/list?status=completed"), std::slice::from_ref(&held));
+    let mut all = [assigned.clone(), held.clone(), leased.clone()];
+    all.sort();
+    let first = bob.get_json("/v1/task/list?limit=1&status=all");
+    assert_eq!((&first["items"][0]["id"], &first["next"]), (&json!(all[0]), &json!(all[0])));
+    assert_eq!(ids(&format!("/v1/task/list?limit=1&status=all&cursor={}", all[0])), [all[1].clone()]);
     assert_eq!(bob.get("/v1/task/list?status=dancing").status, 400);
     // The verbs say the same.
     let host = lab.host("bob");
@@ -130,6 +133,40 @@ fn tasks_for_one_leases_and_lists() {
     assert!(shown.contains("from a shell") && shown.contains("done in time") && shown.contains("lines"), "{shown}");
     assert!(!host.run(&["task", "list"]).contains("from a shell"), "what is done is not listed");
     assert!(host.run(&["task", "list", "--status", "all", "--json"]).contains("from a shell"));
+}
+
+#[test]
+fn the_end_of_a_lease_is_an_event_also_when_the_broker_was_down() {
+    let mut lab = lab(&["alice", "bob"]);
+    let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Socket));
+    let mut events = bob.events("?events=task_claimed,task_released,task_completed", &[]);
+    let ended = |events: &mut Stream, id: &str| {
+        let (name, data) = events.event();
+        assert_eq!(
+            (name.as_str(), &data["task"]["id"], &data["lease_over"]),
+            ("task_released", &json!(id), &json!(true))
+        );
+        assert_eq!((&data["task"]["status"], &data["task"]["claimed_by"]), (&json!("open"), &json!(null)));
+    };
+    let one = create(&bob, &json!({"title": "while it runs"}));
+    assert_eq!(step(&alice, "claim", &json!({"id": one, "lease_s": 1})).0, 200);
+    assert_eq!(events.event().0, "task_claimed");
+    ended(&mut events, &one);
+    // What was not told when its time was over is told by the next broker, and what was is not told again.
+    let two = create(&bob, &json!({"title": "while it does not"}));
+    assert_eq!(step(&alice, "claim", &json!({"id": two, "lease_s": 1})).0, 200);
+    lab.kill_broker();
+    std::thread::sleep(Duration::from_millis(1100));
+    lab.start_broker();
+    assert_eq!(events.event().0, "task_claimed");
+    ended(&mut events, &two);
+    lab.kill_broker();
+    lab.start_broker();
+    lab.host("alice").wait_connected();
+    // Nobody else has it: who is late completes it.
+    assert_eq!(step(&alice, "complete", &json!({"id": two})).0, 200);
+    let (name, data) = events.event();
+    assert_eq!((name.as_str(), &data["task"]["id"]), ("task_completed", &json!(two)));
 }
 
 /// Claims everything in the given order; those it got.

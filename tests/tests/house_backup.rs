@@ -244,6 +244,104 @@ fn a_house_comes_back_as_it_was() {
     }
 }
 
+/// What somebody has in the inbox: ids, each as often as it is there.
+fn inbox(client: &hostel_tests::claudemesh::Client) -> Vec<String> {
+    let page = client.get_json("/v1/inbox?limit=1000&mark_seen=false");
+    let items = page["items"].as_array().unwrap().iter();
+    let mut ids: Vec<String> = items
+        .map(|item| {
+            assert!(item["body"].is_string(), "it can be read: {item}");
+            item["client_message_id"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    ids.sort();
+    ids
+}
+
+fn wait_inbox(client: &hostel_tests::claudemesh::Client, expected: &[&str]) {
+    wait::until_true(PATIENCE, &format!("{expected:?} in the inbox"), || inbox(client).len() >= expected.len());
+    assert_eq!(inbox(client), expected);
+}
+
+/// A process that has ended.
+fn dead() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+#[test]
+fn members_come_back_to_a_broker_that_was_put_back() {
+    let config = "[reconnect]\ninitial_backoff_ms = 50\nmax_backoff_ms = 500\n".to_owned();
+    let mut lab = Lab::start_with(&Options { config, ..Options::of(&["alice", "bob", "carol"]) });
+    let client = |lab: &Lab, name: &str| lab.host(name).client(Transport::Socket);
+    let say = |lab: &Lab, from: &str, to: &str, id: &str| {
+        let sent = client(lab, from).post("/v1/send", &json!({"to": to, "message": id, "client_message_id": id}));
+        assert_eq!(sent.status, 202, "{}", sent.text());
+    };
+    let settled = |lab: &Lab, name: &str| {
+        let client = client(lab, name);
+        wait::until_true(PATIENCE, "nothing to be owed", || client.get_json("/v1/health")["queue_depth"] == 0);
+    };
+    say(&lab, "alice", "bob", "a1");
+    say(&lab, "bob", "alice", "b1");
+    wait_inbox(&client(&lab, "bob"), &["a1"]);
+    wait_inbox(&client(&lab, "alice"), &["b1"]);
+    let house = House::at(&lab.broker_home(), &lab.path().join("operator"));
+    // What runs that were killed have left goes by the way.
+    let left = house.root.join(format!(".backup-{}.db", dead()));
+    fs::write(&left, "a copy").unwrap();
+    let file = lab.path().join("broker.backup");
+    worked(&house.with_passphrase(&["backup", "--out", file.to_str().unwrap()], PASSPHRASE));
+    assert!(!left.exists());
+    // Since then: the owner and bob have other keys, bob more than one; and carol, who was away, is owed what only the
+    // broker had.
+    let rotate = |lab: &Lab, name: &str| {
+        let printed = lab.host(name).run(&["daemon", "rotate-keypair", "--mesh", "lab", "--json"]);
+        serde_json::from_str::<Value>(&printed).unwrap()["pubkey"].as_str().unwrap().to_owned()
+    };
+    let first = lab.host("bob").member("pubkey");
+    lab.host_mut("carol").stop();
+    rotate(&lab, "bob");
+    say(&lab, "bob", "carol", "b2");
+    say(&lab, "bob", "alice", "b3");
+    let bobs = rotate(&lab, "bob");
+    let alices = rotate(&lab, "alice");
+    say(&lab, "alice", "bob", "a2");
+    say(&lab, "alice", "carol", "a3");
+    wait_inbox(&client(&lab, "alice"), &["b1", "b3"]);
+    wait_inbox(&client(&lab, "bob"), &["a1", "a2"]);
+    settled(&lab, "alice");
+    settled(&lab, "bob");
+    lab.kill_broker();
+    let left = lab.path().join(format!(".broker.restoring-{}", dead()));
+    fs::create_dir_all(left.join("broker")).unwrap();
+    worked(&house.with_passphrase(&["restore", "--in", file.to_str().unwrap(), "--force"], PASSPHRASE));
+    assert!(!left.exists());
+    lab.start_broker();
+    // By themselves, with the keys they have.
+    for (name, key) in [("alice", &alices), ("bob", &bobs)] {
+        lab.host(name).wait_connected();
+        assert_eq!(client(&lab, name).get_json("/v1/health")["member_pubkey"], key.as_str());
+    }
+    lab.host_mut("carol").start();
+    wait_inbox(&client(&lab, "carol"), &["a3", "b2"]);
+    say(&lab, "carol", "bob", "c1");
+    say(&lab, "bob", "alice", "b4");
+    say(&lab, "alice", &first, "a4");
+    wait_inbox(&client(&lab, "alice"), &["b1", "b3", "b4"]);
+    wait_inbox(&client(&lab, "bob"), &["a1", "a2", "a4", "c1"]);
+    // Bob too after a restart, the owner invites, and the record says what happened.
+    lab.host_mut("bob").kill();
+    lab.host_mut("bob").start();
+    lab.host("bob").wait_connected();
+    assert!(lab.host("alice").invite(1).starts_with("ic://"));
+    let audit = lab.host("alice").run(&["mesh", "audit", "--mesh", "lab", "--json"]);
+    assert!(audit.contains("member_keypair_rotated") && audit.contains("keysBetween"), "{audit}");
+    assert!(lab.host("bob").printed().contains("broker_set_back"));
+    wait_inbox(&client(&lab, "bob"), &["a1", "a2", "a4", "c1"]);
+}
+
 fn flipped(bytes: &[u8], at: usize) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes[at] ^= 1;

@@ -51,14 +51,18 @@ fn follows(text: &str) -> bool {
 }
 
 fn run(home: &Supervised, line: &Line) -> Output {
-    let mut command = home.command("timeout");
-    match follows(&line.text) {
-        // Long enough to say something, and then Ctrl-C.
-        true => command.args(["--signal=INT", "1"]),
-        false => command.args(["--signal=KILL", "55"]),
+    let within = |signal: &str, seconds: &str| {
+        let mut command = home.command("timeout");
+        command.args([signal, seconds, "sh", "-euc", &line.text]);
+        house::run(command)
     };
-    command.args(["sh", "-euc", &line.text]);
-    house::run(command)
+    if !follows(&line.text) {
+        return within("--signal=KILL", "55");
+    }
+    // Long enough to say something, and then Ctrl-C; on a busy machine a second is not.
+    let longer = ["1", "5"].into_iter().map(|seconds| within("--signal=INT", seconds));
+    let said = longer.into_iter().find(|output| !output.stdout.is_empty());
+    said.unwrap_or_else(|| within("--signal=INT", "40"))
 }
 
 #[test]

@@ -233,9 +233,12 @@ async fn a_file_that_is_not_the_one_that_was_shown_is_not_run() {
     let tool = program(place.path(), "tool", &script);
     let refused = async |change: &dyn Fn()| {
         let approval = house.approve(ask(&[&["true"], &[&tool]])).await;
+        assert_eq!(house.pipelines.look_again(&approval).await, Ok(()));
         change();
+        let told = house.pipelines.look_again(&approval).await.unwrap_err();
         let error = house.pipelines.run(&approval).await.unwrap().finished().await.unwrap_err();
         let RunError::Changed { stage: 1, what } = error else { panic!("{error:?}") };
+        assert_eq!(told, what);
         what
     };
     let what = refused(&|| std::fs::write(&tool, script.replace("ran", "bad")).unwrap()).await;
@@ -411,6 +414,8 @@ async fn the_house_of_somebody_who_is_not_root() {
     assert_eq!(error, RunError::TimedOut { secs: 1 });
     let outcome = run.outcome().unwrap();
     assert_eq!((outcome.unkillable.len(), sleepers("4711")), (1, 1));
+    // It has no end to tell of.
+    assert_eq!(outcome.stages, [StageEnd { exit_code: -1, signal: None, stderr_truncated: false }]);
     assert_eq!(house.recorded(&approval.id).await.unkillable, outcome.unkillable);
     let records = house.approvals.audit().show(0, 100).await.unwrap();
     assert!(records.iter().any(|record| record.body.to_string().contains("unkillable")), "it is audited");

@@ -7,10 +7,14 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hostel_house::pipelines::PipelineLimits;
+use hostel_house::approvals::RunState;
+use hostel_house::pipelines::{PipelineLimits, RunError};
 use rustix::fs::Advice;
 use support::pipelines::{Place, ask};
 use support::until;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// More than a reader is handed at once.
 const LONG: usize = 3_000_000;
@@ -62,5 +66,67 @@ async fn a_limit_beyond_every_clock_is_no_limit() {
     let house = place.open_with(PipelineLimits { time: Duration::MAX, ..PipelineLimits::default() }).await;
     let (outcome, stdout, _) = house.carry_out(ask(&[&["echo", "ran"]])).await.unwrap();
     assert_eq!((outcome.stages[0].exit_code, stdout.as_slice()), (0, b"ran\n".as_slice()));
+    house.end().await;
+}
+
+#[tokio::test]
+async fn whoever_has_read_all_that_is_kept_does_not_wait_for_the_end() {
+    let place = Place::new();
+    let limits = PipelineLimits { output: 4, ..PipelineLimits::default() };
+    let house = place.open_with(limits).await;
+    assert_eq!(house.pipelines.limits(), limits);
+    let approval = house.approve(ask(&[&["sh", "-c", "echo 12345; exec sleep 1000"]])).await;
+    let run = house.pipelines.run(&approval).await.unwrap();
+    let read = tokio::time::timeout(LIMIT, run.stdout().read()).await.expect("it waits for more");
+    assert_eq!(read.unwrap(), b"1234");
+    assert_eq!(house.processes.running(), 1);
+    assert_eq!(approval.run, RunState::Due);
+    // It is written without anybody waiting for it.
+    let written = async {
+        while house.approvals.get(&approval.id).await.unwrap().unwrap().run != RunState::Started {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, written).await.expect("its start is not on record");
+    run.kill("it was seen");
+    tokio::time::timeout(LIMIT, run.clone().finished()).await.unwrap().unwrap_err();
+    house.end().await;
+}
+
+#[tokio::test]
+async fn errors_that_come_after_much_output_are_waited_for() {
+    let place = Place::new();
+    let house = place.open().await;
+    let gate = place.path().join("gate");
+    rustix::fs::mknodat(rustix::fs::CWD, &gate, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
+        .unwrap();
+    let script = "head -c $1 /dev/zero; read line < $2; echo late >&2";
+    let approval = house.approve(ask(&[&["sh", "-c", script, "sh", &LONG.to_string(), gate.to_str().unwrap()]])).await;
+    let mut run = house.pipelines.run(&approval).await.unwrap();
+    let (mut output, mut all) = (run.stdout(), Vec::new());
+    while all.len() < LONG {
+        assert_ne!(tokio::time::timeout(LIMIT, output.next(&mut all)).await.unwrap().unwrap(), 0);
+    }
+    // There is nothing yet, and it is not at its end.
+    let (mut errors, mut late) = (run.stderr(0), Vec::new());
+    tokio::time::timeout(Duration::from_millis(50), errors.next(&mut late)).await.unwrap_err();
+    std::fs::write(&gate, "go\n").unwrap();
+    tokio::time::timeout(LIMIT, run.finished()).await.unwrap().unwrap();
+    assert_eq!(run.stderr(0).read().await.unwrap(), b"late\n");
+    house.end().await;
+}
+
+#[tokio::test]
+async fn what_is_killed_before_it_begins_is_not_run() {
+    let place = Place::new();
+    let house = place.open().await;
+    let witness = place.path().join("witness");
+    let approval = house.approve(ask(&[&["touch", witness.to_str().unwrap()]])).await;
+    let mut run = house.pipelines.run(&approval).await.unwrap();
+    // There is one thread: nobody has carried anything out yet.
+    run.kill("whoever asked has left");
+    let error = tokio::time::timeout(LIMIT, run.finished()).await.unwrap().unwrap_err();
+    assert_eq!(error, RunError::NotRun("whoever asked has left".to_owned()));
+    assert!(!witness.exists() && house.processes.list().is_empty());
     house.end().await;
 }

@@ -13,10 +13,10 @@ use hostel_wire::fingerprint;
 use hostel_wire::frames::client::{Call, ClientFrame, Features, Request, Send};
 use hostel_wire::frames::server::{Ack, ServerFrame};
 use hostel_wire::frames::{Kind, To};
+use hostel_wire::ids;
 use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::{PairKey, RootKey, Sealed, TopicKey};
-use hostel_wire::{ids, topic as names};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -26,10 +26,12 @@ use crate::link::End;
 use crate::link::calls::{Line, Reply};
 use crate::link::dial::{BrokerUrl, Dial};
 use crate::link::hello::{self, Introduction};
+use crate::link::pages;
 use crate::link::seal::sealed_len;
 use crate::link::socket::{self, Ear, Heard, Mouth};
 use crate::log::Log;
 use crate::mesh::invite::{self, Inviter};
+use crate::mesh::sending::mentioned;
 use crate::mesh::{InviteRequest, Invited, Refusal, SendRequest, Sent};
 use crate::resolve::{self, Target};
 use crate::roster::Roster;
@@ -139,7 +141,7 @@ impl Cold {
             request.message.as_bytes(),
         );
         let made = made.map_err(|error| Refusal::field("meta", error.to_string()))?;
-        let mentions = if request.mentions.is_empty() { names::mentions(&request.message) } else { request.mentions };
+        let mentions = mentioned(&request.message, &request.mentions)?;
         let body = Body {
             body: request.message,
             meta: request.meta,
@@ -156,27 +158,36 @@ impl Cold {
                 Refusal::new("message_too_large", "the mesh does not allow messages of this size").about("message")
             );
         }
-        let (sealed, key_epoch) = self.seal(&target, &to, &plain).await?;
-        let frame = Send {
-            id: client_message_id.clone(),
-            client_message_id: client_message_id.clone(),
-            request_fingerprint: hex(&made),
-            target_spec: None,
-            kind: Some(kind),
-            to: Some(to),
-            priority: request.priority,
-            nonce: sealed.nonce,
-            ciphertext: sealed.ciphertext,
-            mentions: Vec::new(),
-            reply_to_id: None,
-            body_version: BODY_VERSION,
-            key_epoch,
-            lane: None,
-            lane_seq: None,
-            file_id: None,
+        let mut again = true;
+        let ack = loop {
+            let (sealed, key_epoch) = self.seal(&target, &to, &plain).await?;
+            let frame = Send {
+                id: client_message_id.clone(),
+                client_message_id: client_message_id.clone(),
+                request_fingerprint: hex(&made),
+                target_spec: None,
+                kind: Some(kind),
+                to: Some(to.clone()),
+                priority: request.priority,
+                nonce: sealed.nonce,
+                ciphertext: sealed.ciphertext,
+                mentions: Vec::new(),
+                reply_to_id: None,
+                body_version: BODY_VERSION,
+                key_epoch,
+                lane: None,
+                lane_seq: None,
+                file_id: None,
+            };
+            self.line.tell(ClientFrame::Send(Box::new(frame)).encode()).await?;
+            let ack = self.answer(&client_message_id).await?;
+            if !again || ack.code.as_deref() != Some("stale_key_epoch") {
+                break ack;
+            }
+            // The key was replaced between the two: once more, with the one that counts now.
+            again = false;
+            talk::refresh(&self.topics, &self.line).await?;
         };
-        self.line.tell(ClientFrame::Send(Box::new(frame)).encode()).await?;
-        let ack = self.answer(&client_message_id).await?;
         if !ack.queued {
             return Err(Refusal::of_broker(
                 ack.code.as_deref().unwrap_or_default(),
@@ -277,6 +288,21 @@ impl Cold {
         self.line.fields(call).await.map(Value::Object)
     }
 
+    /// Who is there, with `all` also who is not, as the broker lists them.
+    pub async fn peers(&self, all: bool) -> Result<Value, Refusal> {
+        Ok(json!({"peers": pages::peers(&self.line, all).await?.items}))
+    }
+
+    /// Topics, as the broker lists them.
+    pub async fn topics(&self) -> Result<Value, Refusal> {
+        Ok(json!({"topics": pages::topics(&self.line).await?.items}))
+    }
+
+    /// Invites, as the broker lists them; owner and administrators only.
+    pub async fn invites(&self) -> Result<Value, Refusal> {
+        Ok(json!({"invites": pages::invites(&self.line).await?.items}))
+    }
+
     /// Makes an invite; only with the owner's key.
     pub async fn invite_create(&self, request: InviteRequest) -> Result<Invited, Refusal> {
         let options = &self.options;
@@ -335,6 +361,7 @@ async fn reach(
         host_fingerprint: None,
         features: Features { require: require.iter().map(|name| (*name).to_owned()).collect(), optional: Vec::new() },
         resume: None,
+        lineage: Vec::new(),
         now_ms: options.clock.now_ms(),
     };
     let (welcome, _) = hello::introduce(&mut ear, &mut mouth, &who).await?;

@@ -60,19 +60,30 @@ pub(crate) fn target(roster: &Roster, text: &str) -> Result<Target, Refusal> {
     member(roster, text).map(|found| Target::Member(Box::new(found), None))
 }
 
-/// The one member that a key, the beginning of a key, an id or a name means.
-pub(crate) fn member(roster: &Roster, text: &str) -> Result<Member, Refusal> {
+/// Whether nobody that was ever heard of here is meant: somebody may have come since the broker was last heard.
+pub(crate) fn is_nobody(roster: &Roster, text: &str) -> bool {
+    let text = text.trim();
+    fitting(roster, text.split_once('/').map_or(text, |(host, _)| host)).is_empty()
+}
+
+/// Everybody that a key, the beginning of a key, an id or a name may mean, also who is gone.
+fn fitting(roster: &Roster, text: &str) -> Vec<Member> {
     let hex = text.len() >= SHORTEST_PREFIX && text.len() <= 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
     let prefix = hex.then(|| text.to_ascii_lowercase());
     let name = text.to_lowercase();
-    let mut found: Vec<Member> = roster.with(|members| {
+    roster.with(|members| {
         let fits = |member: &&Member| {
             // Also by a key it had until a moment ago: who has it written down has not heard of the new one.
             let key = prefix.as_ref().is_some_and(|prefix| keys(member).any(|key| key.starts_with(prefix)));
             key || member.id == text || member.name.to_lowercase() == name
         };
         members.filter(fits).cloned().collect()
-    });
+    })
+}
+
+/// The one member that a key, the beginning of a key, an id or a name means.
+pub(crate) fn member(roster: &Roster, text: &str) -> Result<Member, Refusal> {
+    let (mut found, name) = (fitting(roster, text), text.to_lowercase());
     // Whoever has left or was revoked only counts if nobody else fits: its name may have been taken again.
     if found.iter().any(|member| !member.left && !member.revoked) {
         found.retain(|member| !member.left && !member.revoked);

@@ -20,6 +20,9 @@ use crate::log::Log;
 /// Members a mesh may have here; what a broker says beyond that is not kept.
 const MOST: usize = 10_000;
 
+/// Sessions that are known at once.
+const SESSIONS: usize = 20_000;
+
 /// Everybody who is or was in the mesh.
 pub(crate) struct Roster {
     kept: Kept,
@@ -179,10 +182,17 @@ impl Roster {
         state.members.values().any(|member| is(&member.pubkey) || earlier(member).any(|old| is(&old.pubkey)))
     }
 
-    /// Notes who has a connection, all at once.
-    pub(crate) fn set_online(&self, members: HashSet<String>, sessions: HashMap<String, SessionOf>) {
-        *self.online.write() = members;
-        self.state.write().sessions = sessions;
+    /// Notes who has a connection, all at once; if these are not all of them, who is not named stays as it was.
+    pub(crate) fn set_online(&self, members: HashSet<String>, sessions: HashMap<String, SessionOf>, all: bool) {
+        let (mut online, mut state) = (self.online.write(), self.state.write());
+        if all {
+            online.clear();
+            state.sessions.clear();
+        }
+        let room = MOST.saturating_sub(online.len());
+        online.extend(members.into_iter().take(room));
+        let room = SESSIONS.saturating_sub(state.sessions.len());
+        state.sessions.extend(sessions.into_iter().take(room));
     }
 
     /// Notes that somebody came or went.

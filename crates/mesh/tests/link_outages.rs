@@ -3,8 +3,8 @@
 
 mod link_support;
 
-use hostel_mesh::{Caller, Ending, SendRequest, State};
-use link_support::{TestBroker, hosts, soon};
+use hostel_mesh::{Caller, Ending, InboxItem, PostRequest, SendRequest, ShareRequest, State};
+use link_support::{Host, TestBroker, copy_files, hosts, put_back, soon};
 
 #[tokio::test]
 async fn what_is_sent_without_a_broker_arrives_when_it_is_back() {
@@ -66,7 +66,17 @@ async fn a_daemon_that_starts_without_a_broker_queues_for_those_it_knows() {
     alice.down().await;
     alice.up().await;
     alice.send("bob", "still dark").await;
+    // Only the broker can say that somebody does not exist: without it they may have joined since.
+    let ask = || async {
+        let request = hostel_mesh::SendRequest { to: "nobody".into(), message: "x".into(), ..Default::default() };
+        alice.mesh.send(request, &hostel_mesh::Caller::Member).await.unwrap_err()
+    };
+    let refusal = ask().await;
+    assert_eq!((refusal.code(), refusal.field_name()), ("broker_unavailable", Some("to")), "{refusal:?}");
+    assert!(refusal.retry_after_s().is_some());
     broker.up().await;
+    alice.drained().await;
+    assert_eq!(ask().await.code(), "peer_not_found");
     bob.wait_inbox(2).await;
     assert_eq!(bob.bodies().await, ["from the dark", "still dark"]);
 }
@@ -154,6 +164,54 @@ async fn a_broker_that_was_set_back_gets_again_what_it_lost() {
 }
 
 #[tokio::test]
+async fn a_broker_that_was_set_back_hears_of_topics_and_subscriptions_again() {
+    let mut broker = TestBroker::start().await;
+    let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    alice.mesh.subscribe("old").await.unwrap();
+    broker.down().await;
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(broker.dir.path(), copy.path());
+    broker.up().await;
+    alice.connected().await;
+    bob.connected().await;
+    // All of this the broker forgets.
+    for topic in ["old", "new"] {
+        bob.mesh.subscribe(topic).await.unwrap();
+    }
+    alice.mesh.subscribe("new").await.unwrap();
+    for n in 0..3 {
+        alice.send("bob", &n.to_string()).await;
+    }
+    bob.wait_inbox(3).await;
+    alice.drained().await;
+    let told = bob.follow("system").await;
+    broker.down().await;
+    put_back(copy.path(), broker.dir.path());
+    broker.up().await;
+    let told = told.await;
+    assert_eq!((&told["event"], &told["count"]), (&"topics_lost".into(), &1.into()), "{told}");
+    assert_eq!(told["made_again"], serde_json::json!(["new"]), "{told}");
+    alice.connected().await;
+    for topic in ["old", "new"] {
+        let post = async {
+            loop {
+                let request = PostRequest { topic: topic.into(), message: topic.into(), ..PostRequest::default() };
+                // Whoever has made it again, alice hears of it soon.
+                if alice.mesh.topic_post(request, &Caller::Member).await.is_ok() {
+                    break;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        soon("a post", post).await;
+    }
+    let all = |items: &[InboxItem]| {
+        ["old", "new"].iter().all(|topic| items.iter().any(|item| item.body.as_deref() == Some(topic)))
+    };
+    bob.wait_for("both posts", all).await;
+}
+
+#[tokio::test]
 async fn the_end_of_a_connection_is_told() {
     let mut broker = TestBroker::start().await;
     let [alice] = hosts(&broker, ["alice"]).await;
@@ -186,27 +244,6 @@ async fn a_second_daemon_with_the_same_key_does_not_fight_for_ever() {
     assert_eq!(bob.wait_inbox(1).await[0].sender_name, "alice");
     twin.shutdown();
     soon("the twin's end", task).await.unwrap();
-}
-
-/// Copies the files of a directory into another that has none.
-fn copy_files(from: &std::path::Path, to: &std::path::Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-        }
-    }
-}
-
-/// Puts a copy in the place of what is there.
-fn put_back(copy: &std::path::Path, place: &std::path::Path) {
-    for entry in std::fs::read_dir(place).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() {
-            std::fs::remove_file(entry.path()).unwrap();
-        }
-    }
-    copy_files(copy, place);
 }
 
 #[tokio::test]
@@ -243,4 +280,52 @@ async fn a_reader_misses_nothing_when_the_log_is_put_back() {
     bodies.sort();
     bodies.dedup();
     assert_eq!(bodies.len(), 23, "nothing twice");
+}
+
+#[tokio::test]
+async fn an_upload_that_was_not_noted_is_the_same_upload_again() {
+    let broker = TestBroker::start().await;
+    let [mut alice, bob] = hosts(&broker, ["alice", "bob"]).await;
+    let (dir, spool) = (alice.dir.path().join("mesh"), alice.dir.path().join("mesh/files"));
+    let file = alice.dir.path().join("notes.txt");
+    std::fs::write(&file, "what it says").unwrap();
+    // Taken, and kept as it is before anybody has it.
+    alice.net.cut();
+    let path = file.to_str().unwrap().to_owned();
+    let request = ShareRequest { path, to: Some("bob".into()), ..ShareRequest::default() };
+    let shared = alice.mesh.file_share(request, &Caller::Member).await.unwrap();
+    let sealed = spool.join(format!("{}.sealed", shared.file_id));
+    let (record, bytes) = (std::fs::read(dir.join("files.json")).unwrap(), std::fs::read(&sealed).unwrap());
+    alice.net.mend();
+    bob.wait_inbox(1).await;
+    alice.drained().await;
+    let settled = async |record: &[u8], bytes: &[u8], alice: &mut Host| {
+        alice.down().await;
+        std::fs::write(dir.join("files.json"), record).unwrap();
+        std::fs::write(&sealed, bytes).unwrap();
+        alice.up().await;
+        let gone = async {
+            while sealed.exists() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        soon("the upload", gone).await;
+        let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("files.json")).unwrap()).unwrap();
+        kept[&shared.file_id].clone()
+    };
+    // Killed before it noted that the broker has it.
+    let kept = settled(&record, &bytes, &mut alice).await;
+    assert_eq!((&kept["done"], &kept["refused"]), (&true.into(), &serde_json::Value::Null));
+    // Should another file ever come under this id, it is refused for good and takes nobody's place.
+    let mut other: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let changed = [&bytes[..], b"more"].concat();
+    other[&shared.file_id]["sealed_size"] = changed.len().into();
+    other[&shared.file_id]["sealed_sha256"] =
+        hostel_wire::encoding::hex(&hostel_wire::fingerprint::sha256(&changed)).into();
+    let kept = settled(other.to_string().as_bytes(), &changed, &mut alice).await;
+    assert_eq!((&kept["done"], &kept["refused"][0]), (&false.into(), &"idempotency_key_reused".into()));
+    let out = bob.dir.path().join("out");
+    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap()).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "what it says");
+    assert_eq!(bob.inbox().await.len(), 1);
 }

@@ -164,11 +164,11 @@ async fn an_entry_that_does_not_open_hides_no_other() {
 #[tokio::test]
 async fn entries_whose_keys_nobody_has_are_waited_for_once() {
     let broker = TestBroker::start().await;
-    let [mut alice, bob, carol, erin] = hosts(&broker, ["alice", "bob", "carol", "erin"]).await;
+    let [mut alice, others @ ..] = hosts(&broker, ["alice", "b", "c", "d", "e", "f", "g", "h", "i"]).await;
     set(&alice, "zero", json!(0)).await;
-    for (host, key) in [(&bob, "one"), (&carol, "two"), (&erin, "three")] {
+    for host in &others {
         alice.mesh.member_action(MemberAction::Revoke, &host.name()).await.unwrap();
-        set(&alice, key, json!(key)).await;
+        set(&alice, &format!("after {}", host.name()), json!(1)).await;
     }
     let invite = alice.mesh.invite_create(InviteRequest::default()).await.unwrap().invite;
     alice.down().await;
@@ -178,11 +178,12 @@ async fn entries_whose_keys_nobody_has_are_waited_for_once() {
     let asked = || StateList { limit: 10, values: true, ..StateList::default() };
     let listed = dave.mesh.state_list(asked()).await.unwrap();
     let keys: Vec<_> = listed.items.iter().map(|item| item.key.as_str()).collect();
-    assert_eq!((keys, listed.unreadable), (vec!["zero"], 3));
-    assert!(begun.elapsed() < Duration::from_secs(9), "waited for each of them");
+    assert_eq!((keys, listed.unreadable), (vec!["zero"], others.len()));
+    // Each takes three seconds; on a busy machine one of them may take longer, but not as long as all of them.
+    assert!(begun.elapsed() < Duration::from_secs(20), "waited for each of them");
     alice.up().await;
     soon("the keys", async {
-        while dave.mesh.state_list(asked()).await.unwrap().items.len() < 4 {
+        while dave.mesh.state_list(asked()).await.unwrap().items.len() <= others.len() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })

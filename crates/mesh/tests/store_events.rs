@@ -6,7 +6,7 @@ mod store_support;
 use std::path::Path;
 use std::time::Duration;
 
-use hostel_mesh::events::{Event, EventFilter, Events, MOST, NewEvent, Subscription};
+use hostel_mesh::events::{Event, EventFilter, Events, MOST, MOST_RUNS, NewEvent, RUN, Subscription};
 use hostel_mesh::inbox::{Arrival, Content, Inbox, InboxOptions, Plain, Scope};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -231,6 +231,57 @@ async fn the_ring_forgets_by_number_and_by_age_but_not_its_end() {
     let inbox = store_support::inbox(scratch.path(), &hands).await;
     let mut stream = inbox.events().subscribe(EventFilter::default(), Some(&last)).await.unwrap();
     assert_eq!(number(&next(&mut stream).await.unwrap()), 42, "the numbers went on");
+}
+
+#[tokio::test]
+async fn runs_of_hooks_push_nothing_else_out() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let inbox = inbox(scratch.path(), &hands).await;
+    let events = inbox.events();
+    let run = || NewEvent::new(RUN, json!({"hook": "on-dm"}));
+    let mut stream = events.subscribe(EventFilter::default(), None).await.unwrap();
+    tick(&events, 0).await;
+    let first = next(&mut stream).await.unwrap().id;
+    events.publish(run()).await.unwrap();
+    let second = next(&mut stream).await.unwrap().id;
+    drop(stream);
+    // As many as are kept, and two runs to each.
+    for part in 0..10 {
+        let numbers = 1 + part * (MOST / 10)..=(part + 1) * (MOST / 10);
+        let tick = |number: u64| NewEvent::new("tick", json!({"number": number}));
+        events.publish_all(numbers.flat_map(|number| [tick(number), run(), run()]).collect()).await.unwrap();
+    }
+    let mut stream = events.subscribe(EventFilter::default(), Some(&first)).await.unwrap();
+    assert_eq!(next(&mut stream).await.unwrap().name, "gap", "the first is one too many");
+    let wanted = EventFilter { events: vec!["tick".to_owned()], ..EventFilter::default() };
+    let mut stream = events.subscribe(wanted, Some(&second)).await.unwrap();
+    for expected in 1..=MOST {
+        assert_eq!(number(&next(&mut stream).await.unwrap()), expected);
+    }
+    drop(stream);
+    // Their own number is bounded as well, and what is left can still be resumed from.
+    for _ in 0..9 {
+        events.publish_all((0..MOST / 2).map(|_| run()).collect()).await.unwrap();
+    }
+    tick(&events, 42).await;
+    let count = || {
+        let connection = rusqlite::Connection::open(scratch.path().join("inbox.db")).unwrap();
+        let sql = "SELECT count(*), max(n) - min(n) + 1 FROM events";
+        let counted = connection.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+        let (count, span) = counted.unwrap();
+        (count.cast_unsigned(), span.cast_unsigned())
+    };
+    let (kept, span) = count();
+    assert!(kept <= MOST + MOST_RUNS && kept == span, "{kept} of {span}");
+    hands.forward(DAY + 1);
+    events.sweep().await.unwrap();
+    assert_eq!(count().0, 1);
+    // The count is that of what is there: only so many are kept again.
+    events
+        .publish_all((0..MOST + 5).map(|number| NewEvent::new("tick", json!({"number": number}))).collect())
+        .await
+        .unwrap();
+    assert_eq!(count().0, MOST);
 }
 
 #[tokio::test]

@@ -246,8 +246,8 @@ async fn what_is_deleted_stays_away() {
     assert!(matches!(store(&inbox, vec![arrival("bob", "m3", 9, "secret3")]).await.as_slice(), [Stored::Duplicate]));
     assert_eq!(inbox.delete_before(START + 1000, Scope::Member).await.unwrap(), 1);
     assert_eq!(bodies(&all(&inbox).await), ["secret2", "secret1"]);
-    assert_eq!(inbox.search("secret3", 10, Scope::Member).await.unwrap(), []);
-    assert_eq!(inbox.search("secret2", 10, Scope::Member).await.unwrap().len(), 1);
+    assert_eq!(inbox.search("secret3", 10, Scope::Member).await.unwrap().found, []);
+    assert_eq!(inbox.search("secret2", 10, Scope::Member).await.unwrap().found.len(), 1);
 }
 
 #[tokio::test]
@@ -269,7 +269,7 @@ async fn words_are_found_newest_first() {
     )
     .await;
     let find = async |query: &str| {
-        let found = inbox.search(query, 10, Scope::Member).await.unwrap();
+        let found = inbox.search(query, 10, Scope::Member).await.unwrap().found;
         found.into_iter().map(|found| found.row.client_message_id).collect::<Vec<_>>()
     };
     assert_eq!(find("oom").await, ["4", "3", "1"]);
@@ -291,11 +291,11 @@ async fn words_are_found_newest_first() {
     }
     let long = "x".repeat(5000);
     assert!(matches!(inbox.search(&long, 10, Scope::Member).await, Err(InboxError::BadQuery(_))));
-    let found = inbox.search("memory", 1, Scope::Member).await.unwrap();
+    let found = inbox.search("memory", 1, Scope::Member).await.unwrap().found;
     assert_eq!(found[0].snippet, "the pod ran out of [memory] (OOM) at noon");
-    let mine = inbox.search("oom", 10, Scope::Session("work".to_owned())).await.unwrap();
+    let mine = inbox.search("oom", 10, Scope::Session("work".to_owned())).await.unwrap().found;
     assert_eq!(mine.len(), 2);
-    assert_eq!(inbox.search("oom", 2, Scope::Member).await.unwrap().len(), 2);
+    assert_eq!(inbox.search("oom", 2, Scope::Member).await.unwrap().found.len(), 2);
 }
 
 fn sealed(epoch: u64) -> Content {
@@ -318,7 +318,7 @@ async fn what_waits_for_its_key_is_hidden_until_it_comes() {
     assert!(stored.iter().all(|stored| matches!(stored, Stored::New(_))));
     assert_eq!(all(&inbox).await, []);
     assert_eq!(inbox.unseen_by_topic().await.unwrap(), []);
-    assert_eq!(inbox.search("t", 10, Scope::Member).await.unwrap(), []);
+    assert_eq!(inbox.search("t", 10, Scope::Member).await.unwrap().found, []);
     let missing = |key_epoch, count| MissingKey { topic_id: "t1".to_owned(), key_epoch, count };
     assert_eq!(inbox.missing_keys().await.unwrap(), [missing(0, 1), missing(1, 3)]);
     let waiting = inbox.waiting("t1", 1, 0, 2).await.unwrap();
@@ -347,7 +347,7 @@ async fn what_waits_for_its_key_is_hidden_until_it_comes() {
     let listed = all(&inbox).await;
     assert_eq!(bodies(&listed), ["-", "opened"]);
     assert_eq!(listed[0].decrypt_error.as_deref(), Some("mismatch"));
-    assert_eq!(inbox.search("opened", 10, Scope::Member).await.unwrap().len(), 1);
+    assert_eq!(inbox.search("opened", 10, Scope::Member).await.unwrap().found.len(), 1);
     // Only once.
     assert_eq!(inbox.decrypted(vec![(waiting[0].no, Ok(plain))]).await.unwrap(), []);
     assert!(matches!(store(&inbox, vec![waits("2", 9, 1)]).await.as_slice(), [Stored::Duplicate]));
@@ -382,7 +382,7 @@ async fn old_rows_go_and_so_does_what_is_too_much() {
     hands.forward(1);
     assert_eq!(inbox.sweep().await.unwrap(), 600);
     assert_eq!(inbox.counts().rows, 1);
-    assert_eq!(inbox.search("word5", 10, Scope::Member).await.unwrap(), []);
+    assert_eq!(inbox.search("word5", 10, Scope::Member).await.unwrap().found, []);
     for round in 1..20 {
         store(&inbox, batch(round * 1000)).await;
         hands.forward(1);
@@ -468,8 +468,8 @@ async fn a_damaged_index_is_made_anew() {
     drop(connection);
     let (inbox, opened) = Inbox::open(inbox_options(scratch.path(), &hands)).await.unwrap();
     assert_eq!(opened, Opened { rebuilt: true, ..Opened::default() });
-    assert_eq!(inbox.search("word77", 10, Scope::Member).await.unwrap().len(), 1);
-    assert_eq!(inbox.search("hello", 1000, Scope::Member).await.unwrap().len(), 500);
+    assert_eq!(inbox.search("word77", 10, Scope::Member).await.unwrap().found.len(), 1);
+    assert_eq!(inbox.search("hello", 1000, Scope::Member).await.unwrap().found.len(), 500);
     drop(inbox);
     let (_, opened) = Inbox::open(inbox_options(scratch.path(), &hands)).await.unwrap();
     assert_eq!(opened, Opened::default());
@@ -492,7 +492,7 @@ async fn the_index_follows_the_rows() {
     let left = all(&inbox).await;
     for round in 0..5 {
         let word = format!("round{round}");
-        let found = inbox.search(&word, 1000, Scope::Member).await.unwrap();
+        let found = inbox.search(&word, 1000, Scope::Member).await.unwrap().found;
         let found: BTreeSet<String> = found.into_iter().map(|found| found.row.id).collect();
         let expected = left.iter().filter(|row| row.body.as_ref().unwrap().contains(&word)).map(|row| row.id.clone());
         assert_eq!(found, expected.collect());
@@ -547,4 +547,19 @@ async fn a_large_inbox_does_not_hold_up_the_start() {
     drop(inbox);
     let (_, opened) = open().await;
     assert_eq!(opened, Opened::default());
+}
+
+/// What is found is bounded by its bytes; that there is more is said.
+#[tokio::test]
+async fn a_search_says_that_there_is_more_than_fits() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let inbox = inbox(scratch.path(), &hands).await;
+    let body = format!("needle {}", "hay ".repeat(30_000));
+    let one = |number: u64| arrival("bob", &format!("m{number}"), number, &body);
+    store(&inbox, (1..11).map(one).collect()).await;
+    let few = inbox.search("needle", 100, Scope::Member).await.unwrap();
+    assert_eq!((few.found.len(), few.truncated), (10, false));
+    store(&inbox, (11..101).map(one).collect()).await;
+    let many = inbox.search("needle", 1000, Scope::Member).await.unwrap();
+    assert!(many.truncated && many.found.len() > 50 && many.found.len() < 100, "{}", many.found.len());
 }

@@ -157,6 +157,47 @@ async fn levels_follow_rows_and_bytes() {
     outbox.accept(dm("new", "bob", "hello")).await.unwrap();
 }
 
+/// What is counted between two measurements may be more than the files turn out to take: nobody is told that it is fuller
+/// than it is, and nobody is refused although there is room.
+#[tokio::test]
+async fn it_is_full_only_when_the_files_are() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let mut options = outbox_options(scratch.path(), &hands);
+    let limit = 24_000_000;
+    options.limits = Limits { max_rows: 0, max_bytes: limit };
+    let path = options.path.clone();
+    let outbox = Outbox::open(options).await.unwrap();
+    let mut levels = outbox.levels();
+    let body = "x".repeat(60_000);
+    for number in 0..1000 {
+        let taken = outbox.accept(dm(&format!("m{number}"), "bob", &body)).await;
+        let percent = hostel_mesh::disk::bytes_of(&path) * 100 / limit;
+        if levels.has_changed().unwrap() {
+            let least = match *levels.borrow_and_update() {
+                Level::Ok => 0,
+                Level::High => 79,
+                Level::Full => 94,
+                Level::Degraded => 99,
+            };
+            assert!(percent >= least, "told {:?} at {percent} %", *levels.borrow());
+        }
+        match taken {
+            Ok(_) => {}
+            // SQLite's log grows by leaps: the files may pass both marks at once.
+            Err(AcceptError::Full | AcceptError::Degraded) => {
+                assert!(percent >= 95, "refused at {percent} %");
+                assert!(outbox.pressure().percent() >= 95.0);
+                // Room that came by itself counts at once.
+                outbox.set_limits(Limits { max_rows: 0, max_bytes: 10 * limit });
+                outbox.accept(dm("more", "bob", &body)).await.unwrap();
+                return;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the limit is never met");
+}
+
 #[tokio::test]
 async fn urgent_ones_go_first_then_older_ones() {
     let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::canonical::{NotCanonical, canonical};
 use crate::encoding::hex;
 use crate::fingerprint::sha256;
-use crate::frames::client::{Attestation, Hello, SessionHello};
+use crate::frames::client::{Attestation, Hello, SessionHello, Succession};
 use crate::keys::{PublicKey, SecretKey, Signature};
 
 /// A hello's clock may differ this much from the broker's.
@@ -141,6 +141,24 @@ pub fn remint_request(mesh_id: &str, old_pubkey: &str, new_pubkey: &str, ephemer
 #[must_use]
 pub fn rotate_request(mesh_id: &str, member_id: &str, old_pubkey: &str, new_pubkey: &str, timestamp: u64) -> String {
     format!("claudemesh-rotate|{mesh_id}|{member_id}|{old_pubkey}|{new_pubkey}|{timestamp}")
+}
+
+/// Both keys say that one follows the other.
+#[must_use]
+pub fn succeed(mesh_id: &str, member_id: &str, old: &SecretKey, new: &SecretKey, timestamp: u64) -> Succession {
+    let (old_pubkey, new_pubkey) = (old.public().hex(), new.public().hex());
+    let text = rotate_request(mesh_id, member_id, &old_pubkey, &new_pubkey, timestamp);
+    let (signature, proof) = (old.sign(text.as_bytes()).hex(), new.sign(text.as_bytes()).hex());
+    Succession { old_pubkey, new_pubkey, timestamp, signature, proof }
+}
+
+/// Whether both keys have said that one follows the other, for this member of this mesh. When is not looked at.
+#[must_use]
+pub fn is_succession(mesh_id: &str, member_id: &str, said: &Succession) -> bool {
+    let text = rotate_request(mesh_id, member_id, &said.old_pubkey, &said.new_pubkey, said.timestamp);
+    [(&said.old_pubkey, &said.signature), (&said.new_pubkey, &said.proof)].into_iter().all(|(key, signature)| {
+        PublicKey::from_hex(key).is_some_and(|key| check_signature(&key, &text, signature).is_ok())
+    })
 }
 
 /// What the owner of a new mesh signs.

@@ -143,3 +143,23 @@ fn clocks() {
     assert_eq!(check_time(NOW, NOW + SKEW_MS + 1), Err(HelloError::TimestampSkew));
     assert_eq!(check_time(u64::MAX, 0).map_err(HelloError::code), Err("timestamp_skew"));
 }
+
+#[test]
+fn both_keys_say_that_one_follows_the_other() {
+    let (old, new) = (SecretKey::generate(), SecretKey::generate());
+    let said = succeed("mesh", "member", &old, &new, NOW);
+    assert!(is_succession("mesh", "member", &said));
+    assert!(!is_succession("mesh", "other", &said) && !is_succession("other", "member", &said));
+    let spoiled = [
+        Succession { timestamp: NOW + 1, ..said.clone() },
+        Succession { signature: said.proof.clone(), ..said.clone() },
+        Succession { proof: said.signature.clone(), ..said.clone() },
+        Succession { old_pubkey: said.new_pubkey.clone(), new_pubkey: said.old_pubkey.clone(), ..said.clone() },
+        Succession { new_pubkey: SecretKey::generate().public().hex(), ..said.clone() },
+        Succession::default(),
+    ];
+    assert!(spoiled.iter().all(|said| !is_succession("mesh", "member", said)));
+    // A hello says nothing of it unless there is something to say.
+    let hello = serde_json::to_string(&member(&old, 2)).unwrap();
+    assert!(!hello.contains("lineage"), "{hello}");
+}

@@ -15,7 +15,7 @@ import (
 	hostel "hostel/sdk/go"
 )
 
-const takeTimeout = 20 * time.Second
+const takeTimeout = 60 * time.Second
 
 type step struct {
 	As      string            `json:"as"`

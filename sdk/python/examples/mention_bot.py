@@ -34,6 +34,13 @@ async def answer(mesh: Mesh, house: House, agent: str, message: MessageEvent) ->
             raise
 
 
+def keep(place: str) -> None:
+    """Whole or not at all: whoever is killed while writing has the place before."""
+    new = PLACE.with_name(PLACE.name + ".new")
+    new.write_text(place)
+    new.replace(PLACE)
+
+
 async def main() -> None:
     topic = sys.argv[1] if len(sys.argv) > 1 else "general"
     agent = sys.argv[2] if len(sys.argv) > 2 else "echo"
@@ -45,7 +52,7 @@ async def main() -> None:
                 if event.message is not None and event.message.mention:
                     await answer(mesh, house, agent, event.message)
                 if event.id:
-                    PLACE.write_text(event.id)
+                    keep(event.id)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from hostel_sdk import Event, EventStream, HostelError, House, HouseError, Mesh, MeshError, OtherUpdate, UpdateStream  # noqa: E402
 
-TAKE_S = 20.0
+TAKE_S = 60.0
 
 Arguments = dict[str, Any]
 Call = Callable[[Arguments], Awaitable[Any]]

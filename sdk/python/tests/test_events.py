@@ -50,7 +50,7 @@ async def take(mesh: Mesh, count: int) -> tuple[list[str], str | None]:
     names = []
     async with mesh.events(["message"]) as stream:
         for _ in range(count):
-            event = await asyncio.wait_for(stream.__anext__(), 10)
+            event = await asyncio.wait_for(stream.__anext__(), 60)
             names.append(event.message.client_message_id if event.message else event.name)
         return names, stream.last_event_id
 
@@ -85,7 +85,7 @@ class Events(unittest.IsolatedAsyncioTestCase):
         async def live(request: Request) -> None:
             # Three came while the inbox was read, and stands in both.
             await request.stream("z-9", GAP, block(3), block(4))
-            await asyncio.sleep(1)
+            await asyncio.Event().wait()
 
         handlers = [streams("a-0", block(1)), live, answers(200, first), answers(200, second)]
         async with daemon(*handlers) as fake:
@@ -151,7 +151,7 @@ class Events(unittest.IsolatedAsyncioTestCase):
     async def test_a_stream_can_be_closed_while_somebody_waits(self) -> None:
         async def silent(request: Request) -> None:
             await request.stream("a-0")
-            await asyncio.sleep(5)
+            await asyncio.Event().wait()
 
         async with daemon(silent) as fake:
             stream = Mesh("lab", daemon_dir=fake.root).events()
@@ -163,7 +163,7 @@ class Events(unittest.IsolatedAsyncioTestCase):
             waiting = asyncio.create_task(all_of_it())
             await asyncio.sleep(0.02)
             await stream.close()
-            self.assertEqual(await asyncio.wait_for(waiting, 2), [])
+            self.assertEqual(await asyncio.wait_for(waiting, 60), [])
 
     def test_blocks(self) -> None:
         self.assertIsNone(read_block(b": keepalive"))

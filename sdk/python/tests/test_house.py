@@ -96,7 +96,7 @@ class Sessions(unittest.IsolatedAsyncioTestCase):
                 asked.append(request)
                 return "allow_once"
 
-            answer = await asyncio.wait_for(session.prompt("x", approve=decide), 10)
+            answer = await asyncio.wait_for(session.prompt("x", approve=decide), 60)
             self.assertEqual((answer.content, answer.usage.output_tokens), ("done", 2))
             self.assertEqual([request.request_id for request in asked], ["r"])
             methods = [request["method"] for request in fake.asked]

@@ -30,7 +30,7 @@ interface Stream {
   close(): void;
 }
 
-const TAKE_MS = 20_000;
+const TAKE_MS = 60_000;
 
 export async function runVectors(path: string, lab: Lab, input: Interface): Promise<void> {
   const { vectors } = JSON.parse(readFileSync(path, "utf8")) as { vectors: { steps: Step[]; only?: string[] }[] };

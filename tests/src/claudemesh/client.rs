@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::codecast::http::{Answer, Connection, LIMIT};
+use crate::wait;
 
 use super::stream::Stream;
 
@@ -150,6 +151,19 @@ impl Client {
     /// If there is none.
     pub fn events(&self, query: &str, more: &[(String, String)]) -> Stream {
         self.stream(&format!("/v1/events{query}"), more)
+    }
+
+    /// An event stream, as soon as there is room for one: one that was closed a moment ago may still count.
+    ///
+    /// # Panics
+    /// If there is none for long.
+    pub fn events_soon(&self) -> Stream {
+        wait::until(wait::LIMIT, "room for a stream", || {
+            let mut connection = self.connect();
+            self.send_on(&mut connection, "GET", "/v1/events", &[], b"");
+            let answer = connection.answer();
+            (answer.status == 200).then(|| Stream::new(connection, answer))
+        })
     }
 
     /// An event stream of another path.

@@ -9,6 +9,7 @@ pub mod script;
 pub mod space;
 pub mod stream;
 pub mod supervisor;
+pub mod systemd;
 
 pub use client::{Client, Transport};
 pub use host::Host;
@@ -16,3 +17,4 @@ pub use lab::{Lab, Options};
 pub use space::Space;
 pub use stream::{Block, Stream};
 pub use supervisor::Supervised;
+pub use systemd::Systemd;

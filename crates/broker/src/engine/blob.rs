@@ -42,6 +42,9 @@ pub trait BlobSink: Send + 'static {
     /// Adds bytes; refuses those beyond the bound.
     fn write(&mut self, bytes: &[u8]) -> impl Future<Output = Result<(), BlobError>> + Send;
 
+    /// What it has come to. All of it is on disk then, though not in its place: what is left to do is quick.
+    fn settle(&mut self) -> impl Future<Output = Result<BlobInfo, BlobError>> + Send;
+
     /// Puts it in its place; it is on disk when this returns.
     fn finish(self) -> impl Future<Output = Result<BlobInfo, BlobError>> + Send;
 }

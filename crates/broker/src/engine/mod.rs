@@ -14,7 +14,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tokio::io::AsyncRead;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{Notify, broadcast, watch};
 
 use crate::audit::{AuditEvent, AuditRecord, Verified};
 
@@ -22,7 +22,7 @@ pub use blob::{BlobError, BlobInfo, BlobSink};
 pub use sqlite::{EngineOptions, FileBlob, SqliteEngine, renew_epochs};
 pub use types::{
     Append, AppendError, AppendTicket, Appended, Bounds, EngineError, Entry, Gate, Guard, HistoryQuery, Known, KvBatch,
-    KvChange, KvCommitted, KvEntry, KvError, KvOp, Pruned,
+    KvChange, KvCommitted, KvEntry, KvError, KvOp, Pruned, Room,
 };
 
 /// Reads a blob.
@@ -100,6 +100,16 @@ pub trait Engine: Clone + Send + Sync + 'static {
 
     /// Removes entries and ids whose time has come, a batch per call; `more` says that there is more to do.
     fn prune(&self, now_ms: u64) -> impl Future<Output = Result<Pruned, EngineError>> + Send;
+
+    /// How much a mesh's log takes with the ids it remembers, and how much it may; `None` if it has no log. From memory.
+    fn room(&self, mesh: &str) -> Option<Room>;
+
+    /// Rings when a log has become nearly full ([`Room::is_short`]), also while nobody waits.
+    fn pressed(&self) -> Arc<Notify>;
+
+    /// Removes entries from a log's beginning, a batch per call, until it takes no more than so many bytes; none after
+    /// this number. Their ids stay. `more` says that there is more to remove.
+    fn trim(&self, mesh: &str, up_to_seq: u64, bytes: u64) -> impl Future<Output = Result<Pruned, EngineError>> + Send;
 
     // Records. Every write gives a revision that is higher than all before it.
 

@@ -22,6 +22,9 @@ pub enum EngineError {
     /// Something stored cannot be read.
     #[error("a stored record cannot be read: {0}")]
     Unreadable(String),
+    /// The disk's reason, of a blob.
+    #[error("a file's bytes: {0}")]
+    Disk(String),
     /// The engine is ending.
     #[error("the engine is closed")]
     Closed,
@@ -134,6 +137,9 @@ pub enum AppendError {
     /// What the decision was based on has changed: look again.
     #[error("`{}` of `{}` has changed", .0.key, .0.bucket)]
     Stale(Guard),
+    /// The log has no room for it: later.
+    #[error("the log is full")]
+    Full,
     /// It could not be written.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -220,6 +226,35 @@ pub struct Bounds {
     pub first_seq: u64,
     /// The last there ever was; 0: none yet.
     pub last_seq: u64,
+}
+
+/// How much of a log's room is used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of entries and of remembered ids.
+    pub used: u64,
+    /// How many there may be; 0: any number.
+    pub limit: u64,
+}
+
+impl Room {
+    /// A log of which no more than this is used has enough room.
+    #[must_use]
+    pub fn enough(&self) -> u64 {
+        self.limit / 10 * 8
+    }
+
+    /// Nine tenths are used: something should go.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.limit > 0 && self.used >= self.limit / 10 * 9
+    }
+
+    /// In percent.
+    #[must_use]
+    pub fn percent(&self) -> f64 {
+        if self.limit == 0 { 0.0 } else { self.used as f64 * 100.0 / self.limit as f64 }
+    }
 }
 
 /// What retention has removed.

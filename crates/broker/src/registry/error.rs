@@ -56,6 +56,9 @@ pub enum RegistryError {
     /// A bound of the mesh is reached.
     #[error("{0}")]
     Full(String),
+    /// The mesh's log has no room; trying again later helps.
+    #[error("the broker's log of this mesh is full; try again later")]
+    LogFull,
     /// The engine's reason; trying again may help.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -83,7 +86,7 @@ impl RegistryError {
             Self::StaleKeyEpoch => "stale_key_epoch",
             Self::NotSealed => "key_not_sealed_for_member",
             Self::Full(_) => "capacity",
-            Self::Engine(_) => "unavailable",
+            Self::LogFull | Self::Engine(_) => "unavailable",
         }
     }
 }
@@ -103,6 +106,7 @@ impl From<BlobError> for RegistryError {
     fn from(error: BlobError) -> Self {
         match error {
             BlobError::NotFound => Self::FileNotFound,
+            BlobError::Io(why) => Self::Engine(EngineError::Disk(why)),
             other => Self::Invalid(other.to_string()),
         }
     }

@@ -1,6 +1,8 @@
 //! Records of shared files; their bytes are blobs, sealed before they came.
 //!
-//! Invariant: a record is written once its blob is whole and removed before its blob is, so a record always has its bytes.
+//! Invariant: a record is written once its blob is whole and removed before its blob is, so a record always has its bytes,
+//! and the bytes it was written with: an id stands for one upload, and a blob gets to its place in the same turn as its
+//! record, so that nobody who uploads under the same id at the same time can come between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use super::records::{FileRecord, Held};
 use super::update::Update;
 use super::{Engine, Inner, Registry};
 use crate::audit::kind;
+use crate::engine::BlobSink as _;
 
 const NAME: usize = 255;
 const TAGS: usize = 32;
@@ -51,6 +54,13 @@ impl NewFile {
         self.keys.get("*")?.strip_prefix("general:")?.split(':').next()?.parse().ok()
     }
 
+    /// Whether this is the upload that a record was made of. Keys may be others: they are sealed anew when a topic's key
+    /// was replaced in between, and more are added later.
+    fn made(&self, known: &FileRecord) -> bool {
+        let this = (&self.name, self.size, &self.sha256, &self.tags, self.persistent, &self.to);
+        this == (&known.name, known.size, &known.sha256, &known.tags, known.persistent, &known.to)
+    }
+
     fn check(&self) -> Result<(), RegistryError> {
         let keys_fit = self.keys.len() <= KEYS && self.keys.iter().all(|(id, key)| id.len() <= 64 && key.len() <= KEY);
         let tags_fit = self.tags.len() <= TAGS && self.tags.iter().all(|tag| tag.len() <= TAG);
@@ -82,14 +92,22 @@ impl<E: Engine> Registry<E> {
         self.inner.file_room(&*self.inner.snapshot(mesh)?, by, new)
     }
 
-    /// Records a file whose blob is there. The same id by the same member again changes nothing.
-    pub async fn file_add(&self, mesh: &str, by: &str, new: NewFile) -> Result<Arc<Held<FileRecord>>, RegistryError> {
+    /// Puts a blob in its place and records it as a file. The same again changes nothing; another file under an id that
+    /// is in use is refused, and nothing is left of its blob.
+    pub async fn file_add(
+        &self,
+        mesh: &str,
+        by: &str,
+        new: NewFile,
+        blob: E::Blob,
+    ) -> Result<Arc<Held<FileRecord>>, RegistryError> {
         let (mesh, by) = (mesh.to_owned(), by.to_owned());
         self.in_turn(|inner| async move {
             let snapshot = inner.snapshot(&mesh)?;
             if let Some(known) = inner.file_room(&snapshot, &by, &new)? {
                 return Ok(known);
             }
+            blob.finish().await?;
             let now = inner.clock.now_ms();
             let id = new.id.clone();
             let record = FileRecord {
@@ -108,6 +126,7 @@ impl<E: Engine> Registry<E> {
             let mut update = Update::of(&mesh);
             update.file(&id, Some(record));
             update.news(What::FileAdded { file: id.clone() });
+            // If this fails its record may be there after all: a blob without one is swept up later.
             inner.commit(update).await?.files.get(&id).cloned().ok_or(RegistryError::FileNotFound)
         })
         .await
@@ -138,7 +157,6 @@ impl<E: Engine> Registry<E> {
         member: &str,
         query: Option<&str>,
         from: Option<&str>,
-        limit: usize,
     ) -> Result<Vec<Arc<Held<FileRecord>>>, RegistryError> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.active_member(member)?;
@@ -156,7 +174,6 @@ impl<E: Engine> Registry<E> {
         };
         let mut all: Vec<_> = snapshot.files().filter(|file| fits(file)).cloned().collect();
         all.sort_by(|one, other| (other.uploaded_ms, &other.id).cmp(&(one.uploaded_ms, &one.id)));
-        all.truncate(limit);
         Ok(all)
     }
 
@@ -247,7 +264,8 @@ impl<E: Engine> Inner<E> {
         mesh.active_member(by)?;
         new.check()?;
         match mesh.file(&new.id) {
-            Some(known) if known.uploaded_by == by => return Ok(Some(Arc::clone(known))),
+            Some(known) if known.uploaded_by == by && new.made(known) => return Ok(Some(Arc::clone(known))),
+            Some(known) if known.uploaded_by == by => return Err(RegistryError::Reused),
             Some(_) => return Err(RegistryError::Taken("a file of this id exists".to_owned())),
             None => {}
         }

@@ -186,7 +186,7 @@ impl<E: Engine> Registry<E> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.admin(by)?;
         let mut all: Vec<_> = snapshot.members().filter(|member| member.revoked_ms.is_some()).cloned().collect();
-        all.sort_by_key(|member| std::cmp::Reverse(member.revoked_ms));
+        all.sort_by(|one, other| (other.revoked_ms, &other.id).cmp(&(one.revoked_ms, &one.id)));
         Ok(all)
     }
 

@@ -14,12 +14,14 @@ mod grants;
 mod groups;
 mod invites;
 mod join;
+pub mod lineage;
 mod load;
 mod members;
 mod mesh;
 mod meshes;
 mod names;
 pub mod records;
+mod relief;
 mod rotate;
 mod route;
 mod seals;
@@ -53,6 +55,7 @@ pub use meshes::{CreatedMesh, NewMesh};
 pub use records::{
     Concurrency, FileRecord, Held, InviteRecord, MemberRecord, MeshRecord, Policy, Role, SealRecord, TopicRecord,
 };
+pub use relief::{Reading, Short};
 pub use rotate::Rotated;
 pub use route::{Ask, Route};
 pub use seals::SealsStored;

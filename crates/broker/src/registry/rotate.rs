@@ -54,8 +54,7 @@ impl<E: Engine> Inner<E> {
         if member.sponsor.is_some() {
             return Err(RegistryError::Forbidden("the key of a member for a while is not replaced".to_owned()));
         }
-        let usable = PublicKey::from_hex(new).filter(|key| key.x25519().is_ok() && key.hex() == new);
-        if usable.is_none() {
+        if !is_usable(new) {
             return Err(RegistryError::Invalid("`newPubkey` is no public key".to_owned()));
         }
         if member.pubkey == new {
@@ -67,11 +66,7 @@ impl<E: Engine> Inner<E> {
         if member.pubkey != old {
             return Err(RegistryError::KeyReplaced);
         }
-        let taken = snapshot.member_by_key(new).is_some()
-            || snapshot.member_by_session(new).is_some()
-            || snapshot.record.owner_pubkey == new
-            || member.past.iter().any(|key| key.pubkey == new);
-        if taken {
+        if is_taken(&snapshot, member, new) {
             return Err(RegistryError::Taken("this key is in use, or was".to_owned()));
         }
         let now = self.clock.now_ms();
@@ -79,22 +74,38 @@ impl<E: Engine> Inner<E> {
         if retired.len() + past.len() >= self.settings.retired_keys {
             return Err(RegistryError::Full("this member's key was replaced too often lately".to_owned()));
         }
+        self.replace(&snapshot, member, vec![(old.to_owned(), now)], new).await
+    }
+
+    /// Gives a member another key in the place of these, the first of which it has, each with when it was replaced.
+    pub(super) async fn replace(
+        &self,
+        snapshot: &Mesh,
+        member: &MemberRecord,
+        replaced: Vec<(String, u64)>,
+        new: &str,
+    ) -> Result<Rotated, RegistryError> {
+        let (mesh, id) = (snapshot.id(), &member.id);
+        let now = self.clock.now_ms();
+        let (mut retired, mut past) = self.settled(member, now);
         let until = now.saturating_add(self.settings.rotation_hours * HOUR_MS);
-        let record = {
-            let mut retired = retired;
-            retired.push(RetiredKey { pubkey: old.to_owned(), at: now, until });
-            MemberRecord { pubkey: new.to_owned(), retired, past, ..member.record.clone() }
-        };
+        let (old, between) = (member.pubkey.clone(), replaced.len().saturating_sub(1));
+        retired.extend(replaced.into_iter().map(|(pubkey, at)| RetiredKey { pubkey, at, until }));
+        // Many at once make room for themselves; one alone was refused before it came here.
+        past.drain(..(retired.len() + past.len()).saturating_sub(self.settings.retired_keys).min(past.len()));
         let mut update = Update::of(mesh);
-        let body = json!({"name": member.name, "oldPubkey": old, "newPubkey": new, "graceUntil": iso(until)});
+        let mut body = json!({"name": member.name, "oldPubkey": old, "newPubkey": new, "graceUntil": iso(until)});
+        if between > 0 {
+            body["keysBetween"] = between.into();
+        }
         self.tell(&mut update, kind::MEMBER_KEYPAIR_ROTATED, id, id, body);
         update.news(What::KeyRotated {
-            member: id.to_owned(),
-            old_pubkey: old.to_owned(),
+            member: id.clone(),
+            old_pubkey: old,
             new_pubkey: new.to_owned(),
             until_ms: until,
         });
-        update.member(record);
+        update.member(MemberRecord { pubkey: new.to_owned(), retired, past, ..member.clone() });
         let mesh = self.commit(update).await?;
         let member = mesh.member(id).cloned().ok_or_else(|| RegistryError::NotFound(format!("no member `{id}`")))?;
         Ok(Rotated { mesh, member, until_ms: until, already: false })
@@ -119,4 +130,17 @@ impl<E: Engine> Inner<E> {
             update.member(MemberRecord { retired, past, ..member.record.clone() });
         }
     }
+}
+
+/// Whether a text is a key that messages can be sealed for.
+pub(super) fn is_usable(key: &str) -> bool {
+    PublicKey::from_hex(key).is_some_and(|parsed| parsed.x25519().is_ok() && parsed.hex() == key)
+}
+
+/// Whether a key is somebody's, or was this member's: none comes back.
+pub(super) fn is_taken(mesh: &Mesh, member: &MemberRecord, key: &str) -> bool {
+    mesh.member_by_key(key).is_some()
+        || mesh.member_by_session(key).is_some()
+        || mesh.record.owner_pubkey == key
+        || member.past.iter().any(|past| past.pubkey == key)
 }

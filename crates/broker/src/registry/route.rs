@@ -111,7 +111,8 @@ impl Mesh {
         let Some(record) = self.member(member).filter(|record| record.is_active()) else { return false };
         // What is shared is everybody's, also who wrote it: the log is where they hear of it in its order.
         if matches!(entry.kind, Kind::State | Kind::Task) {
-            return record.joined_seq <= entry.seq;
+            let shown = entry.kind == Kind::Task || self.shows_state(&entry.sender, member);
+            return shown && record.joined_seq <= entry.seq;
         }
         if entry.sender == member {
             return false;

@@ -15,8 +15,8 @@ use super::{Engine, Registry};
 use crate::audit::kind;
 use crate::engine::{KvBatch, KvOp};
 
-/// A summary is for people, and short.
-const SUMMARY: usize = 1024;
+/// A summary is for people, and short: as long as daemons take one.
+const SUMMARY: usize = 4096;
 
 /// A session's record is not written again for a while.
 const AGAIN_MS: u64 = 3_600_000;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hostel_wire::frames::Priority;
 use parking_lot::Mutex;
 
+use crate::engine::Room;
+
 /// Reasons that are there from the first scrape.
 const REJECTED_HELLOS: &[&str] = &[
     "bad_signature",
@@ -26,6 +28,7 @@ const REJECTED_SENDS: &[&str] = &[
     "blocked",
     "forbidden",
     "idempotency_key_reused",
+    "insufficient_storage",
     "invalid",
     "lane_blocked",
     "message_too_large",
@@ -130,7 +133,7 @@ impl Metrics {
     }
 
     /// All of it.
-    pub(crate) fn text(&self, healthy: bool) -> String {
+    pub(crate) fn text(&self, healthy: bool, logs: &[Room]) -> String {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut out = String::with_capacity(4096);
         let head = |out: &mut String, name: &str, kind: &str, help: &str| {
@@ -161,6 +164,10 @@ impl Metrics {
         writeln!(out, "broker_messages_pushed_total {}", read(&self.pushed)).ok();
         head(&mut out, "broker_queue_depth", "gauge", "Entries that were sent and are not acknowledged");
         writeln!(out, "broker_queue_depth {}", read(&self.in_window)).ok();
+        head(&mut out, "broker_log_bytes", "gauge", "What all logs take, with the ids they remember");
+        writeln!(out, "broker_log_bytes {}", logs.iter().map(|log| log.used).sum::<u64>()).ok();
+        head(&mut out, "broker_log_full_pct", "gauge", "How full the fullest log is");
+        writeln!(out, "broker_log_full_pct {}", logs.iter().map(Room::percent).fold(0.0, f64::max)).ok();
         head(&mut out, "broker_ttl_sweeps_total", "counter", "Sweeps of what is too old");
         writeln!(out, "broker_ttl_sweeps_total {}", read(&self.sweeps)).ok();
         head(&mut out, "broker_hook_requests_total", "counter", "HTTP requests besides the WebSocket");
@@ -179,7 +186,7 @@ mod tests {
 
     #[test]
     fn every_name_is_there_from_the_start() {
-        let text = Metrics::new().text(true);
+        let text = Metrics::new().text(true, &[]);
         for line in [
             "broker_connections_total 0",
             "broker_connections_rejected_total{reason=\"bad_signature\"} 0",
@@ -188,6 +195,8 @@ mod tests {
             "broker_messages_rejected_total{reason=\"rate_limited\"} 0",
             "broker_messages_dropped_by_grant_total{cap=\"dm\"} 0",
             "broker_queue_depth 0",
+            "broker_log_bytes 0",
+            "broker_log_full_pct 0",
             "broker_ttl_sweeps_total 0",
             "broker_hook_requests_total 0",
             "broker_db_healthy 1",

@@ -95,6 +95,8 @@ pub struct Broker<E: Engine> {
     alarms: Arc<Bucket>,
     /// Rung when a lease begins.
     pub(crate) leased: Arc<Notify>,
+    /// Rung when a task is claimed for a time.
+    pub(crate) claimed: Arc<Notify>,
     /// Places for connections of any kind, and for uploads and downloads.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) transfers: Arc<Semaphore>,
@@ -125,6 +127,7 @@ impl<E: Engine> Broker<E> {
             hellos: replay::Hellos::default(),
             alarms: Rates::new(1, ALARMS).of("", ""),
             leased: Arc::new(Notify::new()),
+            claimed: Arc::new(Notify::new()),
             places: Arc::new(Semaphore::new(limits.connections)),
             transfers: Arc::new(Semaphore::new(limits.transfers)),
             set_back: parking_lot::Mutex::default(),
@@ -141,6 +144,8 @@ impl<E: Engine> Broker<E> {
         let tasks = [
             tokio::spawn(changes::listen(weak.clone(), changes)).abort_handle(),
             tokio::spawn(upkeep::leases(weak.clone())).abort_handle(),
+            tokio::spawn(upkeep::claims(weak.clone())).abort_handle(),
+            tokio::spawn(upkeep::relief(weak.clone())).abort_handle(),
             tokio::spawn(upkeep::sweeps(weak)).abort_handle(),
         ];
         broker.tasks.lock().extend(tasks);

@@ -106,6 +106,8 @@ pub struct Settings {
     pub working: Duration,
     /// How long a daemon whose key was replaced may take to come with the new one.
     pub switch: Duration,
+    /// A list in an answer has about so many bytes: less than a frame may have.
+    pub list_bytes: usize,
     /// What `POST /mesh` asks for. Without one, nobody may make meshes over HTTP.
     pub admin_token: Option<AdminToken>,
 }
@@ -122,6 +124,7 @@ impl Default for Settings {
             silence: Duration::from_secs(75),
             working: Duration::from_secs(60),
             switch: Duration::from_secs(10),
+            list_bytes: 200 * 1024,
             admin_token: None,
         }
     }

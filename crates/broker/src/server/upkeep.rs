@@ -7,15 +7,20 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::Broker;
+use super::accept::kept_until;
 use super::log::Level;
 use super::metrics::Metrics;
 use crate::engine::Engine;
+use crate::registry::{Reading, Short};
 
 /// How often old things are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// How often those who are there are noted as seen, in sweeps.
 const SEEN: u64 = 60;
+
+/// How soon claims are looked at again.
+const SOON: Duration = Duration::from_millis(5);
 
 /// Nothing is due sooner than this after nothing was due.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -43,6 +48,31 @@ pub(crate) async fn leases<E: Engine>(broker: Weak<Broker<E>>) {
     }
 }
 
+/// Claims of tasks whose time is over end, and everybody hears of it.
+pub(crate) async fn claims<E: Engine>(broker: Weak<Broker<E>>) {
+    loop {
+        let Some(strong) = broker.upgrade() else { return };
+        let (expires_ms, forget_ms) = kept_until(&strong.settings.limits, strong.clock.now_ms());
+        // At least once in so long: the machine's clock may be set.
+        let mut wait = SWEEP;
+        match strong.registry.task_leases(expires_ms, forget_ms).await {
+            Ok(None) => {}
+            Ok(Some(next)) => {
+                let left = Duration::from_millis(next.saturating_sub(strong.clock.now_ms()));
+                wait = left.clamp(SOON, SWEEP);
+            }
+            Err(error) => strong.log.line(Level::Error, "task_lease_not_told", json!({"error": error.to_string()})),
+        }
+        let claimed = Arc::clone(&strong.claimed);
+        // The broker is not held while this waits: it may go meanwhile.
+        drop(strong);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            () = claimed.notified() => {}
+        }
+    }
+}
+
 /// Old entries, ids, files and members go; idle rooms and buckets are forgotten.
 pub(crate) async fn sweeps<E: Engine>(broker: Weak<Broker<E>>) {
     for sweep in 1u64.. {
@@ -61,7 +91,46 @@ pub(crate) async fn sweeps<E: Engine>(broker: Weak<Broker<E>>) {
     }
 }
 
+/// What everybody has goes when a log is nearly full.
+pub(crate) async fn relief<E: Engine>(broker: Weak<Broker<E>>) {
+    let mut told: Option<tokio::time::Instant> = None;
+    loop {
+        let Some(pressed) = broker.upgrade().map(|strong| strong.engine.pressed()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep(SWEEP) => {}
+            () = pressed.notified() => {}
+        }
+        let Some(strong) = broker.upgrade() else { return };
+        match strong.registry.relieve(|mesh| strong.reading(mesh)).await {
+            Ok(short) if short.is_empty() || told.is_some_and(|at| at.elapsed() < SWEEP) => {}
+            Ok(short) => {
+                told = Some(tokio::time::Instant::now());
+                for Short { mesh, room, waits_for } in short {
+                    let fields = json!({"mesh": mesh, "bytes": room.used, "limit": room.limit, "waits_for": waits_for,
+                        "hint": "what nobody waits for is gone already: raise `broker.log_size`, or remove a member that does not come back"});
+                    strong.log.line(Level::Warn, "log_nearly_full", fields);
+                }
+            }
+            Err(error) => strong.log.line(Level::Error, "relief_failed", json!({"error": error.to_string()})),
+        }
+        drop(strong);
+        // Cursors are told once a second: there is nothing new before that.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 impl<E: Engine> Broker<E> {
+    /// How far those who are connected have read: of several connections of one member, the one that is behind.
+    fn reading(&self, mesh: &str) -> Reading {
+        let mut reading = Reading::new();
+        let rooms = self.rooms.all().into_iter().filter(|(of, _)| of == mesh);
+        for connection in rooms.flat_map(|(_, room)| room.connections()).filter(|one| one.wants_entries) {
+            let low = connection.window.lock().low();
+            reading.entry(connection.member.clone()).and_modify(|read| *read = low.min(*read)).or_insert(low);
+        }
+        reading
+    }
+
     /// Whoever is connected for days was seen today.
     async fn note_those_who_are_there(&self) {
         for (mesh, room) in self.rooms.all() {

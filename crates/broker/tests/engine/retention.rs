@@ -1,8 +1,13 @@
 //! Forgetting.
 
-use hostel_broker::engine::{Append, Engine, HistoryQuery, Pruned, SqliteEngine};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use crate::support::{DAY, NOW, dm, open};
+use hostel_broker::engine::{
+    Append, AppendError, Engine, EngineOptions, Gate, HistoryQuery, Pruned, Room, SqliteEngine,
+};
+
+use crate::support::{DAY, NOW, dm, open, options};
 
 async fn prune_all(engine: &SqliteEngine, now: u64) -> Pruned {
     let mut all = Pruned::default();
@@ -97,4 +102,74 @@ async fn an_id_outlives_its_entry() {
     // For ever is for ever.
     engine.append(Append { expires_ms: u64::MAX, forget_ms: u64::MAX, ..dm("m", "b") }).await.unwrap();
     assert_eq!(prune_all(&engine, u64::MAX - 1).await.entries, 2);
+}
+
+fn large(id: &str) -> Append {
+    Append { bytes: vec![1; 9_000].into(), ..dm("m", id) }
+}
+
+async fn small(directory: &std::path::Path) -> SqliteEngine {
+    SqliteEngine::open(EngineOptions { log_bytes: 100_000, ..options(directory) }).await.unwrap()
+}
+
+/// How much the rows take, by the database's own sums.
+fn summed(directory: &std::path::Path) -> (u64, u64) {
+    let raw = rusqlite::Connection::open(directory.join("broker.db")).unwrap();
+    let sql = "SELECT bytes,
+        (SELECT coalesce(sum(octet_length(body) + octet_length(audience) + octet_length(client_id) + 200), 0) FROM log)
+        + (SELECT coalesce(sum(2 * octet_length(client_id) + 200), 0) FROM dedupe) FROM logs WHERE mesh = 'm'";
+    raw.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64))).unwrap()
+}
+
+/// A log has a limit in bytes. Refused is only what is new; its lane keeps its order and its id stays free.
+#[tokio::test]
+async fn a_full_log_takes_nothing_new_until_there_is_room() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = small(scratch.path()).await;
+    engine.ensure_log("m").await.unwrap();
+    let mut taken = 0;
+    let refused = loop {
+        let audience = vec!["bob".to_owned(), "carol".to_owned()];
+        match engine.append(Append { audience, ..large(&format!("ä {taken}")) }).await {
+            Ok(_) => taken += 1,
+            Err(refused) => break refused,
+        }
+    };
+    assert!(matches!(refused, AppendError::Full), "{refused}");
+    assert_eq!(taken, 10);
+    let room = engine.room("m").unwrap();
+    assert!(room.is_short() && room.used <= room.limit && room.percent() > 90.0, "{room:?}");
+    assert_eq!(summed(scratch.path()), (room.used, room.used));
+    // It rings, also for who comes later.
+    engine.pressed().notified().await;
+    // What is there is there; what is not can be said later, in its turn.
+    assert!(engine.append(Append { audience: Vec::new(), ..large("ä 3") }).await.unwrap().duplicate);
+    let lane = Arc::new(AtomicU64::new(0));
+    let at = |place: u64, bytes: usize| Append {
+        gate: Some(Gate { lane: Arc::clone(&lane), place }),
+        bytes: vec![1; bytes].into(),
+        ..dm("m", &format!("lane {place}"))
+    };
+    assert!(matches!(engine.append(at(1, 30_000)).await, Err(AppendError::Full)));
+    assert!(matches!(engine.append(at(2, 1)).await, Err(AppendError::Blocked)));
+    // The broker's own news are few and always fit.
+    engine.append(Append { sender: String::new(), client_id: String::new(), ..dm("m", "") }).await.unwrap();
+    // Nothing goes that somebody may still need, and no more than has to.
+    assert_eq!(engine.trim("m", 2, room.enough()).await.unwrap(), Pruned { entries: 2, ids: 0, more: false });
+    assert_eq!(engine.trim("m", 2, room.enough()).await.unwrap(), Pruned::default());
+    assert!(matches!(engine.append(at(1, 30_000)).await, Err(AppendError::Full)), "still too long");
+    assert_eq!(engine.trim("m", u64::MAX, 60_000).await.unwrap(), Pruned { entries: 2, ids: 0, more: false });
+    assert_eq!(engine.bounds("m").unwrap().first_seq, 5);
+    let again = engine.append(large("ä 0")).await.unwrap();
+    assert!(again.duplicate && !again.history_available, "its id is remembered");
+    engine.append(at(1, 30_000)).await.unwrap();
+    engine.append(at(2, 1)).await.unwrap();
+    let used = engine.room("m").unwrap().used;
+    assert_eq!(summed(scratch.path()), (used, used));
+    engine.close().await;
+    drop(engine);
+    let engine = small(scratch.path()).await;
+    assert_eq!(engine.room("m").unwrap(), Room { used, limit: 100_000 });
+    prune_all(&engine, u64::MAX - 1).await;
+    assert_eq!((engine.room("m").unwrap().used, summed(scratch.path())), (0, (0, 0)));
 }

@@ -3,14 +3,19 @@
 use hostel_broker::engine::{BlobSink as _, Engine as _};
 use hostel_broker::registry::{NewFile, RegistrySettings, blob_id};
 use hostel_wire::ids;
+use tokio::io::AsyncReadExt as _;
 
 use crate::support::{HOUR, NOW, World};
 
 async fn upload(world: &World, by: &str, new: NewFile) -> Result<String, &'static str> {
+    let bytes = vec![0; new.size as usize];
+    add(world, by, new, &bytes).await
+}
+
+async fn add(world: &World, by: &str, new: NewFile, bytes: &[u8]) -> Result<String, &'static str> {
     let mut blob = world.engine.blob_create(&blob_id(world.id(), &new.id), 1000).await.unwrap();
-    blob.write(&vec![0; new.size as usize]).await.unwrap();
-    blob.finish().await.unwrap();
-    world.registry.file_add(world.id(), by, new).await.map(|file| file.id.clone()).map_err(|error| error.code())
+    blob.write(bytes).await.unwrap();
+    world.registry.file_add(world.id(), by, new, blob).await.map(|file| file.id.clone()).map_err(|error| error.code())
 }
 
 fn file(name: &str) -> NewFile {
@@ -33,13 +38,13 @@ async fn a_file_is_for_the_mesh_or_for_one() {
         let (record, key) = registry.file_for(id, who, &open).unwrap();
         assert_eq!((record.name.as_str(), key.as_deref()), ("Open.txt", Some("key")));
         assert_eq!(registry.file_for(id, who, &private).is_ok(), readable);
-        let listed = registry.files_for(id, who, None, None, 10).unwrap();
+        let listed = registry.files_for(id, who, None, None).unwrap();
         let names: Vec<_> = listed.iter().map(|file| file.name.as_str()).collect();
         assert_eq!(names, if readable { vec!["private.txt", "Open.txt"] } else { vec!["Open.txt"] });
     }
     assert_eq!(registry.file_for(id, &carol, &private).unwrap_err().code(), "not_shared_with_you");
     assert_eq!(registry.file_for(id, &carol, "none").unwrap_err().code(), "file_not_found");
-    let found = |query, from| registry.files_for(id, alice, query, from, 10).unwrap().len();
+    let found = |query, from| registry.files_for(id, alice, query, from).unwrap().len();
     assert_eq!(
         (found(Some("TXT"), None), found(Some("logs"), None), found(None, Some("alice")), found(None, Some("bob"))),
         (2, 1, 2, 0)
@@ -62,8 +67,8 @@ async fn an_upload_may_be_repeated_and_is_bounded() {
     assert!(registry.file_room(id, alice, &new).unwrap().is_none());
     let made = upload(&world, alice, new.clone()).await.unwrap();
     assert_eq!(registry.file_room(id, alice, &new).unwrap().unwrap().id, made);
-    assert_eq!(registry.file_add(id, alice, new.clone()).await.unwrap().id, made);
-    assert_eq!(registry.file_add(id, &bob, new).await.unwrap_err().code(), "name_taken");
+    assert_eq!(upload(&world, alice, new.clone()).await.as_ref(), Ok(&made));
+    assert_eq!(upload(&world, &bob, new).await, Err("name_taken"));
     for (bad, code) in [
         (NewFile { id: "../x".into(), ..file("a") }, "invalid_argument"),
         (file(""), "invalid_argument"),
@@ -78,6 +83,41 @@ async fn an_upload_may_be_repeated_and_is_bounded() {
 }
 
 #[tokio::test]
+async fn an_id_stands_for_one_upload() {
+    let world = World::new().await;
+    let bob = world.member("bob").await;
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let first = NewFile { tags: vec!["a".into()], ..file("a") };
+    add(&world, alice, first.clone(), &[1; 10]).await.unwrap();
+    // The key for everybody may have been replaced since the answer was lost.
+    let keys = [("*".to_owned(), "general:7:n:c".to_owned())].into();
+    assert!(add(&world, alice, NewFile { keys, ..first.clone() }, &[1; 10]).await.is_ok());
+    for other in [
+        NewFile { sha256: "11".repeat(32), ..first.clone() },
+        NewFile { size: 9, ..first.clone() },
+        NewFile { name: "b".into(), ..first.clone() },
+        NewFile { tags: Vec::new(), ..first.clone() },
+        NewFile { persistent: true, ..first.clone() },
+        NewFile { to: Some(bob.clone()), ..first.clone() },
+    ] {
+        assert_eq!(registry.file_room(id, alice, &other).unwrap_err().code(), "idempotency_key_reused");
+        // Also if both were on their way when nobody had the id yet.
+        assert_eq!(add(&world, alice, other.clone(), &[2; 9]).await, Err("idempotency_key_reused"));
+        assert_eq!(add(&world, &bob, other, &[2; 9]).await, Err("name_taken"));
+    }
+    // What was there first is still there, and nothing else is.
+    assert!(registry.file_for(id, alice, &first.id).unwrap().0.keys.is_empty());
+    let mut kept = Vec::new();
+    let (_, mut reader) = world.engine.blob_open(&blob_id(id, &first.id), 0).await.unwrap();
+    reader.read_to_end(&mut kept).await.unwrap();
+    assert_eq!(kept, [1; 10]);
+    assert_eq!(std::fs::read_dir(world.scratch.path().join("blobs")).unwrap().count(), 1);
+    // An id that was given back may be used for another one.
+    registry.file_delete(id, alice, &first.id).await.unwrap();
+    assert!(add(&world, alice, NewFile { name: "b".into(), ..first }, &[3; 10]).await.is_ok());
+}
+
+#[tokio::test]
 async fn what_is_not_persistent_ends_and_what_belongs_to_nothing_goes() {
     let world = World::new().await;
     let (registry, id, alice) = (&world.registry, world.id(), world.alice());
@@ -86,7 +126,7 @@ async fn what_is_not_persistent_ends_and_what_belongs_to_nothing_goes() {
     world.pass(24 * HOUR);
     // Over is over, also before it is swept up.
     assert_eq!(registry.file_for(id, alice, &short).unwrap_err().code(), "file_not_found");
-    assert_eq!(registry.files_for(id, alice, None, None, 10).unwrap().len(), 1);
+    assert_eq!(registry.files_for(id, alice, None, None).unwrap().len(), 1);
     let orphan = world.engine.blob_create("lost-file", 10).await.unwrap();
     orphan.finish().await.unwrap();
     let path = world.scratch.path().join("blobs/lost-file");

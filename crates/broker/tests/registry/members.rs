@@ -231,7 +231,7 @@ async fn another_host_with_the_same_key_is_noted() {
         registry.note_presence(id, alice, Some("odd".into()), None, None).await.unwrap_err().code(),
         "invalid_argument"
     );
-    let long = Some("x".repeat(2000));
+    let long = Some("x".repeat(5000));
     assert_eq!(registry.note_presence(id, alice, None, long, None).await.unwrap_err().code(), "invalid_argument");
 }
 

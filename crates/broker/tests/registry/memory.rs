@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use hostel_broker::registry::{NewFile, Registry, RegistrySettings, Role};
+use hostel_broker::engine::Engine as _;
+use hostel_broker::registry::{NewFile, Registry, RegistrySettings, Role, blob_id};
 use hostel_wire::frames::Group;
 use hostel_wire::ids;
 use hostel_wire::keys::SecretKey;
@@ -68,7 +69,8 @@ async fn act(world: &World, number: u8, one: usize, other: usize) {
         }
         19 => {
             let new = NewFile { id: ids::ulid(NOW), name: "f".into(), size: 1, ..NewFile::default() };
-            registry.file_add(id, &one, new).await.ok();
+            let blob = world.engine.blob_create(&blob_id(id, &new.id), 1).await.unwrap();
+            registry.file_add(id, &one, new, blob).await.ok();
         }
         21 => drop(registry.sponsor(id, &one, &SecretKey::generate().public().hex(), None).await),
         20 => drop(registry.succeed(id, &one, &SecretKey::generate().public().hex(), 1).await),

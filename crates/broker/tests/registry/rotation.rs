@@ -2,9 +2,11 @@
 
 use hostel_broker::audit::kind;
 use hostel_broker::registry::{Registry, RegistrySettings, Role, What};
+use hostel_wire::frames::client::Succession;
+use hostel_wire::hello::succeed;
 use hostel_wire::keys::SecretKey;
 
-use crate::support::{DAY, HOUR, World, seals};
+use crate::support::{DAY, HOUR, NOW, World, seals};
 
 fn key() -> String {
     SecretKey::generate().public().hex()
@@ -177,4 +179,103 @@ async fn only_ones_own_copies_are_sealed_anew() {
     assert_eq!(refused(&bob, "nowhere", 0).await, "key_not_sealed_for_member");
     let wrong = hostel_wire::frames::client::Seal { blob: "*".to_owned(), ..anew.clone() };
     assert_eq!(registry.seal_replace(id, &bob, &topic, 0, wrong).await.unwrap_err().code(), "invalid_argument");
+}
+
+/// What keys said of one another, each with the next.
+fn lineage(world: &World, member: &str, keys: &[&SecretKey]) -> Vec<Succession> {
+    let said = |pair: &[&SecretKey]| succeed(world.id(), member, pair[0], pair[1], NOW - DAY);
+    keys.windows(2).map(said).collect()
+}
+
+/// A member with a key of its own: its id and the keys it will have.
+async fn with_keys<const N: usize>(world: &World) -> (String, [SecretKey; N]) {
+    let keys = std::array::from_fn(|_| SecretKey::generate());
+    let token = world.invite("member", 1, None).await;
+    (world.join_with(&token, &keys[0], "bob").await.unwrap().member_id, keys)
+}
+
+#[tokio::test]
+async fn whoever_has_gone_on_since_a_copy_was_made_is_followed() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let (bob, [first, second, third, fourth]) = with_keys(&world).await;
+    let hex = |key: &SecretKey| key.public().hex();
+    let whole = lineage(&world, &bob, &[&first, &second, &third]);
+    let mut changes = registry.changes();
+    let rotated = registry.catch_up(id, &bob, &hex(&third), &whole).await.unwrap();
+    assert_eq!((&rotated.member.pubkey, rotated.already), (&hex(&third), false));
+    let retired: Vec<_> = rotated.member.retired.iter().map(|key| (key.pubkey.clone(), key.at, key.until)).collect();
+    assert_eq!(retired, [(hex(&first), NOW - DAY, NOW + DAY), (hex(&second), NOW - DAY, NOW + DAY)]);
+    let what =
+        What::KeyRotated { member: bob.clone(), old_pubkey: hex(&first), new_pubkey: hex(&third), until_ms: NOW + DAY };
+    assert_eq!(changes.recv().await.unwrap().what, what);
+    for key in [&first, &second, &third] {
+        assert_eq!(world.now().find(&hex(key)).unwrap().id, bob, "all of them lead there");
+    }
+    let audit = registry.audit_query(id, world.alice(), 0, 500).await.unwrap();
+    let told = audit.iter().find(|one| one.kind == kind::MEMBER_KEYPAIR_ROTATED).unwrap();
+    assert_eq!((&told.body["oldPubkey"], &told.body["keysBetween"]), (&hex(&first).into(), &1.into()));
+    // A broker that has heard of some of it is followed from there.
+    let whole = lineage(&world, &bob, &[&first, &second, &third, &fourth]);
+    registry.catch_up(id, &bob, &hex(&fourth), &whole).await.unwrap();
+    assert_eq!(world.now().member(&bob).unwrap().retired.len(), 3);
+    // What is known does not have to be shown, and what is shown again changes nothing.
+    assert_eq!(registry.catch_up(id, &bob, &hex(&fourth), &whole).await.unwrap_err().code(), "key_replaced");
+    let registry = Registry::open(world.engine.clone(), world.clock(), RegistrySettings::default()).await.unwrap();
+    assert_eq!(registry.mesh(id).unwrap().member(&bob).unwrap().pubkey, hex(&fourth));
+}
+
+#[tokio::test]
+async fn a_key_that_was_replaced_here_leads_nowhere() {
+    let world = World::new().await;
+    let (registry, id) = (&world.registry, world.id());
+    let (bob, [stolen, second, thief, other]) = with_keys(&world).await;
+    let hex = |key: &SecretKey| key.public().hex();
+    registry.rotate_key(id, &bob, &hex(&stolen), &hex(&second)).await.unwrap();
+    let refused = async |member: &str, key: &SecretKey, lineage: &[Succession]| {
+        let before = world.now().member(&bob).unwrap().record.clone();
+        let code = registry.catch_up(id, member, &hex(key), lineage).await.unwrap_err().code();
+        assert_eq!(world.now().member(&bob).unwrap().record, before, "nothing changed");
+        code
+    };
+    // Who has the old key can sign what it likes with it, at whatever time it says.
+    let forged = lineage(&world, &bob, &[&stolen, &thief]);
+    assert_eq!(refused(&bob, &thief, &forged).await, "key_replaced");
+    assert_eq!(refused(&bob, &thief, &lineage(&world, &bob, &[&stolen, &other, &thief])).await, "key_replaced");
+    world.pass(2 * DAY);
+    registry.sweep().await.unwrap();
+    assert_eq!(refused(&bob, &thief, &forged).await, "key_replaced", "also when its grace is over");
+    // Signed by others, for others, with a gap, or not to the end.
+    let good = lineage(&world, &bob, &[&second, &thief]);
+    let spoils: [fn(&mut Succession); 3] =
+        [|one| one.signature = one.proof.clone(), |one| one.timestamp += 1, |one| one.proof.clear()];
+    for spoil in spoils {
+        let mut bad = good.clone();
+        spoil(&mut bad[0]);
+        assert_eq!(refused(&bob, &thief, &bad).await, "bad_signature");
+    }
+    assert_eq!(refused(&bob, &other, &good).await, "bad_signature");
+    assert_eq!(refused(&bob, &thief, &[]).await, "bad_signature");
+    assert_eq!(refused(world.alice(), &thief, &good).await, "bad_signature");
+    assert_eq!(refused("nobody", &thief, &good).await, "forbidden");
+    let gap = [lineage(&world, &bob, &[&second, &other]), lineage(&world, &bob, &[&stolen, &thief])].concat();
+    assert_eq!(refused(&bob, &thief, &gap).await, "bad_signature");
+    assert_eq!(refused(&bob, &thief, &vec![good[0].clone(); 65]).await, "bad_signature");
+    assert_eq!(refused(&bob, &stolen, &lineage(&world, &bob, &[&second, &stolen])).await, "name_taken");
+    registry.revoke(id, world.alice(), &bob).await.unwrap();
+    assert_eq!(refused(&bob, &thief, &good).await, "forbidden");
+}
+
+#[tokio::test]
+async fn many_keys_at_once_find_room() {
+    let world = World::with(RegistrySettings { retired_keys: 3, ..RegistrySettings::default() }).await;
+    let (registry, id) = (&world.registry, world.id());
+    let (bob, keys) = with_keys::<7>(&world).await;
+    let hex = |key: &SecretKey| key.public().hex();
+    registry.rotate_key(id, &bob, &hex(&keys[0]), &hex(&keys[1])).await.unwrap();
+    world.pass(2 * DAY);
+    registry.sweep().await.unwrap();
+    let all: Vec<&SecretKey> = keys.iter().collect();
+    let caught = registry.catch_up(id, &bob, &hex(&keys[6]), &lineage(&world, &bob, &all)).await.unwrap();
+    assert_eq!((caught.member.retired.len(), caught.member.past.len()), (5, 0));
 }

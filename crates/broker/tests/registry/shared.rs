@@ -1,11 +1,12 @@
 //! The shared state and the tasks: versions, ids that come again, claims, keys that count, bounds.
 
-use hostel_broker::engine::Engine as _;
-use hostel_broker::registry::{By, RegistrySettings, Stepped, Written};
+use hostel_broker::engine::{Engine as _, SqliteEngine};
+use hostel_broker::registry::{By, Registry, RegistrySettings, Stepped, Written};
 use hostel_wire::frames::Kind;
 use hostel_wire::frames::client::Seal;
 use hostel_wire::frames::shared::{Boxed, Link, StateSet, Step, TaskCreate, TaskEntry, TaskList, TaskStatus, TaskStep};
 use hostel_wire::{encoding, ids};
+use serde_json::Value;
 
 use crate::support::{DAY, NOW, World};
 
@@ -254,6 +255,92 @@ async fn leases_end_and_those_who_are_gone_hold_nothing() {
     done(go(&bob, bob_again).await.unwrap());
     world.pass(5000);
     done(go(&bob, step(&made.id, Step::Complete, "d")).await.unwrap());
+}
+
+/// What the log has told of tasks: each step, and whether a lease was over.
+async fn told(world: &World) -> Vec<(String, bool)> {
+    let entries = world.engine.read(world.id(), 0, 100, usize::MAX).await.unwrap();
+    let data = entries.iter().map(|entry| serde_json::from_slice::<Value>(&entry.bytes).unwrap()["eventData"].clone());
+    data.map(|data| (data["step"].as_str().unwrap().to_owned(), data["leaseOver"] == true)).collect()
+}
+
+async fn due(registry: &Registry<SqliteEngine>) -> Option<u64> {
+    registry.task_leases(NOW + 30 * DAY, NOW + 60 * DAY).await.unwrap()
+}
+
+#[tokio::test]
+async fn the_end_of_a_lease_is_told_once() {
+    let world = World::new().await;
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let go = |member: &str, what: TaskStep| registry.task_step(id, by(member), what);
+    let claim = |task: &str, lease: u64, name: &str| TaskStep { lease_s: Some(lease), ..step(task, Step::Claim, name) };
+    let [one, two, three] = ["one", "two", "three"].map(|name| registry.task_create(id, by(alice), task(name)));
+    let (one, two, three) = (done(one.await.unwrap()).id, done(two.await.unwrap()).id, done(three.await.unwrap()).id);
+    assert_eq!(due(registry).await, None);
+    done(go(&bob, claim(&one, 60, "c1")).await.unwrap());
+    done(go(&bob, claim(&two, 10, "c2")).await.unwrap());
+    done(go(&bob, claim(&three, 20, "c3")).await.unwrap());
+    assert_eq!(due(registry).await, Some(NOW + 10_000));
+    // What was let go or done in time has no end of its own.
+    done(go(&bob, step(&three, Step::Complete, "d3")).await.unwrap());
+    world.pass(10_000);
+    // Also after a restart, and then no more.
+    let again = Registry::open(world.engine.clone(), world.clock(), RegistrySettings::default()).await.unwrap();
+    assert_eq!(due(&again).await, Some(NOW + 60_000));
+    assert_eq!(due(&again).await, Some(NOW + 60_000));
+    let released = |told: &[(String, bool)]| told.iter().filter(|(step, over)| step == "released" && *over).count();
+    assert_eq!(released(&told(&world).await), 1);
+    let list = TaskList { status: Some(TaskStatus::Open), ..TaskList::default() };
+    let (open, _) = registry.task_list(id, alice, &list).await.unwrap();
+    assert_eq!((open.len(), &open[0].id), (1, &two));
+    assert_eq!(open[0].version, 8, "its end is a change like any other: after three made, three claimed and one done");
+    // Who is late is late, and not lost.
+    done(go(&bob, step(&two, Step::Complete, "d2")).await.unwrap());
+    world.pass(50_000);
+    // Somebody was faster than the clock: it was free before it was taken.
+    done(go(&carol, step(&one, Step::Claim, "c4")).await.unwrap());
+    assert_eq!(due(registry).await, None);
+    let steps = told(&world).await;
+    let last: Vec<(&str, bool)> = steps.iter().rev().take(3).map(|(step, over)| (step.as_str(), *over)).collect();
+    assert_eq!(last, [("claimed", false), ("released", true), ("completed", false)]);
+    assert_eq!(released(&steps), 2);
+    // Also of one who is gone.
+    let four = done(registry.task_create(id, by(alice), task("four")).await.unwrap()).id;
+    done(go(&carol, claim(&four, 5, "c5")).await.unwrap());
+    registry.revoke(id, alice, &carol).await.unwrap();
+    world.pass(5000);
+    assert_eq!(due(registry).await, None);
+    assert_eq!(released(&told(&world).await), 3);
+}
+
+/// How many of two entries a member gets, finds in the list and hears of.
+async fn read(world: &World, member: &str) -> (usize, usize, usize) {
+    let (registry, id) = (&world.registry, world.id());
+    let got = registry.state_get(id, member, &[key(1), key(2)]).await.unwrap().0.len();
+    let (listed, more) = registry.state_list(id, member, None).await.unwrap();
+    assert!(!more);
+    let entries = world.engine.read(id, 0, 10, usize::MAX).await.unwrap();
+    (got, listed.len(), entries.iter().filter(|entry| world.now().sees(member, entry)).count())
+}
+
+#[tokio::test]
+async fn a_member_that_is_not_to_be_read_is_not_read() {
+    let world = World::new().await;
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    for (of, member) in [(1, alice), (2, bob.as_str())] {
+        registry.state_set(id, by(member), set(of, "a", None)).await.unwrap();
+    }
+    assert_eq!(read(&world, &bob).await, (2, 2, 2));
+    registry.grant_set(id, alice, "bob", Some(vec!["read".into(), "dm".into(), "broadcast".into()])).await.unwrap();
+    assert_eq!(read(&world, &bob).await, (1, 1, 1));
+    assert_eq!(read(&world, &carol).await, (2, 2, 2));
+    assert_eq!(read(&world, alice).await, (2, 2, 2));
+    // It is there all the same.
+    assert!(matches!(registry.state_set(id, by(&bob), set(1, "b", Some(0))).await.unwrap(), Written::Conflict(1)));
+    registry.grant_set(id, alice, "bob", None).await.unwrap();
+    assert_eq!(read(&world, &bob).await, (2, 2, 2));
 }
 
 #[tokio::test]

@@ -104,6 +104,17 @@ async fn a_file_goes_up_and_down_for_who_it_is_for() {
     assert_eq!((status, &said["fileId"], &said["size"]), (200, &json!(id), &json!(bytes.len())), "{said}");
     // The answer was lost: the same again is the same.
     assert_eq!(ask(&lab, "POST", "/upload", &headers, &bytes).await.1["fileId"], id);
+    // Another file under the same id is refused, whatever is different, and the first one stays as it is.
+    let mut elsewhere = about;
+    elsewhere[2] = ("X-Target-Spec", "*");
+    for (body, about) in [(&bytes[1..], about), (&bytes[..], elsewhere)] {
+        let (status, error) =
+            ask(&lab, "POST", "/upload", &signed(&lab.alice, "POST", "/upload", body, &about), body).await;
+        assert_eq!((status, &error["error"]), (409, &json!("idempotency_key_reused")), "{error}");
+    }
+    let (status, error) =
+        ask(&lab, "POST", "/upload", &signed(&carol, "POST", "/upload", &bytes, &about), &bytes).await;
+    assert_eq!((status, &error["error"]), (409, &json!("name_taken")), "{error}");
     let mut b = bob.link(&lab.host).await;
     let url = b.ask(json!({"type": "get_file", "fileId": id})).await;
     assert_eq!(
@@ -160,7 +171,7 @@ async fn what_was_not_signed_is_not_kept() {
 
 #[tokio::test]
 async fn strangers_have_little_time_and_little_room() {
-    let limits = Limits { handshake: std::time::Duration::from_millis(300), connections: 2, ..Limits::default() };
+    let limits = Limits { handshake: std::time::Duration::from_secs(1), ..Limits::default() };
     let lab = Lab::with(Settings { limits, ..Settings::default() }).await;
     // Half a request.
     let mut slow = TcpStream::connect(lab.host.address).await.unwrap();
@@ -179,7 +190,9 @@ async fn strangers_have_little_time_and_little_room() {
     tokio::time::timeout(super::PATIENCE, long.read_to_end(&mut rest)).await.unwrap().ok();
     assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
     drop((slow, long));
-    // More than there is room for are closed at once.
+    // More than there is room for are closed at once; those that are there stay for as long as this takes.
+    let limits = Limits { handshake: std::time::Duration::from_secs(60), connections: 2, ..Limits::default() };
+    let lab = Lab::with(Settings { limits, ..Settings::default() }).await;
     let mut held = Vec::new();
     let mut refused = 0;
     for _ in 0..4 {

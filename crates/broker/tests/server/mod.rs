@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 pub(crate) use peer::{Link, Peer};
 
 /// Nothing in these tests takes this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The word that lets tests make meshes.
 pub(crate) const TOKEN: &str = "a token of some length";

@@ -1,10 +1,11 @@
 //! Revoking, kicking, inviting, the audit, renaming.
 
+use hostel_broker::Settings;
 use hostel_wire::keys::SecretKey;
 use serde_json::{Value, json};
 
 use super::Lab;
-use super::peer::{dm, message};
+use super::peer::{Link, dm, message};
 
 #[tokio::test]
 async fn a_revoked_member_hears_of_it_and_nothing_else() {
@@ -193,4 +194,55 @@ async fn another_key_takes_over_when_both_sign() {
     let ended = link.ended().await;
     assert!(matches!(ended.0, 1000 | 4002), "{ended:?}");
     shadow.try_link(&lab.host, |_| {}).await.err().unwrap();
+}
+
+/// A field of all items of a list, asked for page by page.
+async fn all(link: &mut Link, request: Value, list: &str, field: &str) -> Vec<String> {
+    let (mut seen, mut after) = (Vec::new(), Value::Null);
+    for _ in 0..20 {
+        let mut asked = request.clone();
+        if after.is_string() {
+            asked["after"] = after;
+        }
+        let answer = link.ask(asked).await;
+        let page = answer[list].as_array().unwrap();
+        assert_eq!(page.len(), 1, "{answer}");
+        seen.extend(page.iter().map(|item| item[field].as_str().unwrap().to_owned()));
+        assert_eq!(answer["more"], answer["next"].is_string(), "{answer}");
+        after = answer["next"].clone();
+        if after.is_null() {
+            break;
+        }
+    }
+    seen.sort_unstable();
+    seen
+}
+
+/// Each list goes on where its last page ended, whatever it is sorted by: here a page has one item.
+#[tokio::test]
+async fn every_list_can_be_read_to_its_end() {
+    let lab = Lab::with(Settings { list_bytes: 1, ..Settings::default() }).await;
+    let mut a = lab.alice().await;
+    let mut names = Vec::new();
+    for name in ["bob", "carol", "dave"] {
+        let mut link = lab.join(name).await.link(&lab.host).await;
+        for topic in ["x", "y", "z"] {
+            let asked = json!({"type": "topic_subscribe", "topic": topic, "create": true});
+            assert_eq!(link.ask(asked).await["type"], "topic_subscribed");
+        }
+        names.push(name.to_owned());
+    }
+    let members = json!({"type": "topic_members", "topic": "y"});
+    assert_eq!(all(&mut a, members, "members", "displayName").await, names);
+    assert_eq!(all(&mut a, json!({"type": "topic_list"}), "topics", "name").await, ["general", "x", "y", "z"]);
+    let invites = all(&mut a, json!({"type": "invite_list"}), "invites", "id").await;
+    assert_eq!(invites.len(), 3);
+    assert!(invites.is_sorted_by(|one, other| one < other), "each once: {invites:?}");
+    for name in &names {
+        assert_eq!(a.ask(json!({"type": "revoke", "target": name})).await["type"], "ok");
+    }
+    assert_eq!(all(&mut a, json!({"type": "list_bans"}), "bans", "name").await, names);
+    for list in ["list_bans", "list_files"] {
+        assert_eq!(a.ask(json!({"type": list, "after": "nowhere"})).await["code"], "invalid_argument");
+    }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hostel_broker::Settings;
 use hostel_broker::registry::{Concurrency, Policy};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Lab;
 
@@ -60,7 +60,8 @@ async fn comings_and_goings_are_told() {
 
 #[tokio::test]
 async fn a_short_break_is_not_seen_and_a_long_one_is() {
-    let lab = Lab::with(Settings { lease: Duration::from_millis(700), ..Settings::default() }).await;
+    // A lease that does not end while this runs, however slowly.
+    let lab = Lab::with(Settings { lease: Duration::from_secs(600), ..Settings::default() }).await;
     let bob = lab.join("bob").await;
     let mut a = lab.alice().await;
     let b = bob.link(&lab.host).await;
@@ -72,6 +73,12 @@ async fn a_short_break_is_not_seen_and_a_long_one_is() {
     let c = carol.link(&lab.host).await;
     let news = a.hear(|frame| frame["subtype"] == "system" && frame["event"] != "caught_up").await;
     assert_eq!(news["eventData"]["name"], "carol", "{news}");
+    drop((b, c));
+    // And one that ends soon.
+    let lab = Lab::with(Settings { lease: Duration::from_millis(200), ..Settings::default() }).await;
+    let (bob, carol) = (lab.join("bob").await, lab.join("carol").await);
+    let mut a = lab.alice().await;
+    let (b, c) = (bob.link(&lab.host).await, carol.link(&lab.host).await);
     drop((b, c));
     let mut gone = [a.news("peer_left").await, a.news("peer_left").await];
     gone.sort_by_key(|news| news["eventData"]["name"].to_string());
@@ -141,7 +148,7 @@ async fn who_is_silent_is_dropped_and_pings_keep_one_alive() {
     assert_eq!(a.ended().await, (1001, "silent".to_owned()));
     let directory = tempfile::tempdir().unwrap();
     let settings =
-        Settings { silence: Duration::from_millis(400), ping: Duration::from_millis(50), ..Settings::default() };
+        Settings { silence: Duration::from_secs(4), ping: Duration::from_millis(100), ..Settings::default() };
     let host = super::Host::start(&directory, settings).await;
     let lab = Lab { host, directory, ..Lab::new().await };
     let body = json!({"name": "x", "owner_pubkey": lab.owner_key.public().hex(), "member": {"pubkey": lab.alice.key.public().hex(), "display_name": "alice"}});
@@ -153,7 +160,7 @@ async fn who_is_silent_is_dropped_and_pings_keep_one_alive() {
     };
     let mut a = alice.link(&lab.host).await;
     // It is asked whether it is there and answers by itself while it listens: for longer than silence is allowed.
-    let waited = tokio::time::timeout(Duration::from_millis(1200), a.ended()).await;
+    let waited = tokio::time::timeout(Duration::from_secs(5), a.ended()).await;
     assert!(waited.is_err(), "{waited:?}");
 }
 
@@ -165,4 +172,46 @@ async fn an_orderly_end_says_so() {
     let stopped = tokio::spawn(host.stop());
     assert_eq!(a.ended().await, (1001, "shutdown".to_owned()));
     stopped.await.unwrap();
+}
+
+/// What is more than a frame may hold is listed on several pages, each peer once.
+#[tokio::test]
+async fn many_peers_are_listed_page_by_page() {
+    const MANY: usize = 12;
+    let lab = Lab::with(Settings { list_bytes: 16 * 1024, ..Settings::default() }).await;
+    let mut a = lab.alice().await;
+    let mut there = Vec::new();
+    for number in 0..MANY {
+        let one = lab.join(&format!("host-{number}")).await;
+        let mut link = one.link(&lab.host).await;
+        let answer = link.ask(json!({"type": "set_profile", "bio": "x".repeat(4000)})).await;
+        assert_eq!(answer["type"], "ok", "{answer}");
+        match number % 2 {
+            0 => there.push(link),
+            _ => link.bye().await,
+        }
+    }
+    let (mut seen, mut pages, mut after) = (Vec::new(), 0, Value::Null);
+    loop {
+        let mut request = json!({"type": "list_peers", "all": true});
+        if after.is_string() {
+            request["after"] = after;
+        }
+        let answer = a.ask(request).await;
+        let page = answer["peers"].as_array().unwrap();
+        assert!(!page.is_empty());
+        seen.extend(page.iter().map(|peer| peer["memberId"].as_str().unwrap().to_owned()));
+        pages += 1;
+        assert_eq!(answer["more"], answer["next"].is_string());
+        after = answer["next"].clone();
+        if after.is_null() {
+            break;
+        }
+    }
+    let listed = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!((listed, seen.len()), (MANY + 1, MANY + 1));
+    assert!(pages > 1);
+    assert_eq!(a.ask(json!({"type": "list_peers", "after": "nowhere"})).await["code"], "invalid_argument");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hostel_broker::Settings;
 use hostel_wire::Clock;
-use hostel_wire::hello::rotate_request;
+use hostel_wire::hello::{rotate_request, succeed};
 use hostel_wire::keys::SecretKey;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ async fn both_keys_must_sign_now_and_the_member_itself_must_ask() {
 
 #[tokio::test]
 async fn everybody_knows_before_anything_of_the_new_key_comes() {
-    let lab = Lab::with(Settings { switch: Duration::from_millis(200), ..Settings::default() }).await;
+    let lab = Lab::with(Settings { switch: Duration::from_secs(3), ..Settings::default() }).await;
     let bob = lab.join("bob").await;
     let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
     let mut session = bob.session(&lab.host).await;
@@ -99,4 +99,57 @@ async fn everybody_knows_before_anything_of_the_new_key_comes() {
     let audit = a.ask(json!({"type": "audit_query"})).await;
     let kinds: Vec<_> = audit["events"].as_array().unwrap().iter().map(|event| event["kind"].clone()).collect();
     assert!(kinds.contains(&json!("member_keypair_rotated")), "{kinds:?}");
+}
+
+#[tokio::test]
+async fn a_key_that_is_not_known_is_taken_for_what_it_can_show() {
+    let lab = Lab::with(Settings { switch: Duration::from_secs(3), ..Settings::default() }).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    // As after a backup was put back: bob has had two other keys since, and this broker knows the first.
+    let (second, third) = (SecretKey::generate(), SecretKey::generate());
+    let step = |old: &SecretKey, new: &SecretKey| succeed(&bob.mesh, &bob.member, old, new, now());
+    let lineage = vec![step(&bob.key, &second), step(&second, &third)];
+    let later = Peer { key: third.clone(), ..bob.clone() };
+    let (refused, _) = later.try_link(&lab.host, |_| {}).await.err().unwrap();
+    assert_eq!(refused["code"], "unauthorized");
+    // A session cannot do it for its member, nor the first protocol, nor anybody who has not the key at the end.
+    let shown = lineage.clone();
+    let session = later.try_session(&lab.host, &SecretKey::generate(), |session| session.hello.lineage = shown).await;
+    assert_eq!(session.err().unwrap().0["code"], "unauthorized");
+    let thief = Peer { key: SecretKey::generate(), ..bob.clone() };
+    let shown = lineage.clone();
+    let (refused, _) = thief.try_link(&lab.host, |hello| hello.lineage = shown).await.err().unwrap();
+    assert_eq!(refused["code"], "unauthorized", "{refused}");
+    let mut old = bob.link(&lab.host).await;
+    let shown = lineage.clone();
+    let mut link = later.link_with(&lab.host, |hello| hello.lineage = shown).await;
+    assert_eq!(link.send(dm(&lab.alice, "m1")).await["queued"], true);
+    let news = a.news("member_keypair_rotated").await;
+    assert_eq!(news["eventData"]["newPubkey"], json!(third.public().hex()));
+    assert_eq!(a.push().await["senderPubkey"], json!(third.public().hex()));
+    // Whoever was there with an earlier key goes, and does not come back; nor can it lead on to a key of its own.
+    assert_eq!(old.ended().await, (1000, "key_replaced".to_owned()));
+    for key in [&bob.key, &second] {
+        let with = Peer { key: key.clone(), ..bob.clone() };
+        let (refused, _) = with.try_link(&lab.host, |_| {}).await.err().unwrap();
+        assert_eq!(refused["code"], "key_replaced", "{refused}");
+        let forged = vec![step(key, &thief.key)];
+        let (refused, _) = thief.try_link(&lab.host, |hello| hello.lineage = forged).await.err().unwrap();
+        assert_eq!(refused["code"], "key_replaced", "{refused}");
+    }
+    // The key is known now, with and without.
+    later.link_with(&lab.host, |hello| hello.lineage = lineage).await;
+    later.link(&lab.host).await;
+}
+
+#[tokio::test]
+async fn a_revoked_member_hears_that_also_with_a_key_that_is_not_known() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let later = Peer { key: SecretKey::generate(), ..bob.clone() };
+    let lineage = vec![succeed(&bob.mesh, &bob.member, &bob.key, &later.key, now())];
+    lab.host.broker.registry().revoke(&lab.mesh, &lab.alice.member, &bob.member).await.unwrap();
+    let (refused, ended) = later.try_link(&lab.host, |hello| hello.lineage = lineage).await.err().unwrap();
+    assert_eq!((&refused["code"], ended.1.as_str()), (&json!("revoked"), "banned"));
 }

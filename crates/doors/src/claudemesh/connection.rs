@@ -28,7 +28,7 @@ use super::respond;
 /// What the HTTP layer reads of a head before it gives up by itself, without a word of ours: twice what is allowed.
 const HEAD_FACTOR: usize = 2;
 /// How long and how much of what was not wanted is read so that the answer can be.
-const LINGER: Duration = Duration::from_secs(2);
+const LINGER: Duration = Duration::from_secs(10);
 const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;

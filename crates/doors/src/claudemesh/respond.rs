@@ -1,8 +1,8 @@
 //! One request: the checks in their order, then its endpoint.
 //!
-//! Invariant: the order is the head's size, then guard (preflight, origin, host, program, token), rate, slot, body. A
-//! slot is held from here to the last byte of the answer. An endpoint that changes something runs to its end even if
-//! the client does not wait for it.
+//! Invariant: the order is the head's size, then guard (preflight, origin, host, program, token), rate, what a hook's
+//! token opens, path, slot, body. A slot is held from here to the last byte of the answer. An endpoint that changes
+//! something runs to its end even if the client does not wait for it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,6 +96,12 @@ async fn check(
     size(&head, &live.settings.limits)?;
     let visitor = guard::admit(&door, &live, transport, &head)?;
     live.pace(transport, &visitor)?;
+    if let Visitor::Hook(grant) = &visitor
+        && !matches!(found, Found::Endpoint(Endpoint::Send | Endpoint::TopicPost, _))
+    {
+        // Before anything is said of the path: a hook does not learn what there is.
+        return Err(Refused::from(door.mesh.capability_denied(grant, template)).into());
+    }
     gate(&live, head.uri.path())?;
     let (endpoint, part) = known(&live, found)?;
     let (caller, grant) = match visitor {
@@ -104,9 +110,6 @@ async fn check(
         // Only the health gets so far.
         Visitor::Anybody => (Caller::Member, None),
     };
-    if let Some(grant) = grant.as_ref().filter(|_| !matches!(endpoint, Endpoint::Send | Endpoint::TopicPost)) {
-        return Err(Refused::from(door.mesh.capability_denied(grant, template)).into());
-    }
     if caller != Caller::Member && !endpoint.is_for_sessions() {
         let detail = "this is for the member, not for one of its sessions";
         return Err(Refused::new(StatusCode::FORBIDDEN, "member_only", detail).into());

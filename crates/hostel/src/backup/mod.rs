@@ -9,6 +9,7 @@
 
 pub(crate) mod cli;
 
+pub(crate) mod leftovers;
 mod meter;
 mod pack;
 mod reader;

@@ -38,6 +38,7 @@ use super::MEMBERSHIP;
 use super::MESHES;
 use super::Preface;
 use super::cli::Backup;
+use super::leftovers;
 use super::meter::Meter;
 use super::problem;
 use super::source;
@@ -62,7 +63,8 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Backup) -> Result<ExitCode,
     }
     let out = std::path::absolute(&arguments.out).map_err(|error| problem("write", &arguments.out, &error))?;
     let draft = Draft::create(&out)?;
-    let passphrase = passphrase::obtain_new_for(arguments.passphrase_fd, "Passphrase for the backup of this house: ")?;
+    let passphrase =
+        passphrase::obtain_for_backup(arguments.passphrase_fd, "Passphrase for the backup of this house: ")?;
     let preface = Preface {
         format: FORMAT,
         made_at: iso(Clock::system().now_ms()),
@@ -72,6 +74,11 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Backup) -> Result<ExitCode,
     let begun = StreamSealer::begin(Content::House, Cost::default(), passphrase.as_bytes(), &first);
     let (sealer, bytes) = begun.map_err(unreadable(&out))?;
     drop(passphrase);
+    leftovers::sweep(
+        home,
+        ".backup-",
+        &Scratch::FILES.map(|ending| [".db", ending].concat()).each_ref().map(String::as_str),
+    );
     let scratch = home.join(format!(".backup-{}.db", std::process::id()));
     let mut pack = Pack {
         out: BufWriter::with_capacity(1 << 17, draft.file.try_clone().map_err(|error| problem("write", &out, &error))?),
@@ -257,8 +264,10 @@ fn fill(file: &mut impl io::Read, piece: &mut [u8]) -> io::Result<usize> {
 struct Scratch(PathBuf);
 
 impl Scratch {
+    const FILES: [&'static str; 4] = ["", "-wal", "-shm", "-journal"];
+
     fn clear(&self) {
-        for suffix in ["", "-wal", "-shm", "-journal"] {
+        for suffix in Self::FILES {
             let mut name = self.0.as_os_str().to_owned();
             name.push(suffix);
             fs::remove_file(name).ok();
@@ -283,7 +292,11 @@ impl Draft {
         let name = out.file_name().filter(|_| !out.is_dir()).ok_or_else(|| problem("write", out, &"it is no file"))?;
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
-        hidden.push(format!(".{}", std::process::id()));
+        hidden.push(".");
+        if let (Some(directory), Some(beginning)) = (out.parent(), hidden.to_str()) {
+            leftovers::sweep(directory, beginning, &[""]);
+        }
+        hidden.push(std::process::id().to_string());
         let path = out.with_file_name(hidden);
         fs::remove_file(&path).ok();
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);

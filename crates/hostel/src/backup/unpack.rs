@@ -17,7 +17,10 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use hostel_mesh::home::Membership;
 use hostel_mesh::home::Memberships;
+use hostel_mesh::home::MeshDir;
+use hostel_mesh::home::backup::keep_keys_of;
 use hostel_mesh::home::files;
 use hostel_wire::Clock;
 use hostel_wire::backup::records::Item;
@@ -34,6 +37,7 @@ use super::HOUSE;
 use super::MEMBERSHIP;
 use super::MESHES;
 use super::cli::Restore;
+use super::leftovers;
 use super::meter::Meter;
 use super::problem;
 use super::reader::Begun;
@@ -46,10 +50,13 @@ use crate::mesh::host::Host;
 use crate::paths::HouseDir;
 use crate::text;
 
+/// What the name of a directory has before the number of the process that fills it.
+const RESTORING: &str = ".restoring-";
+
 /// `hostel restore`.
 pub(crate) fn run(context: &Context<'_>, arguments: &Restore) -> Result<ExitCode, CommandError> {
     let (ui, home) = (context.ui, context.home.as_path());
-    let begun = Begun::open(&arguments.input)?;
+    let begun = Begun::open(&arguments.source.input)?;
     stopped(home)?;
     let empty = is_empty(home)?;
     if !empty && !arguments.force {
@@ -57,28 +64,31 @@ pub(crate) fn run(context: &Context<'_>, arguments: &Restore) -> Result<ExitCode
             .hint("`--force` puts the backup in its place; what is there is kept beside it")
             .hint("or restore it elsewhere with `--home DIR`"));
     }
-    let passphrase = passphrase::obtain(arguments.passphrase_fd, "Passphrase of the backup: ")?;
+    let passphrase = passphrase::obtain(arguments.source.passphrase_fd, "Passphrase of the backup: ")?;
     let (reader, preface) = begun.unlock(passphrase.as_bytes())?;
     drop(passphrase);
     let host = Host::quiet().ok().filter(|_| !arguments.no_meshes);
     let now_ms = Clock::system().now_ms();
     let stage = Stage::make(home, host.as_ref())?;
     let sum = unpack(reader, &stage, Meter::new(ui, "restoring"))?;
-    let meshes = stage.meshes()?;
+    let coming = coming(&stage)?;
+    let meshes: Vec<String> = coming.iter().map(|mesh| mesh.membership.slug.clone()).collect();
     if let Some(host) = &host {
-        for mesh in &meshes {
-            may_replace(host, mesh, arguments.force)?;
+        for mesh in &coming {
+            may_replace(host, &mesh.membership.slug, arguments.force)?;
+            mesh.keep_keys(host, now_ms)?;
         }
     }
     renew_broker(&stage.house)?;
+    stage.sync()?;
     // Reading may have taken long: somebody may have started it meanwhile.
     stopped(home)?;
     // From here on it only moves.
     let mut kept = Vec::new();
     place_house(home, &stage.house, empty, now_ms, &mut kept)?;
     if let Some(host) = &host {
-        for mesh in &meshes {
-            place_mesh(host, &stage, mesh, now_ms, &mut kept)?;
+        for mesh in &coming {
+            mesh.place(host, now_ms, &mut kept)?;
         }
     }
     drop(stage);
@@ -160,9 +170,17 @@ impl Stage {
         let name = home.file_name().ok_or_else(|| problem("restore", home, &"it has no name"))?;
         let mut draft = std::ffi::OsString::from(".");
         draft.push(name);
-        draft.push(format!(".restoring-{}", std::process::id()));
+        draft.push(RESTORING);
+        if let (Some(parent), Some(beginning)) = (home.parent(), draft.to_str()) {
+            leftovers::sweep(parent, beginning, &[""]);
+        }
+        draft.push(std::process::id().to_string());
         let house = home.with_file_name(draft);
-        let meshes = host.map(|host| host.places().daemon_root().join(format!(".restoring-{}", std::process::id())));
+        let meshes = host.map(|host| {
+            let root = host.places().daemon_root();
+            leftovers::sweep(root, RESTORING, &[""]);
+            root.join(format!("{RESTORING}{}", std::process::id()))
+        });
         let stage = Stage { house, meshes };
         stage.clear();
         for directory in std::iter::once(&stage.house).chain(&stage.meshes) {
@@ -191,6 +209,14 @@ impl Stage {
         Ok(slugs)
     }
 
+    /// Has everything on the disk, names too, before any of it gets the name it is to have.
+    fn sync(&self) -> Result<(), CommandError> {
+        for directory in std::iter::once(&self.house).chain(&self.meshes) {
+            sync_below(directory).map_err(|error| problem("write", directory, &error))?;
+        }
+        Ok(())
+    }
+
     fn clear(&self) {
         for directory in std::iter::once(&self.house).chain(&self.meshes) {
             fs::remove_dir_all(directory).ok();
@@ -202,6 +228,24 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.clear();
     }
+}
+
+/// Directories alone: each file was synced when it was written.
+fn sync_below(directory: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_below(&entry.path())?;
+        }
+    }
+    File::open(directory)?.sync_all()
+}
+
+/// After something in a directory was given another name.
+fn sync_parent(path: &Path) -> Result<(), CommandError> {
+    let Some(parent) = path.parent() else { return Ok(()) };
+    let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    File::open(parent).and_then(|parent| parent.sync_all()).map_err(|error| problem("write", parent, &error))
 }
 
 fn private(directory: &Path) -> Result<(), CommandError> {
@@ -240,7 +284,7 @@ fn unpack(mut reader: Reader, stage: &Stage, mut meter: Meter) -> Result<Sum, Co
                     return Err(reader.damaged("a file in it is not what it was"));
                 }
                 if let Some(file) = &writing.file {
-                    file.sync_data().map_err(|error| problem("write", &writing.path, &error))?;
+                    file.sync_all().map_err(|error| problem("write", &writing.path, &error))?;
                 }
                 seen.files += 1;
                 seen.bytes += writing.size;
@@ -311,31 +355,99 @@ fn place_house(
             }
         }
     }
-    fs::rename(staged, home).map_err(failed)
+    fs::rename(staged, home).map_err(failed)?;
+    sync_parent(home)
 }
 
-fn place_mesh(
-    host: &Host,
-    stage: &Stage,
-    mesh: &str,
-    now_ms: u64,
-    kept: &mut Vec<PathBuf>,
-) -> Result<(), CommandError> {
-    let Some(staged) = stage.meshes.as_ref().map(|meshes| meshes.join(mesh)) else { return Ok(()) };
-    let file = staged.join(MEMBERSHIP);
-    let entry = files::read_bounded(&file, 1 << 20).map_err(|error| problem("read", &file, &error))?;
-    let entry = entry.map(Zeroizing::new).and_then(|text| serde_json::from_slice::<Value>(&text).ok());
-    let Some(entry) = entry.filter(|entry| entry["slug"] == mesh && Memberships::parse(entry).is_ok()) else {
-        return Err(problem("use the membership of", &file, &"it makes no sense"));
-    };
-    fs::remove_file(&file).map_err(|error| problem("remove", &file, &error))?;
-    let place = host.dir(mesh).path().to_owned();
-    if place.exists() {
-        let old = place.with_file_name(format!(".{mesh}.before-{now_ms}"));
-        fs::rename(&place, &old).map_err(|error| problem("move", &place, &error))?;
-        kept.push(old);
+/// A mesh that came with the backup, and makes sense.
+struct Coming {
+    staged: MeshDir,
+    entry: Value,
+    membership: Membership,
+}
+
+/// Every mesh of the backup, looked at before anything moves.
+fn coming(stage: &Stage) -> Result<Vec<Coming>, CommandError> {
+    let Some(root) = &stage.meshes else { return Ok(Vec::new()) };
+    let mut coming = Vec::new();
+    for mesh in stage.meshes()? {
+        let staged = root.join(&mesh);
+        let file = staged.join(MEMBERSHIP);
+        let text = files::read_bounded(&file, 1 << 20).map_err(|error| problem("read", &file, &error))?;
+        let entry = text.map(Zeroizing::new).and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let read = entry.and_then(|entry| Some((Memberships::parse(&entry).ok()?, entry)));
+        let Some((membership, entry)) = read.filter(|(membership, _)| membership.slug == mesh) else {
+            let odd = format!("the membership of the mesh `{mesh}` in it makes no sense; nothing was changed");
+            return Err(CommandError::failure(odd).hint("restore the house alone with `--no-meshes`"));
+        };
+        fs::remove_file(&file).map_err(|error| problem("remove", &file, &error))?;
+        coming.push(Coming { staged: MeshDir::at(staged), entry, membership });
     }
-    fs::rename(&staged, &place).map_err(|error| problem("move", &staged, &error))?;
-    // Last: until it stands there, nothing of the directory is used.
-    Memberships::put_entry(host.places(), &entry).map_err(|error| CommandError::failure(error.to_string()))
+    Ok(coming)
+}
+
+impl Coming {
+    /// Keys that the same member has had here since open what is still on its way to them.
+    fn keep_keys(&self, host: &Host, now_ms: u64) -> Result<(), CommandError> {
+        keep_keys_of(host.places(), &self.membership, &self.staged, now_ms)
+            .map_err(|error| CommandError::failure(error.to_string()))
+    }
+
+    fn place(&self, host: &Host, now_ms: u64, kept: &mut Vec<PathBuf>) -> Result<(), CommandError> {
+        let mesh = &self.membership.slug;
+        let (staged, place) = (self.staged.path(), host.dir(mesh).path().to_owned());
+        if place.exists() {
+            let old = place.with_file_name(format!(".{mesh}.before-{now_ms}"));
+            fs::rename(&place, &old).map_err(|error| problem("move", &place, &error))?;
+            kept.push(old);
+        }
+        fs::rename(staged, &place).map_err(|error| problem("move", staged, &error))?;
+        sync_parent(&place)?;
+        // Last: until it stands there, nothing of the directory is used.
+        Memberships::put_entry(host.places(), &self.entry).map_err(|error| CommandError::failure(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hostel_wire::keys::SecretKey;
+
+    use super::*;
+
+    fn stage(root: &Path) -> Stage {
+        let stage = Stage { house: root.join("house"), meshes: Some(root.join("meshes")) };
+        private(&stage.house).unwrap();
+        stage
+    }
+
+    fn entry(slug: &str) -> Value {
+        let key = SecretKey::generate();
+        json!({
+            "meshId": "m1", "memberId": "u1", "slug": slug, "name": slug, "pubkey": key.public().hex(),
+            "secretKey": key.to_hex().as_str(), "brokerUrl": "ws://127.0.0.1:1/ws", "joinedAt": "",
+        })
+    }
+
+    #[test]
+    fn every_mesh_is_looked_at_before_anything_moves() {
+        let scratch = tempfile::tempdir().unwrap();
+        let stage = stage(scratch.path());
+        let put = |slug: &str, text: &str| {
+            let directory = scratch.path().join("meshes").join(slug);
+            private(&directory).unwrap();
+            fs::write(directory.join(MEMBERSHIP), text).unwrap();
+        };
+        put("lab", &entry("lab").to_string());
+        put("office", &entry("office").to_string());
+        let slugs = |coming: Vec<Coming>| coming.into_iter().map(|one| one.membership.slug).collect::<Vec<_>>();
+        assert_eq!(slugs(coming(&stage).unwrap()), ["lab", "office"]);
+        stage.sync().unwrap();
+        put("lab", &entry("lab").to_string());
+        for odd in ["", "{}", "{", &entry("lab").to_string()] {
+            put("office", odd);
+            let said = coming(&stage).map(slugs).unwrap_err().to_string();
+            assert!(said.contains("`office`") && said.contains("nothing was changed"), "{said}");
+            put("lab", &entry("lab").to_string());
+        }
+    }
 }

@@ -228,6 +228,7 @@ async fn open_broker(
     let token = place.admin_token().map_err(|error| failed(&error))?;
     let clock = Clock::system();
     let options = EngineOptions::at(place.root().join("broker.db"), place.root().join("blobs"));
+    let options = EngineOptions { log_bytes: settings.log_size, ..options };
     let engine = SqliteEngine::open(options).await.map_err(|error| failed(&error))?;
     let limits = Limits {
         rate_per_s: settings.rate_per_s,

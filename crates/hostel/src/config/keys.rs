@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 83] = [
+pub(super) const KEYS: [(&str, Shape); 84] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -75,6 +75,7 @@ pub(super) const KEYS: [(&str, Shape); 83] = [
     ("broker.capacity", Shape::Bare),
     ("broker.dedupe_days", Shape::Bare),
     ("broker.retention_days", Shape::Bare),
+    ("broker.log_size", Shape::Text),
     ("broker.file_size", Shape::Text),
     ("broker.state_entries", Shape::Bare),
     ("broker.state_size", Shape::Text),
@@ -209,6 +210,7 @@ impl Settings {
         take!("broker.capacity", from.capacity, into.capacity);
         take!("broker.dedupe_days", from.dedupe_days, into.dedupe_days);
         take!("broker.retention_days", from.retention_days, into.retention_days);
+        take!("broker.log_size", from.log_size.map(|size| size.0), into.log_size);
         take!("broker.file_size", from.file_size.map(|size| size.0), into.file_size);
         take!("broker.state_entries", from.state_entries, into.state_entries);
         take!("broker.state_size", from.state_size.map(|size| size.0), into.state_size);
@@ -318,6 +320,7 @@ impl Settings {
             "broker.capacity" => self.broker.capacity.to_string(),
             "broker.dedupe_days" => self.broker.dedupe_days.to_string(),
             "broker.retention_days" => self.broker.retention_days.to_string(),
+            "broker.log_size" => text::size(self.broker.log_size),
             "broker.file_size" => text::size(self.broker.file_size),
             "broker.state_entries" => self.broker.state_entries.to_string(),
             "broker.state_size" => text::size(self.broker.state_size),

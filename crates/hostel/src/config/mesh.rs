@@ -36,6 +36,8 @@ pub(crate) struct BrokerSettings {
     pub(crate) dedupe_days: u32,
     /// How long an entry is kept, in days.
     pub(crate) retention_days: u32,
+    /// Bytes of a mesh's log, with the ids it remembers.
+    pub(crate) log_size: u64,
     /// The largest file.
     pub(crate) file_size: u64,
     /// Entries of a mesh's shared state.
@@ -64,6 +66,7 @@ impl Default for BrokerSettings {
             capacity: 100,
             dedupe_days: 30,
             retention_days: 30,
+            log_size: 16 << 30,
             file_size: 50 << 20,
             state_entries: 10_000,
             state_size: 256 << 20,
@@ -94,6 +97,7 @@ pub(super) struct Broker {
     pub(super) capacity: Option<usize>,
     pub(super) dedupe_days: Option<u32>,
     pub(super) retention_days: Option<u32>,
+    pub(super) log_size: Option<Size>,
     pub(super) file_size: Option<Size>,
     pub(super) state_entries: Option<usize>,
     pub(super) state_size: Option<Size>,

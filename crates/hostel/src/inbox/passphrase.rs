@@ -22,8 +22,11 @@ use crate::error::CommandError;
 /// The longest passphrase that is read, in bytes.
 const LONGEST: usize = 1024;
 
-/// The shortest one that may be set, in characters.
+/// The shortest one of the approver's that may be set, in characters: whoever guesses at it is stopped after a few.
 const SHORTEST: usize = 8;
+
+/// The shortest one that a backup may be made with: whoever has a copy of it may guess for years.
+const SHORTEST_FOR_BACKUP: usize = 12;
 
 /// A passphrase. It does not print.
 pub(crate) struct Passphrase(Zeroizing<String>);
@@ -42,13 +45,13 @@ impl Passphrase {
         self.0.is_empty()
     }
 
-    /// Whether it is good enough to be set.
-    pub(crate) fn check_new(&self) -> Result<(), CommandError> {
+    /// Whether it is good enough to be set, with at least so many characters.
+    fn check_new(&self, shortest: usize) -> Result<(), CommandError> {
         if self.0.is_empty() {
             return Err(CommandError::usage("the passphrase is empty"));
         }
-        if self.0.chars().count() < SHORTEST {
-            return Err(CommandError::usage(format!("the passphrase has fewer than {SHORTEST} characters"))
+        if self.0.chars().count() < shortest {
+            return Err(CommandError::usage(format!("the passphrase has fewer than {shortest} characters"))
                 .hint("several words are easy to remember and hard to guess"));
         }
         Ok(())
@@ -92,22 +95,26 @@ pub(crate) fn obtain(descriptor: Option<u32>, question: &str) -> Result<Passphra
 
 /// A new one of the approver's: from the descriptor, or typed twice.
 pub(crate) fn obtain_new(descriptor: Option<u32>) -> Result<Passphrase, CommandError> {
-    obtain_new_for(descriptor, "New passphrase of the approver: ")
+    new_for(descriptor, "New passphrase of the approver: ", SHORTEST)
 }
 
-/// A new one for what the question says: from the descriptor, or typed twice.
-pub(crate) fn obtain_new_for(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
+/// A new one for the backup that the question names: from the descriptor, or typed twice.
+pub(crate) fn obtain_for_backup(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
+    new_for(descriptor, question, SHORTEST_FOR_BACKUP)
+}
+
+fn new_for(descriptor: Option<u32>, question: &str, shortest: usize) -> Result<Passphrase, CommandError> {
     let Some(descriptor) = descriptor else {
         let mut terminal = Terminal::open()?;
         let given = terminal.ask(question)?;
-        given.check_new()?;
+        given.check_new(shortest)?;
         return match terminal.ask("The same again: ")?.same(&given) {
             true => Ok(given),
             false => Err(CommandError::failure("the two are not the same; nothing was changed")),
         };
     };
     let given = from_descriptor(descriptor)?;
-    given.check_new()?;
+    given.check_new(shortest)?;
     Ok(given)
 }
 
@@ -214,10 +221,15 @@ mod tests {
 
     #[test]
     fn short_and_empty_ones_are_refused_and_none_is_printed() {
-        let check = |text: &str| Passphrase::new(text.to_owned()).check_new().map_err(|error| error.to_string());
-        assert_eq!(check(""), Err("the passphrase is empty".to_owned()));
-        assert!(check("seven77").unwrap_err().starts_with("the passphrase has fewer than 8 characters; "));
-        assert_eq!(check("eight888"), Ok(()));
+        let check = |text: &str, shortest| {
+            Passphrase::new(text.to_owned()).check_new(shortest).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("", SHORTEST), Err("the passphrase is empty".to_owned()));
+        assert!(check("seven77", SHORTEST).unwrap_err().starts_with("the passphrase has fewer than 8 characters; "));
+        assert_eq!(check("eight888", SHORTEST), Ok(()));
+        let eleven = check("grüßegrüßeg", SHORTEST_FOR_BACKUP).unwrap_err();
+        assert!(eleven.starts_with("the passphrase has fewer than 12 characters; "), "{eleven}");
+        assert_eq!(check("grüßegrüßegr", SHORTEST_FOR_BACKUP), Ok(()));
         assert_eq!(format!("{:?}", Passphrase::new("secret".to_owned())), "Passphrase(hidden)");
     }
 }

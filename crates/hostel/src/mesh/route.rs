@@ -10,6 +10,7 @@ use hostel_mesh::InviteRequest;
 use hostel_mesh::Refusal;
 use hostel_mesh::SendRequest;
 use hostel_mesh::cold;
+use hostel_mesh::enrol::Enrol;
 use hostel_mesh::home::Membership;
 use hostel_mesh::home::Settings;
 use hostel_mesh::link::dial::NetDial;
@@ -147,7 +148,7 @@ impl Cold {
             owner_key: joined.owner_key.clone(),
             certificate: joined.cert,
             display_name: joined.display_name.clone().unwrap_or_else(|| joined.slug.clone()),
-            broker_urls: broker_urls(joined),
+            broker_urls: chosen_urls(&settings, joined),
             dial: Arc::new(dial),
             clock: Clock::system(),
         };
@@ -170,6 +171,22 @@ impl Cold {
     pub(super) async fn ask(self: Box<Self>, call: Call) -> Result<Value, Failure> {
         let answer = self.link.ask(call).await;
         self.finish(answer).await
+    }
+
+    /// Who is there, with `all` also who is not.
+    pub(super) async fn peers(self: Box<Self>, all: bool) -> Result<Value, Failure> {
+        let listed = self.link.peers(all).await;
+        self.finish(listed).await
+    }
+
+    pub(super) async fn topics(self: Box<Self>) -> Result<Value, Failure> {
+        let listed = self.link.topics().await;
+        self.finish(listed).await
+    }
+
+    pub(super) async fn invites(self: Box<Self>) -> Result<Value, Failure> {
+        let listed = self.link.invites().await;
+        self.finish(listed).await
     }
 
     pub(super) async fn invite(self: Box<Self>, request: InviteRequest) -> Result<Value, Failure> {
@@ -195,6 +212,24 @@ pub(crate) fn dial(settings: &Settings, pin: Option<[u8; 32]>) -> Result<NetDial
             NetDial::with_authorities(pin, &pem).map_err(failed)
         }
     }
+}
+
+/// Where a mesh's brokers are: where its settings say, else where the membership does.
+pub(crate) fn chosen_urls(settings: &Settings, joined: &Membership) -> Vec<String> {
+    match settings.broker.urls.is_empty() {
+        true => broker_urls(joined),
+        false => settings.broker.urls.clone(),
+    }
+}
+
+/// What asks a member's brokers for what needs no connection: leaving, another identity.
+pub(crate) fn enrol(desk: &Desk<'_>, joined: &Membership, clock: Clock) -> Enrol {
+    // Settings that cannot be read are no reason to stay a member.
+    let urls = match Settings::load(&desk.host.dir(&joined.slug).config()) {
+        Ok((settings, _)) => chosen_urls(&settings, joined),
+        Err(_) => broker_urls(joined),
+    };
+    Enrol::new(desk.host.places().clone(), clock).at(urls)
 }
 
 /// Where a mesh's brokers are; a variable may say otherwise.

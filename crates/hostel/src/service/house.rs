@@ -142,14 +142,8 @@ async fn install(context: &Context<'_>, arguments: &Install) -> Result<ExitCode,
     }
     super::refuse_ci(arguments.allow_ci_persistent)?;
     place::check_rights(&arguments.place)?;
-    if kind == Kind::Systemd
-        && arguments.place.dir.is_none()
-        && path.exists()
-        && installed(&context.home) != Some(scope)
-    {
-        let message = format!("`{}` is the service of another house", path.display());
-        return Err(Failure::daemon(1, "exists", message)
-            .hint("take that one out first: `hostel --home ITS-DIRECTORY service uninstall`"));
+    if path.exists() {
+        check_house(context, kind, &arguments.place, &path)?;
     }
     place::write(&unit, kind, &path)?;
     let manager = Manager::of(scope);
@@ -204,6 +198,16 @@ async fn install(context: &Context<'_>, arguments: &Install) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
+/// Refuses to touch the service of another house.
+fn check_house(context: &Context<'_>, kind: Kind, asked: &Where, path: &Path) -> Result<(), Failure> {
+    let another = kind == Kind::Systemd && asked.dir.is_none() && installed(&context.home) != Some(asked.scope());
+    match another {
+        false => Ok(()),
+        true => Err(Failure::daemon(1, "exists", format!("`{}` is the service of another house", path.display()))
+            .hint("that one is taken out with `hostel --home ITS-DIRECTORY service uninstall`")),
+    }
+}
+
 /// Ends the daemon of the house, if one answers, and leaves keeper and processes alone.
 async fn end_daemon(context: &Context<'_>) -> Result<(), Failure> {
     match crate::commands::end_daemon_alone(context).await {
@@ -219,6 +223,10 @@ async fn uninstall(context: &Context<'_>, arguments: &Where) -> Result<ExitCode,
     let unit = unit(&context.home, scope)?;
     let path = place::file(&unit, kind, arguments)?;
     let there = path.exists();
+    place::check_ours(&unit, kind, &path)?;
+    if there {
+        check_house(context, kind, arguments, &path)?;
+    }
     let manager = Manager::of(scope);
     let present = arguments.dir.is_none() && kind == Kind::Systemd && manager.absence().await.is_none();
     if there && present {

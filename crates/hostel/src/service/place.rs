@@ -1,6 +1,6 @@
 //! Where the files of services are; writing and removing them.
 //!
-//! Invariant: a file is replaced whole, and only if we wrote it or nobody did. For the machine's services whose
+//! Invariant: a file is replaced whole, and replaced or removed only if we wrote it. For the machine's services, whose
 //! directory is open to several users, the user it runs as is compared as well.
 
 use std::io;
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use super::Scope;
 use super::cli::Kind;
 use super::cli::Where;
+use super::plist;
 use super::unit::Unit;
 use crate::broker::place::replace;
 use crate::mesh::failure::Failure;
@@ -20,8 +21,9 @@ const SYSTEM: &str = "/etc/systemd/system";
 /// The most of a unit file that is read.
 const LIMIT: u64 = 64 << 10;
 
-/// How a file of ours begins.
+/// How a unit of ours begins, and what stands in a line of a property list of ours.
 const OURS: &str = "# Written by `";
+const OUR_LIST: &str = "\n<!-- Written by `";
 
 /// The directory of the supervisor's files.
 pub(crate) fn directory(kind: Kind, scope: Scope) -> Result<PathBuf, Failure> {
@@ -66,15 +68,23 @@ pub(crate) fn text(unit: &Unit, kind: Kind) -> Result<String, Failure> {
 /// Writes the file of a unit.
 pub(crate) fn write(unit: &Unit, kind: Kind, path: &Path) -> Result<(), Failure> {
     let text = text(unit, kind)?;
-    if let Ok(there) = read(path) {
-        let ours = kind == Kind::Launchd || there.starts_with(OURS);
-        if !ours || user_of(&there) != unit.user.as_deref() {
-            return Err(Failure::daemon(1, "exists", format!("`{}` is there and somebody else's", path.display()))
-                .hint("look at it, and move it away if nobody needs it"));
-        }
-    }
+    check_ours(unit, kind, path)?;
     let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     made.and_then(|()| replace(path, text.as_bytes(), 0o644)).map_err(|error| cannot("write", path, &error))
+}
+
+/// Refuses to touch a file that we did not write, or wrote for another user.
+pub(crate) fn check_ours(unit: &Unit, kind: Kind, path: &Path) -> Result<(), Failure> {
+    let Some(there) = read(path)? else { return Ok(()) };
+    let ours = match kind {
+        Kind::Launchd => there.contains(OUR_LIST) && list_user_of(&there) == unit.user.as_deref().map(plist::escaped),
+        _ => there.starts_with(OURS) && user_of(&there) == unit.user.as_deref(),
+    };
+    match ours {
+        true => Ok(()),
+        false => Err(Failure::daemon(1, "exists", format!("`{}` is there and somebody else's", path.display()))
+            .hint("look at it, and move it away if nobody needs it")),
+    }
 }
 
 /// Removes the file of a unit; false if there is none.
@@ -89,7 +99,7 @@ pub(crate) fn remove(path: &Path) -> Result<bool, Failure> {
 /// Whether a unit file was written by us for these directories: another set of them may have a mesh of the same name.
 pub(crate) fn is_of(unit: &Unit, path: &Path) -> Result<bool, Failure> {
     let ours = unit.systemd()?;
-    let there = read(path).unwrap_or_default();
+    let there = read(path)?.unwrap_or_default();
     Ok(there.starts_with(OURS)
         && user_of(&there) == unit.user.as_deref()
         && writable_of(&there).is_some()
@@ -100,7 +110,7 @@ pub(crate) fn is_of(unit: &Unit, path: &Path) -> Result<bool, Failure> {
 pub(crate) fn installed(user: &Unit, system: &Unit) -> Option<Scope> {
     let there = |unit: &Unit, scope| {
         let path = directory(Kind::Systemd, scope).ok()?.join(unit.file_name());
-        let text = read(&path).ok()?;
+        let text = read(&path).ok()??;
         (scope == Scope::User || user_of(&text) == unit.user.as_deref()).then_some(scope)
     };
     there(user, Scope::User).or_else(|| there(system, Scope::System))
@@ -128,15 +138,28 @@ pub(crate) fn owner_of(path: &Path) -> Result<String, Failure> {
     Ok(name.unwrap_or(uid))
 }
 
-fn read(path: &Path) -> io::Result<String> {
+/// The text of a file, if there is one.
+fn read(path: &Path) -> Result<Option<String>, Failure> {
     use std::io::Read as _;
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(LIMIT).read_to_string(&mut text)?;
-    Ok(text)
+    let file = match std::fs::File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(cannot("read", path, &error)),
+    };
+    let mut bytes = Vec::new();
+    file.take(LIMIT).read_to_end(&mut bytes).map_err(|error| cannot("read", path, &error))?;
+    // What is no text is nothing of ours.
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn user_of(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("User="))
+}
+
+fn list_user_of(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("<key>UserName</key>")?;
+    let (_, rest) = rest.split_once("<string>")?;
+    rest.split_once("</string>").map(|(user, _)| user.to_owned())
 }
 
 fn writable_of(text: &str) -> Option<&str> {
@@ -170,7 +193,32 @@ mod tests {
         std::fs::write(&path, "[Unit]\n").unwrap();
         assert_eq!(write(&unit, Kind::Systemd, &path).unwrap_err().word(), "exists");
         assert!(!is_of(&unit, &path).unwrap());
+        assert_eq!(check_ours(&unit, Kind::Systemd, &path).unwrap_err().word(), "exists");
         assert!(remove(&path).unwrap());
         assert!(!remove(&path).unwrap());
+        check_ours(&unit, Kind::Systemd, &path).unwrap();
+    }
+
+    #[test]
+    fn a_property_list_is_replaced_and_removed_if_it_is_ours() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Where { dir: Some(scratch.path().to_owned()), ..Where::default() };
+        for scope in [Scope::User, Scope::System] {
+            let unit = sample(scope);
+            let path = file(&unit, Kind::Launchd, &place).unwrap();
+            write(&unit, Kind::Launchd, &path).unwrap();
+            write(&unit, Kind::Launchd, &path).unwrap();
+            let other = Unit { user: Some("a&b".to_owned()), scope: Scope::System, ..unit.clone() };
+            assert_eq!(write(&other, Kind::Launchd, &path).unwrap_err().word(), "exists");
+            std::fs::remove_file(&path).unwrap();
+            write(&other, Kind::Launchd, &path).unwrap();
+            check_ours(&other, Kind::Launchd, &path).unwrap();
+            assert_eq!(check_ours(&unit, Kind::Launchd, &path).unwrap_err().word(), "exists");
+            // One of somebody's own, which need not even be text.
+            std::fs::write(&path, b"bplist00\xd1\x01\x02").unwrap();
+            assert_eq!(write(&unit, Kind::Launchd, &path).unwrap_err().word(), "exists");
+            assert_eq!(check_ours(&unit, Kind::Launchd, &path).unwrap_err().word(), "exists");
+            assert!(remove(&path).unwrap());
+        }
     }
 }

@@ -15,6 +15,8 @@ impl Unit {
     /// The text of the property list.
     pub(crate) fn launchd(&self) -> String {
         let mut list = List { text: String::from(START) };
+        let note = format!("<!-- Written by `{}`, which replaces it. -->", self.written_by);
+        list.text.push_str(&format!("{note}\n<plist version=\"1.0\">\n<dict>\n"));
         list.text("Label", &self.label);
         list.key("ProgramArguments");
         list.line(1, "<array>");
@@ -58,8 +60,7 @@ impl Unit {
 }
 
 const START: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-    <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n\
-    <plist version=\"1.0\">\n<dict>\n";
+    <!DOCTYPE plist PUBLIC \"-//Apple//DTD PLIST 1.0//EN\" \"http://www.apple.com/DTDs/PropertyList-1.0.dtd\">\n";
 
 /// A list as it grows.
 struct List {
@@ -93,7 +94,7 @@ impl List {
     }
 }
 
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

@@ -311,3 +311,20 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     }
     written
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_one_digest_and_nothing_endless() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("approver");
+        assert_eq!(read(&file).unwrap(), None);
+        let digest = |length: u64| format!("$argon2id${}", "x".repeat(length as usize - "$argon2id$".len()));
+        for (length, taken) in [(LARGEST_FILE - 1, true), (LARGEST_FILE, true), (LARGEST_FILE + 1, false)] {
+            replace(&file, digest(length).as_bytes()).unwrap();
+            assert_eq!(read(&file).ok().flatten(), taken.then(|| digest(length)), "{length}");
+        }
+    }
+}

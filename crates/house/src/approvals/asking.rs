@@ -366,10 +366,100 @@ fn is_time_to_tidy(made_before: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pipelines::{Privilege, Resolved, Stage};
 
     #[test]
     fn one_request_in_so_many_has_settled_ones_looked_at() {
         let times: Vec<usize> = (0..1024).filter(|made| is_time_to_tidy(*made)).collect();
         assert_eq!(times, [255, 511, 767, 1023]);
+    }
+
+    #[tokio::test]
+    async fn a_request_may_be_as_large_as_a_request_may_be() {
+        let new = |reason: &str| NewRequest {
+            subject: Subject::Question { text: "?".to_owned(), details: String::new() },
+            requester: crate::approvals::Requester {
+                session: "session".to_owned(),
+                host: "host".to_owned(),
+                client: "client".to_owned(),
+                ..Default::default()
+            },
+            summary: "summary".to_owned(),
+            reason: reason.to_owned(),
+            life: Life::Fixed(Duration::from_secs(1)),
+            connection: None,
+        };
+        let most = new("").subject.text().unwrap().len() + "session host client summary reason".len() - 4;
+        let (_directory, approvals) = crate::approvals::testing::inbox(|options| options.max_size = most).await;
+        approvals.draft(new("reason")).unwrap();
+        let Err(RequestError::TooLarge { size, limit }) = approvals.draft(new("reasons")) else {
+            panic!("it was taken");
+        };
+        assert_eq!((size, limit), (most + 1, most));
+    }
+
+    #[tokio::test]
+    async fn a_place_that_is_kept_is_nobody_elses() {
+        let (_directory, approvals) = crate::approvals::testing::inbox(|options| options.max_pending = 2).await;
+        assert!(approvals.reserve().is_ok() && approvals.reserve().is_ok());
+        assert!(matches!(approvals.reserve(), Err(RequestError::Full(2))));
+    }
+
+    #[test]
+    fn a_reason_is_recorded_where_there_is_one() {
+        let asked = |reason: &str| {
+            let subject = Subject::Question { text: "?".to_owned(), details: String::new() };
+            who_asks(&Approval { reason: reason.to_owned(), ..blank(String::new(), Raw::null(), subject) })
+        };
+        assert_eq!((asked("because")["reason"].clone(), asked("").get("reason")), (json!("because"), None));
+        assert_eq!((asked("")["kind"].clone(), asked("")["question"].clone()), (json!("question"), json!("?")));
+    }
+
+    #[test]
+    fn a_decision_is_recorded_in_words_and_says_what_root_does() {
+        let recorded = |decision: Option<Decision>, privilege| {
+            let (stages, env, cwd) = (Vec::new(), Vec::new(), "/".into());
+            let pipeline = Pipeline { stages, env, cwd, privilege, forward_agent: false };
+            let blank = blank(String::new(), Raw::null(), Subject::Pipeline(pipeline));
+            let approval = Approval { decision, state: State::Approved, ..blank };
+            decided(&approval).body
+        };
+        let plain = recorded(Some(Decision::AllowOnce), Privilege::None);
+        assert_eq!((&plain["decision"], &plain["state"]), (&json!("allow_once"), &json!("approved")));
+        assert_eq!((plain.get("privileged"), plain.get("rule")), (None, None));
+        assert_eq!(recorded(Some(Decision::AllowOnce), Privilege::Sudo)["privileged"], json!(true));
+        for (decision, word) in [
+            (Some(Decision::AllowAlways), "allow_always"),
+            (Some(Decision::Answers(Vec::new())), "answers"),
+            (Some(Decision::Reject(String::new())), "reject"),
+            (None, "none"),
+        ] {
+            assert_eq!(recorded(decision, Privilege::None)["decision"], json!(word));
+        }
+    }
+
+    #[test]
+    fn of_many_words_as_many_are_recorded_as_there_is_room_for() {
+        let told = |stages: &[&[&str]]| {
+            let stage = |words: &&[&str]| Stage {
+                argv: words.iter().map(|word| (*word).to_owned()).collect(),
+                file: Resolved::Missing { errno: 2, text: String::new() },
+            };
+            words(&Pipeline {
+                stages: stages.iter().map(stage).collect(),
+                env: Vec::new(),
+                cwd: "/".into(),
+                privilege: Privilege::None,
+                forward_agent: false,
+            })
+        };
+        assert_eq!(told(&[&["a", "b"], &[], &["c"]]), json!([["a", "b"], [], ["c"]]));
+        // Each word takes four bytes more than it has.
+        let (half, rest) = ("x".repeat(MOST_WORDS / 2 - 4), "y".repeat(MOST_WORDS / 2 - 4));
+        assert_eq!(told(&[&[&half], &[&rest]]), json!([[half], [rest]]));
+        let more = format!("{rest}z");
+        assert_eq!(told(&[&[&half], &[&more, "last"], &["never"]]), json!([[half], [format!("{more}…")]]));
+        let long = "w".repeat(2 * MOST_WORDS);
+        assert_eq!(told(&[&["a", &long]]), json!([["a", format!("{}…", &long[..MOST_WORDS - 5])]]));
     }
 }

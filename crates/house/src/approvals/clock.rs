@@ -115,9 +115,13 @@ impl Approvals {
         }
         taken &= due.join_all().await.into_iter().all(|taken| taken);
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
-            self.inner.made.store(0, Ordering::Relaxed);
             let keep = self.inner.options.keep;
-            taken &= self.inner.store.write(move |transaction| rows::trim(transaction, keep, now_ns())).await.is_ok();
+            let tidied =
+                self.inner.store.write(move |transaction| rows::trim(transaction, keep, now_ns())).await.is_ok();
+            if tidied {
+                self.inner.made.store(0, Ordering::Relaxed);
+            }
+            taken &= tidied;
         }
         taken
     }
@@ -126,7 +130,7 @@ impl Approvals {
     async fn let_orphans_go(&self) -> bool {
         let waiting = {
             let mut table = self.inner.table.lock();
-            if !table.has_orphans() || Instant::now() < table.rejoin_until {
+            if Instant::now() < table.rejoin_until {
                 return true;
             }
             table.take_orphans()
@@ -191,5 +195,80 @@ pub(super) async fn run(inner: Weak<Inner>, clocks: Arc<Notify>) {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.clocks.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::inbox;
+    use super::super::types::{Life, NewRequest, Requester, Subject};
+    use super::*;
+
+    fn question(life: Life) -> NewRequest {
+        NewRequest {
+            subject: Subject::Question { text: "?".to_owned(), details: String::new() },
+            requester: Requester::default(),
+            summary: String::new(),
+            reason: String::new(),
+            life,
+            connection: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_clock_is_set_once() {
+        let (_directory, approvals) = inbox(|_| {}).await;
+        let face = approvals.face();
+        let asked = approvals.request(question(Life::FromShown(Duration::from_secs(600)))).await.unwrap();
+        let set = async |shown| {
+            approvals.set_clock(asked.no, shown).await.unwrap();
+            let now = approvals.get(&asked.id).await.unwrap().unwrap();
+            let records = approvals.audit().show(0, 100).await.unwrap();
+            (now.expires_ns, now.shown_ns, records.iter().filter(|record| record.kind == "shown").count())
+        };
+        let first = set(true).await;
+        assert!(first.0 < asked.expires_ns && first.1 > 0 && first.2 == 1, "{first:?}");
+        // Whoever shows it at the same moment changes nothing, and neither does it that nobody looks any more.
+        assert_eq!((set(true).await, set(false).await), (first, first));
+        drop(face);
+        let fixed = approvals.request(question(Life::Fixed(Duration::from_secs(600)))).await.unwrap();
+        let changes = *approvals.changed().borrow();
+        assert!(changes >= 3, "two requests and a clock that was set");
+        approvals.set_clock(fixed.no, false).await.unwrap();
+        assert_eq!(*approvals.changed().borrow(), changes, "it never waited to be shown");
+    }
+
+    #[tokio::test]
+    async fn the_clock_rests_until_something_is_due() {
+        let (_directory, approvals) = inbox(|options| options.rejoin = Duration::ZERO).await;
+        assert_eq!(approvals.rest(), LONGEST);
+        approvals.request(question(Life::Fixed(Duration::from_secs(600)))).await.unwrap();
+        assert_eq!(approvals.rest(), LONGEST);
+        approvals.request(question(Life::Fixed(LONGEST / 2))).await.unwrap();
+        let rest = approvals.rest();
+        assert!(rest > Duration::ZERO && rest <= LONGEST / 2, "{rest:?}");
+        let (_directory, approvals) = inbox(|options| options.rejoin = LONGEST / 2).await;
+        let rest = approvals.rest();
+        assert!(rest > Duration::ZERO && rest <= LONGEST / 2, "{rest:?}");
+    }
+
+    #[tokio::test]
+    async fn the_clock_ends_with_its_inbox() {
+        let (_directory, approvals) = inbox(|options| options.rejoin = Duration::ZERO).await;
+        let inner = Arc::downgrade(&approvals.inner);
+        // There is one thread, and nothing to wait for: it rests by then.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        let running = Arc::downgrade(&approvals.inner.clocks);
+        drop(approvals);
+        assert_eq!(inner.strong_count(), 0);
+        // It holds a share of the bell for as long as it runs, and rests for longer than this.
+        let ended = async {
+            while running.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(LONGEST / 2, ended).await.expect("it runs on");
     }
 }

@@ -32,8 +32,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Whether one more is recorded.
-    fn take(&mut self) -> bool {
-        let now = Instant::now();
+    fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now - since > Duration::from_secs(60)) {
             (self.since, self.count) = (Some(now), 0);
         }
@@ -144,7 +143,7 @@ impl Approvals {
 
     /// Somebody who may not has tried.
     async fn refuse(&self, id: &str, claim: &Claim, why: String) -> DecideError {
-        if self.inner.refusals.lock().take() {
+        if self.inner.refusals.lock().take(Instant::now()) {
             let body = json!({"who": cut(&claim.label, 256), "peer": claim.peer.to_string(), "why": why});
             let id = cut(id, 256).to_owned();
             let work = move |transaction: &Transaction<'_>| {
@@ -218,7 +217,7 @@ impl Approvals {
         }
     }
 
-    /// Settles a request that nobody decided. Says whether it waited still.
+    /// Settles a request that nobody decided. Says whether it waited still, and not for too long.
     pub(super) async fn end(&self, approval: &Approval, state: State, why: &str) -> Result<bool, StoreError> {
         let (approvals, approval) = (self.clone(), approval.clone());
         let settlement = Settlement::without_decision(state, why);
@@ -267,10 +266,7 @@ impl Approvals {
                 approval.decided_ns = now_ns();
                 rows::settle(transaction, &approval)?;
                 audit::append(transaction, &[Line { event: Event::Expired, approval: &approval.id, body: json!({}) }])?;
-                return Ok(match state {
-                    State::Expired => Settling::Done(Box::new(approval), None),
-                    _ => Settling::Late(Box::new(approval)),
-                });
+                return Ok(Settling::Late(Box::new(approval)));
             }
             if state == State::Expired {
                 return Ok(Settling::NotYet);
@@ -371,4 +367,20 @@ async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
 ) -> Result<T, DecideError> {
     tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_refused_deciders_are_recorded_in_a_minute() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        let recorded = |refusals: &mut Refusals, at: Instant| (0..2 * REFUSALS).filter(|_| refusals.take(at)).count();
+        assert_eq!(recorded(&mut refusals, start), REFUSALS as usize);
+        let minute = Duration::from_secs(60);
+        assert_eq!(recorded(&mut refusals, start + minute), 0);
+        let after = start + minute + Duration::from_nanos(1);
+        assert_eq!((recorded(&mut refusals, after), recorded(&mut refusals, after + minute)), (REFUSALS as usize, 0));
+    }
 }

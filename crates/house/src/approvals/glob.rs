@@ -132,7 +132,7 @@ impl Glob {
                 near = Some((star, taken + 1));
                 (part, at) = (star + 1, taken + 1);
             } else if let Some((star, taken)) = far
-                && taken < text.len()
+                && text.get(taken).is_some()
             {
                 far = Some((star, taken + 1));
                 near = None;
@@ -234,6 +234,8 @@ mod tests {
 
     #[test]
     fn the_whole_word_counts() {
+        let glob = Glob::new("a\"*").unwrap();
+        assert_eq!(format!("{glob} {glob:?}"), "a\"* Glob(\"a\\\"*\")");
         assert!(fits("apt", "apt"));
         for other in ["apt-get", "ap", "/usr/bin/apt", "APT", "apt ", ""] {
             assert!(!fits("apt", other), "{other}");

@@ -264,3 +264,87 @@ pub(super) fn revoke(transaction: &Transaction<'_>, no: u64, now_ns: u64) -> rus
         transaction.prepare_cached("UPDATE grants SET revoked_ns = ? WHERE no = ? AND revoked_ns = 0")?;
     Ok(statement.execute([now_ns as i64, no as i64])? > 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Requester;
+    use super::super::asking::blank;
+    use super::*;
+    use crate::sessions::Letter;
+
+    fn asked(subject: Subject) -> Approval {
+        let requester = Requester { door: "door".to_owned(), session: "s".to_owned(), ..Requester::default() };
+        let text = subject.text().unwrap();
+        Approval { requester, digest: digest_of(&text), ..blank(String::new(), hostel_agents::Raw::null(), subject) }
+    }
+
+    fn tool(name: &str) -> Approval {
+        asked(Subject::Tool { tool: name.to_owned(), input: hostel_agents::Raw::null() })
+    }
+
+    const TERMS: GrantTerms = GrantTerms {
+        scope: Scope::Session,
+        covered: Covered::Exact,
+        lasts: Duration::from_secs(60),
+        count: None,
+        privileged: false,
+    };
+
+    #[test]
+    fn what_is_answered_once_gets_no_grant() {
+        TERMS.fix(&tool("Bash")).unwrap();
+        let question = asked(Subject::Question { text: "?".to_owned(), details: String::new() });
+        assert_eq!(TERMS.fix(&question), Err("a question is answered once".to_owned()));
+        let letter = Letter {
+            mesh_id: String::new(),
+            mesh: String::new(),
+            sender: String::new(),
+            from: String::new(),
+            from_key: String::new(),
+            message: String::new(),
+            reply_to: None,
+            text: String::new(),
+        };
+        let letter = asked(Subject::Letter { session: String::new(), name: String::new(), letter });
+        let refused = TERMS.fix(&letter).unwrap_err();
+        assert_eq!(refused, "a message is answered once; the session's policy answers for all");
+    }
+
+    #[test]
+    fn a_grant_lasts_no_longer_than_a_grant_may() {
+        for (lasts, taken) in [
+            (Duration::ZERO, false),
+            (Duration::from_nanos(1), true),
+            (LONGEST, true),
+            (LONGEST + Duration::from_nanos(1), false),
+        ] {
+            assert_eq!(GrantTerms { lasts, ..TERMS }.fix(&tool("Bash")).is_ok(), taken, "{lasts:?}");
+        }
+        let told = GrantTerms { lasts: Duration::ZERO, ..TERMS }.fix(&tool("Bash")).unwrap_err();
+        assert_eq!(told, "a grant lasts from a second to 24 hours");
+        assert!(GrantTerms { count: Some(1), ..TERMS }.fix(&tool("Bash")).is_ok());
+        assert!(GrantTerms { count: Some(0), ..TERMS }.fix(&tool("Bash")).is_err());
+    }
+
+    #[test]
+    fn a_grant_covers_nothing_once_it_is_over_or_was_taken_back() {
+        let grant = Grant {
+            no: 1,
+            approval: String::new(),
+            decider: String::new(),
+            terms: TERMS.fix(&tool("Bash")).unwrap(),
+            uses_left: None,
+            used: 0,
+            created_ns: 0,
+            expires_ns: 100,
+            revoked_ns: 0,
+        };
+        assert!(grant.covers(&tool("Bash"), 99));
+        assert!(!grant.covers(&tool("Bash"), 100), "it is over");
+        assert!(!grant.covers(&tool("Edit"), 99), "something else");
+        assert!(!Grant { revoked_ns: 5, ..grant.clone() }.covers(&tool("Bash"), 99), "it was taken back");
+        assert!(!Grant { revoked_ns: 5, ..grant.clone() }.covers(&tool("Bash"), 100));
+        let nobody = Requester { door: "door".to_owned(), ..Requester::default() };
+        assert!(!grant.covers(&Approval { requester: nobody, ..tool("Bash") }, 99));
+    }
+}

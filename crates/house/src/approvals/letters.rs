@@ -87,3 +87,74 @@ impl Approvals {
         Draft::new(approval, None, text, verdict).map_err(RequestError::Store)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::rules::{Action, Rule};
+    use super::super::testing::inbox;
+    use super::super::{Glob, Kind};
+    use super::*;
+
+    fn about(text: &str) -> AboutLetter {
+        let letter = Letter {
+            mesh_id: "m".to_owned(),
+            mesh: "home".to_owned(),
+            sender: "member".to_owned(),
+            from: "ann".to_owned(),
+            from_key: "00".to_owned(),
+            message: "id".to_owned(),
+            reply_to: None,
+            text: text.to_owned(),
+        };
+        AboutLetter { session: "s-1".to_owned(), name: "main".to_owned(), letter, wait: Duration::from_secs(60) }
+    }
+
+    #[tokio::test]
+    async fn a_letter_is_asked_about_in_full_and_rules_know_where_it_came_from() {
+        let allow = |name: &str, requester: &str, session: &str| Rule {
+            name: name.to_owned(),
+            action: Action::Allow,
+            requester: Some(Glob::new(requester).unwrap()),
+            session: Some(Glob::new(session).unwrap()),
+            cwd: None,
+            tool: None,
+            argv: None,
+            privileged: None,
+        };
+        // A sender may call itself anything.
+        let rules =
+            vec![allow("as told", "ann", "s-1"), allow("another", LETTERS, "s-2"), allow("this", LETTERS, "s-1")];
+        let (_directory, approvals) = inbox(|options| options.rules = rules).await;
+        let Draft { approval, session, text, verdict, .. } = approvals.draft_letter(about("hello")).unwrap();
+        assert_eq!((session, verdict.action, verdict.rule.as_str()), (None, Action::Allow, "this"));
+        let AboutLetter { session, name, letter, .. } = about("hello");
+        let subject = Subject::Letter { session, name, letter };
+        assert_eq!((&approval.subject, approval.kind, Some(text.clone())), (&subject, Kind::Letter, subject.text()));
+        assert_eq!(approval.digest, digest_of(&text));
+        assert_eq!(approval.summary, about("").letter.summary("main"));
+        assert_eq!(approval.expires_ns - approval.created_ns, 60_000_000_000);
+        let asker = Requester {
+            door: LETTERS.to_owned(),
+            session: "s-1".to_owned(),
+            host: "ann".to_owned(),
+            ..Requester::default()
+        };
+        assert_eq!((approval.requester, approval.session.as_str()), (asker, ""));
+    }
+
+    #[tokio::test]
+    async fn a_letter_that_is_too_long_to_be_asked_about_is_not() {
+        let text = |length| Subject::Letter {
+            session: "s-1".to_owned(),
+            name: "main".to_owned(),
+            letter: about(&"x".repeat(length)).letter,
+        };
+        let most = text(100).text().unwrap().len() + about("").letter.summary("main").len();
+        let (_directory, approvals) = inbox(|options| options.max_size = most).await;
+        approvals.draft_letter(about(&"x".repeat(100))).unwrap();
+        let Err(RequestError::TooLarge { size, limit }) = approvals.draft_letter(about(&"x".repeat(101))) else {
+            panic!("it was taken");
+        };
+        assert_eq!((size, limit), (most + 1, most));
+    }
+}

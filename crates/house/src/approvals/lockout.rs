@@ -92,3 +92,38 @@ pub(super) fn fail(transaction: &Transaction<'_>, limits: Limits, now_ns: u64) -
 pub(super) fn succeed(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     save(transaction, &Count { wrong: 0, rounds: 0, until_ns: 0 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attempts_are_counted_down_to_a_pause_that_doubles() {
+        let mut database = rusqlite::Connection::open_in_memory().unwrap();
+        database
+            .execute_batch("CREATE TABLE lockout (wrong, rounds, until_ns); INSERT INTO lockout VALUES (0, 0, 0)")
+            .unwrap();
+        let transaction = database.transaction().unwrap();
+        let limits = Limits { attempts: 3, wait: Duration::from_nanos(10), longest: Duration::from_nanos(15) };
+        let told = |standing| match standing {
+            Standing::Open { left } => Ok(left),
+            Standing::Locked { until_ns } => Err(until_ns),
+        };
+        let begin = |now| told(begin(&transaction, limits, now).unwrap());
+        let fail = |now| told(fail(&transaction, limits, now).unwrap());
+        for left in [2, 1] {
+            assert_eq!((begin(100), fail(100)), (Ok(left), Ok(left)));
+        }
+        assert_eq!((begin(100), fail(100)), (Ok(0), Err(110)));
+        assert_eq!(begin(109), Err(110));
+        // Its end is its end. The next pause is twice as long, if that is not too long.
+        for left in [2, 1, 0] {
+            assert_eq!(begin(110), Ok(left));
+        }
+        // Killed while it looked at the last one.
+        assert_eq!(begin(110), Err(125));
+        assert_eq!(begin(1), Err(16), "a clock that was set back");
+        succeed(&transaction).unwrap();
+        assert_eq!((begin(111), fail(111)), (Ok(2), Ok(2)));
+    }
+}

@@ -24,6 +24,8 @@ mod running;
 mod session_grant;
 mod sockets;
 mod table;
+#[cfg(test)]
+mod testing;
 mod types;
 mod who;
 mod why;

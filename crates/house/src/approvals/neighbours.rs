@@ -95,19 +95,25 @@ fn is_keeper_of(home: &Path, pid: u32) -> bool {
 
 /// Whether a process has a mark of a house in this directory: one that its keeper has lost.
 fn is_marked(home: &Path, pid: u32) -> Option<bool> {
-    let others = match fs::read_dir(home.join("as")) {
-        Ok(entries) => entries.flatten().map(|entry| entry.path()).take(MOST + 1).collect(),
-        Err(_) => Vec::new(),
-    };
-    if others.len() > MOST {
-        return None;
-    }
-    Some(others.iter().map(PathBuf::as_path).chain([home]).any(|house| {
+    let houses = houses(home, MOST)?;
+    Some(houses.iter().any(|house| {
         let tag = bounded(&house.join("run").join(TAG_NAME)).unwrap_or_default();
         let tag = String::from_utf8_lossy(&tag);
         let tag = tag.trim_end();
         !tag.is_empty() && tree::is_inside(tag, NOBODY, pid)
     }))
+}
+
+/// The houses of this directory, itself included; none if there are more than `most` beside it.
+fn houses(home: &Path, most: usize) -> Option<Vec<PathBuf>> {
+    let mut houses = vec![home.to_owned()];
+    for entry in fs::read_dir(home.join("as")).into_iter().flatten().flatten() {
+        if houses.len() > most {
+            return None;
+        }
+        houses.push(entry.path());
+    }
+    Some(houses)
 }
 
 fn bounded(path: &Path) -> Option<Vec<u8>> {
@@ -134,8 +140,10 @@ mod tests {
         fs::create_dir_all(&run).unwrap();
         fs::write(run.join(TAG_NAME), "0123456789abcdef\n").unwrap();
         let sleeper = |tag: &str| {
+            // It becomes no other program: while one does, its environment cannot be seen.
             let mut command = Command::new("sh");
-            command.args(["-c", "echo; exec sleep 100"]).env(hostel_keeper::TAG_VARIABLE, tag).stdout(Stdio::piped());
+            command.args(["-c", "echo; read line"]).env(hostel_keeper::TAG_VARIABLE, tag);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
             child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
             child
@@ -147,6 +155,20 @@ mod tests {
         assert!(is_inside_any(home.path(), NOBODY), "who cannot be looked at is inside");
         ended(inside);
         ended(outside);
+    }
+
+    #[test]
+    fn too_many_houses_are_not_looked_at() {
+        let home = tempfile::tempdir().unwrap();
+        assert_eq!(houses(home.path(), 2), Some(vec![home.path().to_owned()]));
+        for name in ["a", "b", "c"] {
+            fs::create_dir_all(home.path().join("as").join(name)).unwrap();
+        }
+        let mut found = houses(home.path(), 3).unwrap();
+        found.sort();
+        assert_eq!(found, ["", "as/a", "as/b", "as/c"].map(|name| home.path().join(name)));
+        assert_eq!(houses(home.path(), 2), None);
+        assert_eq!(houses(home.path(), 0), None);
     }
 
     #[test]

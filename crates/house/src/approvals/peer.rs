@@ -88,20 +88,14 @@ pub(super) fn parent_of(pid: u32) -> Option<u32> {
 /// without, the leader of a terminal's session (the shell a person types into), the user's service manager, the keeper,
 /// and the first process: beyond those begin other people's and other purposes' trees.
 fn top_of(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
-    let first = own.parent;
-    let parent = if first > 1 { Stat::of(first) } else { None };
-    let Some(stat) = parent else { return (pid, own) };
-    let place = Place { pid: first, stat, uid, keeper };
+    let Some(stat) = Stat::of(own.parent) else { return (pid, own) };
+    let place = Place { pid: own.parent, stat, uid, keeper };
     let now = Instant::now();
-    let known = CLIMBS.lock().iter().find(|climb| climb.place == place && now < climb.until).map(|climb| climb.top);
+    let known = CLIMBS.lock().known(&place, now);
     let top = known.unwrap_or_else(|| {
         let top = climb(pid, own, uid, keeper);
         let top = (top.0 != pid).then_some(top);
-        let mut climbs = CLIMBS.lock();
-        climbs.retain(|climb| now < climb.until && climb.place != place);
-        if climbs.len() < MOST_CLIMBS {
-            climbs.push(Climb { place, until: now + CLIMB_COUNTS, top });
-        }
+        CLIMBS.lock().remember(place, top, now);
         top
     });
     top.unwrap_or((pid, own))
@@ -126,9 +120,26 @@ struct Climb {
 /// Climbs of this moment. Looking at the whole line of parents costs as much as the rest of a request, and who asks often
 /// has the same parents each time. The nearest of them is looked at always, so that a number that was given away again is
 /// found out; those above may change after any look, and one of this second is as good as one of this instant.
-static CLIMBS: Mutex<Vec<Climb>> = Mutex::new(Vec::new());
+static CLIMBS: Mutex<Climbs> = Mutex::new(Climbs(Vec::new()));
 const CLIMB_COUNTS: Duration = Duration::from_secs(1);
 const MOST_CLIMBS: usize = 64;
+
+struct Climbs(Vec<Climb>);
+
+impl Climbs {
+    /// Where the climb from a place led a moment ago, if there was one.
+    fn known(&self, place: &Place, now: Instant) -> Option<Option<(u32, Stat)>> {
+        self.0.iter().find(|climb| climb.place == *place && now < climb.until).map(|climb| climb.top)
+    }
+
+    /// Keeps a climb. What is over makes room; if none is over, there is no room for another.
+    fn remember(&mut self, place: Place, top: Option<(u32, Stat)>, now: Instant) {
+        self.0.retain(|climb| now < climb.until && climb.place != place);
+        if self.0.len() < MOST_CLIMBS {
+            self.0.push(Climb { place, until: now + CLIMB_COUNTS, top });
+        }
+    }
+}
 
 fn climb(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
     let (mut top, mut at) = (pid, own);
@@ -138,13 +149,22 @@ fn climb(pid: u32, own: Stat, uid: u32, keeper: Option<u32>) -> (u32, Stat) {
             break;
         }
         let Some(stat) = Stat::of(parent) else { break };
-        let is_shell_of_a_person = stat.session == parent && stat.terminal != 0;
-        if is_shell_of_a_person || is_service_manager(parent, stat) {
+        if is_above_trees(parent, stat) {
             break;
         }
         (top, at) = (parent, stat);
     }
     (top, at)
+}
+
+/// What begins trees and belongs to none.
+fn is_above_trees(pid: u32, stat: Stat) -> bool {
+    is_shell_of_a_person(pid, stat) || is_service_manager(pid, stat)
+}
+
+/// The leader of a terminal's session: what a person starts there are trees of their own.
+fn is_shell_of_a_person(pid: u32, stat: Stat) -> bool {
+    stat.session == pid && stat.terminal != 0
 }
 
 /// What starts everything of a user that no terminal started: all of it would be one tree.
@@ -160,7 +180,8 @@ pub(super) fn belongs_to(pid: u32, root: u32, root_started: u64) -> Option<bool>
         if at == root && stat.started == root_started {
             return Some(true);
         }
-        if at <= 1 || stat.parent == 0 {
+        // The first process, and one that came in from another namespace.
+        if stat.parent == 0 {
             return Some(false);
         }
         at = stat.parent;
@@ -281,8 +302,32 @@ mod tests {
         assert!(!is_service_manager(manager.id(), stat(2)), "somebody's own program of that name");
         assert!(!is_service_manager(other.id(), stat(1)));
         assert!(!is_service_manager(u32::MAX, stat(1)), "nobody");
+        assert!(is_above_trees(manager.id(), stat(1)) && !is_above_trees(other.id(), stat(1)));
+        assert!(is_above_trees(other.id(), Stat { session: other.id(), terminal: 34816, ..stat(2) }));
         for child in [&mut manager, &mut other] {
             drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_shell_of_a_person_leads_the_session_of_a_terminal() {
+        let stat = |session, terminal| Stat { parent: 7, session, terminal, started: 1 };
+        assert!(is_shell_of_a_person(42, stat(42, 34816)));
+        assert!(!is_shell_of_a_person(42, stat(41, 34816)), "somebody else leads it");
+        assert!(!is_shell_of_a_person(42, stat(42, 0)), "there is no terminal");
+        assert!(!is_shell_of_a_person(42, stat(41, 0)));
+    }
+
+    #[test]
+    fn a_user_is_the_one_a_process_runs_as() {
+        use std::os::unix::process::CommandExt as _;
+        assert_eq!(user_of(u32::MAX), None);
+        // Only root can become somebody else.
+        if rustix::process::geteuid().is_root() {
+            let mut child = std::process::Command::new("/bin/sleep").arg("100").uid(65534).spawn().unwrap();
+            assert_eq!(user_of(child.id()), Some(65534));
+            child.kill().unwrap();
             child.wait().unwrap();
         }
     }
@@ -310,7 +355,7 @@ mod tests {
         let truth = top_of(child.id(), own, uid, keeper);
         assert_ne!(truth.0, 4711);
         let put = |until: Instant| {
-            let mut climbs = CLIMBS.lock();
+            let climbs = &mut CLIMBS.lock().0;
             climbs.retain(|climb| climb.place != place);
             climbs.push(Climb { place, until, top: Some((4711, above)) });
         };
@@ -322,8 +367,35 @@ mod tests {
         assert_eq!(top_of(child.id(), own, uid, keeper).0, 4711, "it still counts");
         put(Instant::now());
         assert_eq!(top_of(child.id(), own, uid, keeper), truth, "its time is over");
-        CLIMBS.lock().retain(|climb| climb.place.keeper != keeper && climb.place.keeper != other);
+        CLIMBS.lock().0.retain(|climb| climb.place.keeper != keeper && climb.place.keeper != other);
         drop(child.stdin.take());
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn climbs_are_few_and_count_for_a_second() {
+        let stat = |started| Stat { parent: 1, session: 1, terminal: 0, started };
+        let place = |pid| Place { pid, stat: stat(7), uid: 1000, keeper: None };
+        let (start, mut climbs) = (Instant::now(), Climbs(Vec::new()));
+        climbs.remember(place(0), Some((5, stat(9))), start);
+        assert_eq!(climbs.known(&place(0), start), Some(Some((5, stat(9)))));
+        let last = start + CLIMB_COUNTS.saturating_sub(Duration::from_nanos(1));
+        assert_eq!(climbs.known(&place(0), last), Some(Some((5, stat(9)))));
+        assert_eq!(climbs.known(&place(0), start + CLIMB_COUNTS), None, "its second is over");
+        assert_eq!(climbs.known(&place(1), start), None, "another place");
+        assert_eq!(climbs.known(&Place { stat: stat(8), ..place(0) }, start), None, "another process of that number");
+        assert_eq!(climbs.known(&Place { uid: 1001, ..place(0) }, start), None);
+        assert_eq!(climbs.known(&Place { keeper: Some(1), ..place(0) }, start), None);
+        // A later look takes the place of the one before.
+        climbs.remember(place(0), None, last);
+        assert_eq!((climbs.known(&place(0), last), climbs.0.len()), (Some(None), 1));
+        for pid in 1..2 * MOST_CLIMBS as u32 {
+            climbs.remember(place(pid), None, last);
+        }
+        assert_eq!(climbs.0.len(), MOST_CLIMBS);
+        assert_eq!(climbs.known(&place(0), last), Some(None), "what counts is not pushed out");
+        climbs.remember(place(1000), None, last + CLIMB_COUNTS);
+        assert_eq!(climbs.0.len(), 1, "what is over makes room");
+        assert_eq!(climbs.known(&place(1000), last + CLIMB_COUNTS), Some(None));
     }
 }

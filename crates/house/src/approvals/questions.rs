@@ -143,3 +143,103 @@ pub(crate) fn withdraw_all(transaction: &Transaction<'_>, process: ProcessId) ->
     let lines: Vec<Line<'_>> = gone.iter().map(|id| line(id.as_str())).collect();
     if lines.is_empty() { Ok(()) } else { audit::append(transaction, &lines) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Glob;
+    use super::super::rules::{Action, Rule};
+    use super::super::testing::inbox;
+    use super::*;
+
+    fn question(process: ProcessId, request: &str) -> Question {
+        Question {
+            session: 3,
+            session_id: "s-1".to_owned(),
+            door: "native".to_owned(),
+            agent: "claude".to_owned(),
+            cwd: PathBuf::from("/work"),
+            turn: 4,
+            process,
+            request: request.to_owned(),
+            seq: 99,
+            tool: "Bash".to_owned(),
+            input: Raw::null(),
+            summary: "ls".to_owned(),
+            wait: Duration::from_secs(60),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_is_stored_as_it_was_asked_and_rules_know_whose_it_is() {
+        let only = |name: &str, session: &str, cwd: &str| Rule {
+            name: name.to_owned(),
+            action: Action::Allow,
+            requester: Some(Glob::new("claude").unwrap()),
+            session: Some(Glob::new(session).unwrap()),
+            cwd: Some(Glob::new(cwd).unwrap()),
+            tool: Some(Glob::new("Bash").unwrap()),
+            argv: None,
+            privileged: None,
+        };
+        let rules =
+            vec![only("other", "other", "/work"), only("elsewhere", "s-1", "/home"), only("this", "s-1", "/work")];
+        let (_directory, approvals) = inbox(|options| options.rules = rules).await;
+        let question = question(ProcessId([7; 16]), "r-1");
+        let Draft { approval, session, text, verdict, .. } = approvals.draft_question(question.clone()).unwrap();
+        assert_eq!((session, verdict.action, verdict.rule.as_str()), (Some(3), Action::Allow, "this"));
+        let subject = Subject::Tool { tool: "Bash".to_owned(), input: Raw::null() };
+        assert_eq!((&approval.subject, approval.kind, Some(text.clone())), (&subject, Kind::Tool, subject.text()));
+        assert_eq!(approval.digest, digest_of(&text));
+        assert_eq!((approval.session.as_str(), approval.turn, approval.seq), ("s-1", 4, 99));
+        assert_eq!((approval.process, approval.told_id()), (Some(ProcessId([7; 16])), "r-1"));
+        assert_eq!((approval.tool.as_str(), approval.summary.as_str()), ("Bash", "ls"));
+        assert_eq!(approval.expires_ns - approval.created_ns, 60_000_000_000);
+        let asker = Requester {
+            door: "native".to_owned(),
+            session: "s-1".to_owned(),
+            client: "claude".to_owned(),
+            ..Requester::default()
+        };
+        assert_eq!(approval.requester, asker);
+        let endless = approvals.draft_question(Question { wait: Duration::MAX, ..question }).unwrap();
+        assert_eq!(endless.approval.expires_ns, u64::MAX);
+    }
+
+    #[tokio::test]
+    async fn a_process_that_ends_wants_to_know_nothing_any_more() {
+        let (_directory, approvals) = inbox(|_| {}).await;
+        let ask = async |process: u8, request: &str| {
+            let mut draft = approvals.draft_question(question(ProcessId([process; 16]), request)).unwrap();
+            // There is no session here.
+            draft.session = None;
+            let writing = approvals.clone();
+            let asked =
+                approvals.inner.store.write(move |transaction| writing.write(transaction, draft)).await.unwrap();
+            approvals.inner.table.lock().enter(asked.clone());
+            asked
+        };
+        let [one, other, third] = [ask(1, "a").await, ask(1, "b").await, ask(2, "a").await];
+        let states = async || {
+            let numbers = vec![one.no, other.no, third.no, 4711];
+            approvals.these(numbers).await.unwrap().iter().map(|found| found.state).collect::<Vec<_>>()
+        };
+        let waiting = || approvals.pending().iter().map(|found| found.no).collect::<Vec<_>>();
+        approvals.withdraw(other.no).await.unwrap();
+        assert_eq!(states().await, [State::Pending, State::Withdrawn, State::Pending]);
+        assert_eq!(waiting(), [one.no, third.no]);
+        let of_process = approvals.of_process(ProcessId([1; 16])).await.unwrap();
+        assert_eq!(of_process.iter().map(|found| found.no).collect::<Vec<_>>(), [one.no, other.no]);
+        let changes = *approvals.changed().borrow();
+        approvals.inner.store.write(|transaction| withdraw_all(transaction, ProcessId([1; 16]))).await.unwrap();
+        approvals.withdrawn(ProcessId([1; 16]));
+        assert_eq!(states().await, [State::Withdrawn, State::Withdrawn, State::Pending]);
+        assert_eq!((waiting(), *approvals.changed().borrow()), (vec![third.no], changes + 1));
+        let records = approvals.audit().show(0, 100).await.unwrap();
+        let told: Vec<_> = records.iter().filter(|record| record.kind == "withdrawn").collect();
+        assert_eq!(told.iter().map(|record| record.approval.as_str()).collect::<Vec<_>>(), [&other.id, &one.id]);
+        assert_eq!(told[1].body["why"], json!("the agent has ended"));
+        // Nothing of it waits any more.
+        approvals.withdrawn(ProcessId([1; 16]));
+        assert_eq!(*approvals.changed().borrow(), changes + 1);
+    }
+}

@@ -153,10 +153,10 @@ pub(super) fn clamp(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Writes that a pending request is settled, as it stands in `approval`. Says whether it was pending.
-pub(super) fn settle(transaction: &Transaction<'_>, approval: &Approval) -> rusqlite::Result<bool> {
+/// Writes that a pending request is settled, as it stands in `approval`.
+pub(super) fn settle(transaction: &Transaction<'_>, approval: &Approval) -> rusqlite::Result<()> {
     let decision = approval.decision.as_ref().and_then(|decision| serde_json::to_string(decision).ok());
-    let changed = transaction
+    transaction
         .prepare_cached(
             "UPDATE approvals SET state = ?, decision = ?, decider = ?, decided_ns = ?, rule = ?, runs = ?, keeper = ?,
              run = ? WHERE no = ? AND state = 'pending'",
@@ -171,8 +171,8 @@ pub(super) fn settle(transaction: &Transaction<'_>, approval: &Approval) -> rusq
             keeper_text(approval.keeper),
             approval.run.word(),
             approval.no as i64,
-        ])?;
-    Ok(changed > 0)
+        ])
+        .map(drop)
 }
 
 /// One request, by its number.
@@ -186,8 +186,8 @@ pub(super) fn by_id(database: &Database, id: &str) -> rusqlite::Result<Option<Ap
 }
 
 /// When the clock of a request runs out, and whether it runs; if a face has shown it, when.
-pub(super) fn set_clock(transaction: &Transaction<'_>, approval: &Approval) -> rusqlite::Result<bool> {
-    let changed = transaction
+pub(super) fn set_clock(transaction: &Transaction<'_>, approval: &Approval) -> rusqlite::Result<()> {
+    transaction
         .prepare_cached(
             "UPDATE approvals SET expires_ns = ?, life_ns = ?, shown_ns = ? WHERE no = ? AND state = 'pending'",
         )?
@@ -196,8 +196,8 @@ pub(super) fn set_clock(transaction: &Transaction<'_>, approval: &Approval) -> r
             clamp(approval.life_ns),
             approval.shown_ns as i64,
             approval.no as i64
-        ])?;
-    Ok(changed > 0)
+        ])
+        .map(drop)
 }
 
 /// Everything that waits for an answer.

@@ -239,6 +239,34 @@ fn tools_have_names_and_no_words() {
     assert_eq!(judge(&here, Facts { cwd: None, ..facts }).action, Action::Ask);
 }
 
+#[test]
+fn actions_have_words() {
+    assert_eq!([Action::Allow, Action::Ask, Action::Deny].map(Action::word), ["allow", "ask", "deny"]);
+}
+
+#[test]
+fn a_letter_comes_in_by_a_rule_that_says_so_and_is_refused_by_any() {
+    let letter = crate::sessions::Letter {
+        mesh_id: String::new(),
+        mesh: "home".to_owned(),
+        sender: String::new(),
+        from: "ann".to_owned(),
+        from_key: String::new(),
+        message: String::new(),
+        reply_to: None,
+        text: "hello".to_owned(),
+    };
+    let letter = Subject::Letter { session: "s-1".to_owned(), name: "main".to_owned(), letter };
+    let says = |rule: Rule| {
+        let requester = Requester { door: crate::sessions::LETTERS.to_owned(), ..Requester::default() };
+        judge(&[rule], Facts { kind: Kind::Letter, subject: &letter, requester: &requester, cwd: None }).action
+    };
+    assert_eq!(says(rule("anything", Action::Allow)), Action::Ask, "it was not made for strangers");
+    assert_eq!(says(Rule { requester: glob("mesh"), ..rule("mesh", Action::Allow) }), Action::Allow);
+    assert_eq!(says(rule("nothing", Action::Deny)), Action::Deny);
+    assert_eq!(says(Rule { requester: glob("other"), ..rule("other", Action::Deny) }), Action::Ask);
+}
+
 /// What rules mean, written down without any cleverness: words are literal, or `*`.
 #[derive(Clone, Debug)]
 struct Plain {

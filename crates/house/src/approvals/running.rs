@@ -134,3 +134,36 @@ fn ended(outcome: &Outcome) -> Value {
     }
     body
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_recorded_with_how_long_it_took_or_when_it_was_over() {
+        let outcome = |started_ns, ended_ns| Outcome {
+            end: End::Finished,
+            stages: Vec::new(),
+            stdout_truncated: false,
+            unkillable: Vec::new(),
+            started_ns,
+            ended_ns,
+        };
+        let finished = json!({"end": {"word": "finished"}, "exit_codes": []});
+        let with = |key: &str, value: u64| {
+            let mut body = finished.clone();
+            body[key] = json!(value);
+            body
+        };
+        assert_eq!(ended(&outcome(5, 9)), with("took_ns", 4));
+        assert_eq!(ended(&outcome(9, 5)), with("took_ns", 0), "a clock that was set back");
+        assert_eq!(ended(&outcome(0, 9)), with("ended_ns", 9));
+        let before = now_ns();
+        assert!(ended(&outcome(0, 0))["ended_ns"].as_u64().unwrap() >= before);
+        let lost = Outcome { unkillable: vec![7], ..outcome(5, 9) };
+        assert_eq!(ended(&lost)["unkillable"], json!([7]));
+        let why = "w".repeat(2000);
+        let killed = Outcome { end: End::Killed { why: why.clone() }, ..outcome(5, 9) };
+        assert!(ended(&killed).to_string().contains(&format!("\"{}\"", &why[..1024])));
+    }
+}

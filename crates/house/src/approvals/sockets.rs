@@ -39,9 +39,16 @@ pub(super) fn other_end(address: SocketAddr) -> OtherEnd {
         let text = fs::read_to_string(table).unwrap_or_default();
         rows.extend(text.lines().skip(1).filter_map(row).filter(|row| row.address == wanted));
     }
-    match rows.as_slice() {
-        // Whoever hangs up before it is looked for has no row any more.
-        [] if is_of_this_machine(wanted.ip()) => OtherEnd::Nobodys,
+    // Whoever hangs up before it is looked for has no row any more.
+    if rows.is_empty() && is_of_this_machine(wanted.ip()) {
+        return OtherEnd::Nobodys;
+    }
+    held(&rows, own, holders)
+}
+
+/// Who holds the ends of these rows, as far as that is told by `holders`.
+fn held(rows: &[Row], own: u32, holders: impl FnOnce(&[u64], u32) -> io::Result<Vec<(u32, u64)>>) -> OtherEnd {
+    match rows {
         [] => OtherEnd::Elsewhere,
         // Nor has it a process any more while the connection is being wound up: the table says root's then.
         found if found.iter().any(|row| row.inode == 0) => OtherEnd::Nobodys,
@@ -186,6 +193,23 @@ mod tests {
             drop(server);
         }
         assert!(!is_of_this_machine("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn an_end_is_its_holders_and_another_users_is_elsewhere() {
+        let row = |uid, inode| Row { address: "127.0.0.1:80".parse().unwrap(), uid, inode };
+        let found = |rows: &[Row], told: io::Result<Vec<(u32, u64)>>| held(rows, 1000, |_, _| told);
+        assert_eq!(found(&[row(1000, 7)], Ok(vec![(5, 6)])), OtherEnd::Here(vec![(5, 6)]));
+        assert_eq!(found(&[row(1000, 7)], Ok(Vec::new())), OtherEnd::Nobodys);
+        assert_eq!(found(&[row(1000, 7)], Err(io::ErrorKind::NotFound.into())), OtherEnd::Nobodys);
+        assert_eq!(found(&[row(1001, 7)], Ok(vec![(5, 6)])), OtherEnd::Elsewhere);
+        assert_eq!(found(&[row(1001, 7), row(1000, 8)], Ok(vec![(5, 6)])), OtherEnd::Here(vec![(5, 6)]));
+        assert_eq!(found(&[row(1001, 0)], Ok(vec![(5, 6)])), OtherEnd::Nobodys, "it is being wound up");
+        assert_eq!(found(&[], Ok(vec![(5, 6)])), OtherEnd::Elsewhere);
+        held(&[row(1000, 7), row(1000, 8)], 1000, |inodes, own| {
+            assert_eq!((inodes, own), ([7, 8].as_slice(), 1000));
+            Ok(Vec::new())
+        });
     }
 
     #[test]

@@ -145,10 +145,6 @@ impl Table {
         })
     }
 
-    pub(super) fn has_orphans(&self) -> bool {
-        !self.orphans.is_empty()
-    }
-
     /// Their time is over: what nobody came back for. Those that wait are to be withdrawn, those that were approved and are
     /// not over are abandoned.
     pub(super) fn take_orphans(&mut self) -> Vec<Approval> {

@@ -358,3 +358,18 @@ pub enum DecideError {
 fn pause(until_ns: u64) -> u64 {
     until_ns.saturating_sub(crate::sessions::now_ns()).div_ceil(1_000_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_told_in_whole_seconds_that_are_left() {
+        let told = |until_ns| DecideError::LockedOut { until_ns }.to_string();
+        let now = crate::sessions::now_ns();
+        assert_eq!(told(now), "too many wrong passphrases: none is taken for another 0 s");
+        let far = told(now + 1_000_000 * 1_000_000_000);
+        let seconds: u64 = far.rsplit(' ').nth(1).unwrap().parse().unwrap();
+        assert!((999_000..=1_000_000).contains(&seconds), "{far}");
+    }
+}

@@ -27,12 +27,18 @@ pub(super) fn account() -> &'static Account {
     ACCOUNT.get_or_init(|| {
         let uid = rustix::process::geteuid().as_raw();
         let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        in_lines(&file, uid).or_else(|| in_lines(&ask_directory(uid), uid)).unwrap_or_else(|| Account {
-            name: variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| uid.to_string()),
-            home: variable("HOME").unwrap_or_else(|| "/".to_owned()),
-        })
+        let known = in_lines(&file, uid).or_else(|| in_lines(&ask_directory(uid), uid));
+        known.unwrap_or_else(|| in_environment(uid, |name| std::env::var(name).ok()))
     })
+}
+
+/// Whom nobody knows, by what the environment says.
+fn in_environment(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Account {
+    let variable = |name| variable(name).filter(|value| !value.is_empty());
+    Account {
+        name: variable("USER").or_else(|| variable("LOGNAME")).unwrap_or_else(|| uid.to_string()),
+        home: variable("HOME").unwrap_or_else(|| "/".to_owned()),
+    }
 }
 
 fn in_lines(text: &str, uid: u32) -> Option<Account> {
@@ -77,5 +83,27 @@ mod tests {
         assert_eq!(in_lines(text, 0).map(|account| account.home), Some("/root".to_owned()));
         assert_eq!(in_lines(text, 8), None);
         assert!(!account().home.is_empty());
+    }
+
+    #[test]
+    fn whom_nobody_knows_the_environment_may() {
+        let account = |given: &[(&str, &str)]| {
+            let variable =
+                |name: &str| given.iter().find(|(given, _)| *given == name).map(|(_, value)| value.to_string());
+            let Account { name, home } = in_environment(7, variable);
+            format!("{name} {home}")
+        };
+        assert_eq!(account(&[("USER", "ann"), ("LOGNAME", "bob"), ("HOME", "/home/ann")]), "ann /home/ann");
+        assert_eq!(account(&[("USER", ""), ("LOGNAME", "bob"), ("HOME", "")]), "bob /");
+        assert_eq!(account(&[]), "7 /");
+    }
+
+    #[test]
+    fn whom_the_file_does_not_know_the_directory_is_asked_for() {
+        // A system without `getent` has no directory.
+        let has_directory =
+            Command::new("getent").arg("passwd").arg("0").output().is_ok_and(|told| told.status.success());
+        assert_eq!(in_lines(&ask_directory(0), 0).is_some(), has_directory);
+        assert_eq!(in_lines(&ask_directory(u32::MAX - 7), u32::MAX - 7), None);
     }
 }

@@ -160,7 +160,7 @@ impl Conductor<'_> {
         }
         let lines = self.prepare(known).await?;
         if let Some(why) = self.killed() {
-            return Err(if known == 0 { End::NotRun { why } } else { End::Killed { why } });
+            return Err(stopped_after(known, why));
         }
         if !order.is_recorded {
             // In line to be written before anything that follows; what is not written then, the keeper knows.
@@ -311,13 +311,20 @@ impl Conductor<'_> {
     }
 }
 
+/// The end of what is stopped when so many of its stages were started.
+fn stopped_after(stages: usize, why: String) -> End {
+    match stages {
+        0 => End::NotRun { why },
+        _ => End::Killed { why },
+    }
+}
+
 fn end_of(error: StageError, stage: usize) -> End {
     match error {
         StageError::CannotStart { errno } => End::CannotStart { stage, errno },
         StageError::Changed => End::Changed { stage, what: "its file changed in the last instant".to_owned() },
         StageError::OldKeeper => End::NotRun { why: OLD_KEEPER.to_owned() },
-        StageError::Refused(why) if stage == 0 => End::NotRun { why },
-        StageError::Refused(why) => End::Killed { why },
+        StageError::Refused(why) => stopped_after(stage, why),
         StageError::Unknown => End::Lost { why: OTHER_KEEPER.to_owned() },
         StageError::Lost(why) => End::Lost { why },
     }
@@ -382,4 +389,24 @@ async fn summary(processes: &[Arc<Process>], end: End, unkillable: Vec<u32>, lim
     }
     let started_ns = processes.first().map_or(0, |process| process.started_ns());
     Outcome { end, stages, stdout_truncated, unkillable, started_ns, ended_ns: now_ns() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_refused_before_anything_runs_was_not_run() {
+        let why = || "no".to_owned();
+        for (error, stage, end) in [
+            (StageError::Refused(why()), 0, End::NotRun { why: why() }),
+            (StageError::Refused(why()), 1, End::Killed { why: why() }),
+            (StageError::CannotStart { errno: 13 }, 2, End::CannotStart { stage: 2, errno: 13 }),
+            (StageError::OldKeeper, 0, End::NotRun { why: OLD_KEEPER.to_owned() }),
+            (StageError::Unknown, 1, End::Lost { why: OTHER_KEEPER.to_owned() }),
+            (StageError::Lost(why()), 0, End::Lost { why: why() }),
+        ] {
+            assert_eq!(end_of(error, stage), end);
+        }
+    }
 }

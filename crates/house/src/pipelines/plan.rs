@@ -111,7 +111,7 @@ const PLACE: &str = "/";
 
 /// Finds out what a request means. Where that takes a look at a disk, a thread of its own waits for it.
 pub async fn plan(ask: PlanRequest) -> Pipeline {
-    if let Some(files) = known_files(&ask) {
+    if let Some(files) = known_files(&ask, account::is_known()) {
         return assemble(ask, files);
     }
     let (privilege, stages) = (ask.privilege, ask.stages.clone());
@@ -138,12 +138,11 @@ fn missing() -> Resolved {
     Resolved::Missing { errno: errno.raw_os_error(), text: errno.to_string() }
 }
 
-/// The files of all stages, if they are known without a look at a disk.
-fn known_files(ask: &PlanRequest) -> Option<Vec<Resolved>> {
-    if !account::is_known() {
-        return None;
-    }
-    ask.stages.iter().map(|argv| cached::resolve(first(argv))).collect()
+/// The files of all stages, if they are known without a look at a disk. Where the account is not, somebody has to wait
+/// anyway.
+fn known_files(ask: &PlanRequest, is_account_known: bool) -> Option<Vec<Resolved>> {
+    let stages = is_account_known.then_some(&ask.stages)?;
+    stages.iter().map(|argv| cached::resolve(first(argv))).collect()
 }
 
 fn assemble(ask: PlanRequest, files: Vec<Resolved>) -> Pipeline {
@@ -198,7 +197,7 @@ mod hex {
         }
         let mut digest = [0; 32];
         for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = pair[0] << 4 | pair[1];
+            *byte = pair[0] * 16 + pair[1];
         }
         Ok(digest)
     }
@@ -264,19 +263,19 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_looked_at_is_not_looked_at_again() {
-        use std::future::Future as _;
-        let ask = || PlanRequest { stages: vec![vec!["sh".to_owned()]], ..PlanRequest::default() };
-        let looked = plan(ask()).await;
-        assert!(matches!(&looked.stages[0].file, Resolved::Found { .. }));
-        // Without a thread that waits for a disk it is there at the first try, unless the name has just gone from the
-        // kernel's memory.
-        let told = (0..100).find_map(|_| {
-            let mut planning = std::pin::pin!(plan(ask()));
-            match planning.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())) {
-                std::task::Poll::Ready(plan) => Some(plan),
-                std::task::Poll::Pending => None,
-            }
-        });
-        assert_eq!(told.expect("it was looked at a moment ago"), looked);
+        let ask = |words: &[&str]| {
+            let stages = words.iter().map(|word| vec![(*word).to_owned()]).collect();
+            PlanRequest { stages, ..PlanRequest::default() }
+        };
+        let looked = plan(ask(&["sh", "true"])).await;
+        assert!(looked.stages.iter().all(|stage| matches!(stage.file, Resolved::Found { .. })));
+        assert!(account::is_known(), "the environment has it");
+        // Unless a name has just gone from the kernel's memory, all of it is known now.
+        let known = (0..100).find_map(|_| known_files(&ask(&["sh", "true"]), true));
+        let files: Vec<Resolved> = looked.stages.iter().map(|stage| stage.file.clone()).collect();
+        assert_eq!(known.expect("it was looked at a moment ago"), files);
+        assert_eq!(known_files(&ask(&["sh", "no-such-program"]), true), None, "one that somebody has to look for");
+        assert_eq!(known_files(&ask(&["sh", "true"]), false), None, "whose environment is not known yet");
+        assert_eq!(plan(ask(&["sh", "true"])).await, looked);
     }
 }

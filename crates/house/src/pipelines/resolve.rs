@@ -35,7 +35,7 @@ const REMEMBERED: usize = 1024;
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// What tells one content of a file from another without reading it.
-#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 struct Signature {
     dev: u64,
     inode: u64,
@@ -63,6 +63,14 @@ impl Signature {
 }
 
 static DIGESTS: LazyLock<Mutex<HashMap<Signature, [u8; 32]>>> = LazyLock::new(Mutex::default);
+
+/// Remembers a digest. Where there is no room for it, all others are forgotten: a file that is needed is read again.
+fn remember(digests: &mut HashMap<Signature, [u8; 32]>, signature: Signature, digest: [u8; 32]) {
+    if digests.len() >= REMEMBERED {
+        digests.clear();
+    }
+    digests.insert(signature, digest);
+}
 
 /// What can be told without waiting for anybody: of files whose names are in the kernel's memory and whose digests are in
 /// ours. `None` means that somebody has to look.
@@ -139,9 +147,14 @@ pub(super) fn find(word: &str) -> io::Result<PathBuf> {
     if word.is_empty() {
         return Err(Errno::NOENT.into());
     }
+    find_in(EXECUTION_PATH.split(':').map(Path::new), word)
+}
+
+/// Likewise, in these directories. One that may not be run is told of if there is none that may be.
+fn find_in<'a>(directories: impl Iterator<Item = &'a Path>, word: &str) -> io::Result<PathBuf> {
     let mut refused = io::Error::from(Errno::NOENT);
-    for directory in EXECUTION_PATH.split(':') {
-        let path = Path::new(directory).join(word);
+    for directory in directories {
+        let path = directory.join(word);
         match can_run(&path) {
             Ok(()) => return Ok(path),
             Err(error) if error.raw_os_error() == Some(Errno::ACCESS.raw_os_error()) => refused = error,
@@ -216,31 +229,36 @@ fn look_at(path: &Path) -> io::Result<(Signature, [u8; 32])> {
     if let Some(digest) = DIGESTS.lock().get(&before) {
         return Ok((before, *digest));
     }
-    // It may have become something that waits for its other end since.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(fd) => File::from(fd),
+    let file = match open_at_once(path) {
+        Ok(file) => file,
         Err(Errno::ACCESS | Errno::PERM) => return Ok((before, [0; 32])),
         Err(errno) => return Err(errno.into()),
     };
-    let digest = digest_of(&file)?;
+    let digest = digest_of(&file, LONGEST_READ)?;
     let after = Signature::of(&file.metadata()?);
     if after != before {
         // Written to, or replaced, while it was read.
         return Err(Errno::STALE.into());
     }
-    if is_settled(&after) && metadata.mode() & 0o111 != 0 {
-        let mut digests = DIGESTS.lock();
-        if digests.len() >= REMEMBERED {
-            digests.clear();
-        }
-        digests.insert(after, digest);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    if is_settled(&after, now) && can_be_run_by_somebody(metadata.mode()) {
+        remember(&mut DIGESTS.lock(), after, digest);
     }
     Ok((after, digest))
 }
 
-fn digest_of(mut file: &File) -> io::Result<[u8; 32]> {
-    let deadline = Instant::now() + LONGEST_READ;
+/// Opens a file that may have become something that waits for its other end since it was looked at.
+fn open_at_once(path: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+}
+
+fn can_be_run_by_somebody(mode: u32) -> bool {
+    mode & 0o111 != 0
+}
+
+fn digest_of(mut file: &File, longest: Duration) -> io::Result<[u8; 32]> {
+    let deadline = Instant::now() + longest;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -256,10 +274,10 @@ fn digest_of(mut file: &File) -> io::Result<[u8; 32]> {
     }
 }
 
-fn is_settled(signature: &Signature) -> bool {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64);
+/// Whether a file has not changed for a while before `now`, counted from 1970.
+fn is_settled(signature: &Signature, now: Duration) -> bool {
     let last = signature.ctime_ns.max(signature.mtime_ns);
-    now.saturating_sub(last) > SETTLED.as_nanos() as i64
+    i64::try_from(now.as_nanos()).unwrap_or(0).saturating_sub(last) > SETTLED.as_nanos() as i64
 }
 
 #[cfg(test)]
@@ -307,6 +325,75 @@ mod tests {
         let word = program(scratch.path(), "fresh", "#!/bin/sh\n", 0o755);
         let fresh = resolve(&word);
         assert!(cached::resolve(&word).is_none() && cached::verify(&fresh).is_none(), "it changed a moment ago");
+    }
+
+    #[test]
+    fn digests_that_are_remembered_are_few_and_of_what_has_settled() {
+        let signature = |inode, mtime_ns, ctime_ns| Signature { dev: 1, inode, size: 3, mtime_ns, ctime_ns };
+        let mut digests = HashMap::new();
+        for inode in 0..REMEMBERED as u64 {
+            remember(&mut digests, signature(inode, 0, 0), [1; 32]);
+        }
+        assert_eq!(digests.len(), REMEMBERED);
+        remember(&mut digests, signature(u64::MAX, 0, 0), [2; 32]);
+        assert_eq!(digests, HashMap::from([(signature(u64::MAX, 0, 0), [2; 32])]));
+        let (now, second) = (Duration::from_secs(1_000), 1_000_000_000);
+        for (mtime, ctime, settled) in [
+            (997 * second, 997 * second, true),
+            (998 * second - 1, 998 * second - 1, true),
+            (998 * second, 0, false),
+            (0, 998 * second, false),
+            (999 * second, 1, false),
+            (0, 2_000 * second, false),
+        ] {
+            assert_eq!(is_settled(&signature(1, mtime, ctime), now), settled, "{mtime} {ctime}");
+        }
+        for (mode, runs) in [(0o100_644, false), (0o104_000, false), (0o100_744, true), (0o100_010, true), (1, true)] {
+            assert_eq!(can_be_run_by_somebody(mode), runs, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_to_read_has_no_digest() {
+        let endless = digest_of(&File::open("/dev/zero").unwrap(), Duration::ZERO).unwrap_err();
+        assert_eq!(endless.raw_os_error(), Some(Errno::FBIG.raw_os_error()));
+        let directory = digest_of(&File::open("/").unwrap(), Duration::ZERO).unwrap_err();
+        assert_eq!(directory.raw_os_error(), Some(Errno::ISDIR.raw_os_error()), "it is not tried again");
+        let empty = digest_of(&File::open("/dev/null").unwrap(), Duration::ZERO).unwrap();
+        assert_eq!(empty, <[u8; 32]>::from(Sha256::digest([])));
+    }
+
+    #[test]
+    fn what_may_not_be_run_is_told_of_if_nothing_else_is_found() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [one, two, three] = ["one", "two", "three"].map(|name| scratch.path().join(name));
+        for directory in [&one, &two] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let find_in = |word: &str| {
+            let found = super::find_in([&one, &two, &three].into_iter().map(PathBuf::as_path), word);
+            found.map_err(|error| error.raw_os_error().unwrap())
+        };
+        program(&one, "tool", "", 0o644);
+        assert_eq!(find_in("tool"), Err(Errno::ACCESS.raw_os_error()), "and what is not there does not hide that");
+        program(&two, "tool", "", 0o755);
+        assert_eq!(find_in("tool"), Ok(two.join("tool")));
+        program(&one, "tool", "", 0o755);
+        assert_eq!(find_in("tool"), Ok(one.join("tool")), "the first one");
+        assert_eq!(find_in("other"), Err(Errno::NOENT.raw_os_error()));
+    }
+
+    #[test]
+    fn nobody_waits_for_the_other_end_of_what_is_opened() {
+        let scratch = tempfile::tempdir().unwrap();
+        let pipe = scratch.path().join("pipe");
+        rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o755), 0).unwrap();
+        let (told, opened) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let known = cached::resolve(pipe.to_str().unwrap());
+            told.send((known, open_at_once(&pipe).is_ok()))
+        });
+        assert_eq!(opened.recv_timeout(Duration::from_secs(30)), Ok((None, true)));
     }
 
     #[test]

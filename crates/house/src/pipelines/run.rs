@@ -118,6 +118,19 @@ struct Ended {
     older: HashSet<ProcessId>,
 }
 
+impl Ended {
+    /// Remembers one; `false` if it was there before.
+    fn add(&mut self, first: ProcessId) -> bool {
+        if self.older.contains(&first) || !self.newer.insert(first) {
+            return false;
+        }
+        if self.newer.len() >= REMEMBERED {
+            self.older = std::mem::take(&mut self.newer);
+        }
+        true
+    }
+}
+
 /// What is to be carried out: the part of an approval that matters here.
 pub(super) struct Order {
     pub(super) approval: String,
@@ -257,6 +270,14 @@ impl Pipelines {
     }
 }
 
+/// Why so many stages, for which so many processes were chosen, are not run.
+fn unfit(stages: usize, runs: usize) -> Option<String> {
+    if stages == 0 || stages != runs {
+        return Some("its stages do not match what was approved".to_owned());
+    }
+    (stages > MOST_STAGES).then(|| format!("a pipeline may have {MOST_STAGES} stages"))
+}
+
 impl Inner {
     fn order(&self, approval: &Approval) -> Result<Order, RunError> {
         let not_run = |why: &str| RunError::NotRun(why.to_owned());
@@ -264,11 +285,8 @@ impl Inner {
             return Err(RunError::NotRun(format!("it is {}", approval.state.word())));
         }
         let pipeline = approval.subject.pipeline().ok_or_else(|| not_run("it is no pipeline"))?;
-        if pipeline.stages.is_empty() || pipeline.stages.len() != approval.runs.len() {
-            return Err(not_run("its stages do not match what was approved"));
-        }
-        if pipeline.stages.len() > MOST_STAGES {
-            return Err(RunError::NotRun(format!("a pipeline may have {MOST_STAGES} stages")));
+        if let Some(why) = unfit(pipeline.stages.len(), approval.runs.len()) {
+            return Err(RunError::NotRun(why));
         }
         Ok(Order {
             approval: approval.id.clone(),
@@ -289,14 +307,7 @@ impl Inner {
     /// Remembers that an approval is being carried out, or never will be; `false` if that was so before.
     fn begin(&self, runs: &[ProcessId]) -> bool {
         let Some(first) = runs.first() else { return false };
-        let mut ended = self.ended.lock();
-        if ended.older.contains(first) || !ended.newer.insert(*first) {
-            return false;
-        }
-        if ended.newer.len() >= REMEMBERED {
-            ended.older = std::mem::take(&mut ended.newer);
-        }
-        true
+        self.ended.lock().add(*first)
     }
 
     /// It needs no looking after any more.
@@ -388,5 +399,36 @@ impl Run {
     /// Nobody needs its output any more: once it is over and that is on record, its journals go.
     pub fn discard(self) {
         self.live.discarded.send_replace(true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_carried_out_is_remembered_and_that_is_bounded() {
+        let id = |number: usize| ProcessId((number as u128).to_be_bytes());
+        let mut ended = Ended::default();
+        for number in 0..2 * REMEMBERED {
+            assert!(ended.add(id(number)) && !ended.add(id(number)));
+            assert!(!ended.add(id(number.saturating_sub(REMEMBERED - 1))), "{number}");
+            assert!(ended.newer.len() + ended.older.len() < 2 * REMEMBERED);
+        }
+    }
+
+    #[test]
+    fn what_was_approved_has_as_many_stages_as_processes_and_not_too_many() {
+        for (stages, runs, told) in [
+            (1, 1, None),
+            (MOST_STAGES, MOST_STAGES, None),
+            (0, 0, Some("its stages do not match what was approved")),
+            (0, 1, Some("its stages do not match what was approved")),
+            (2, 1, Some("its stages do not match what was approved")),
+            (1, 2, Some("its stages do not match what was approved")),
+            (MOST_STAGES + 1, MOST_STAGES + 1, Some("a pipeline may have 64 stages")),
+        ] {
+            assert_eq!(unfit(stages, runs).as_deref(), told, "{stages} {runs}");
+        }
     }
 }

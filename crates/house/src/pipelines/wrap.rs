@@ -57,20 +57,30 @@ pub(super) fn wrapper(privilege: Privilege, ways: &Ways, keeper_pid: u32) -> Res
         })?,
     };
     let metadata = path.metadata().map_err(|error| format!("`{}` cannot be looked at: {error}", path.display()))?;
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root && given.is_none() && !leads_to_root(metadata.uid(), metadata.mode()) {
-        return Err(format!(
+    if rustix::process::geteuid().is_root() {
+        return Ok(Some(path));
+    }
+    let leads = given.is_some() || leads_to_root(metadata.uid(), metadata.mode());
+    match obstacle(name, &path, leads, gains_no_privileges(keeper_pid)) {
+        Some(why) => Err(why),
+        None => Ok(Some(path)),
+    }
+}
+
+/// Why a file that was found does not lead somebody to root who is not.
+fn obstacle(name: &str, path: &Path, leads: bool, no_new_privileges: bool) -> Option<String> {
+    if !leads {
+        return Some(format!(
             "`{}` is not set-user-ID root, so it cannot run anything as root; repair its installation",
             path.display()
         ));
     }
-    if !is_root && gains_no_privileges(keeper_pid) {
-        return Err(format!(
+    no_new_privileges.then(|| {
+        format!(
             "`{name}` cannot work here: this service runs with \"no new privileges\" (a container or a unit with \
              NoNewPrivileges); start it outside of that"
-        ));
-    }
-    Ok(Some(path))
+        )
+    })
 }
 
 /// Whether a file of this owner and mode runs as root, whoever starts it.
@@ -148,6 +158,18 @@ mod tests {
         for (uid, mode) in [(0, 0o100_755), (0, 0o102_755), (1000, 0o104_755), (1000, 0o100_755), (0, 0)] {
             assert!(!leads_to_root(uid, mode), "{uid} {mode:o}");
         }
+    }
+
+    #[test]
+    fn what_stands_between_somebody_and_root_is_named() {
+        let found = |leads, no_new_privileges| obstacle("sudo", Path::new("/x/sudo"), leads, no_new_privileges);
+        assert_eq!(found(true, false), None);
+        let repair = "`/x/sudo` is not set-user-ID root, so it cannot run anything as root; repair its installation";
+        assert_eq!(found(false, false).as_deref(), Some(repair));
+        assert_eq!(found(false, true).as_deref(), Some(repair));
+        assert!(
+            found(true, true).is_some_and(|why| why.starts_with("`sudo` cannot work here: this service runs with"))
+        );
     }
 
     #[test]

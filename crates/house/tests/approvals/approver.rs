@@ -188,6 +188,7 @@ async fn proof_in_memory_holds_until_the_passphrase_is_another() {
     let wrong = approver.unlock(&passphrase("wrong"), &DeciderPeer::Own, "me").await;
     assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 4 })), "{wrong:?}");
     let unlock = approver.unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await.unwrap();
+    assert_eq!(format!("{unlock:?} {:?}", passphrase(RIGHT)), "Unlock(…) Passphrase(…)");
     let claim = Claim { face: Face::Unlocked(unlock), peer: DeciderPeer::Own, label: "a face".to_owned() };
     for _ in 0..2 {
         let asked = house.ask(command(&["true"])).await;
@@ -218,6 +219,13 @@ async fn a_file_that_others_can_touch_is_not_trusted() {
         refused().await;
     }
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let own = rustix::process::geteuid().as_raw();
+    // Only root can give a file away.
+    if own == 0 {
+        std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+        refused().await;
+        std::os::unix::fs::chown(&file, Some(own), None).unwrap();
+    }
     let right = std::fs::read_to_string(&file).unwrap();
     for text in ["", "nonsense", "$2b$12$abc", &"$argon2id$".repeat(2000)] {
         std::fs::write(&file, text).unwrap();
@@ -235,6 +243,7 @@ async fn a_file_that_others_can_touch_is_not_trusted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strict_demands_it_everywhere() {
+    assert!(!House::new().await.approvals.is_strict());
     let house = with_approver(|options| options.strict = true).await;
     assert!(house.approvals.is_strict());
     let asked = house.ask(command(&["true"])).await;
@@ -243,4 +252,19 @@ async fn strict_demands_it_everywhere() {
         assert!(matches!(refused, Err(DecideError::Refused(_))), "{refused:?}");
     }
     assert_eq!(try_with(&house, &asked.id, RIGHT).await.unwrap(), State::Approved);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_passphrase_is_neither_short_nor_endless() {
+    use hostel_house::approvals::{LONGEST_PASSPHRASE, SHORTEST_PASSPHRASE};
+    for (length, taken) in [
+        (SHORTEST_PASSPHRASE - 1, false),
+        (SHORTEST_PASSPHRASE, true),
+        (LONGEST_PASSPHRASE, true),
+        (LONGEST_PASSPHRASE + 1, false),
+    ] {
+        let house = House::new().await;
+        let set = house.approvals.approver().set(passphrase(&"x".repeat(length)), None, &DeciderPeer::Own, "me").await;
+        assert_eq!(set.is_ok(), taken, "{length}: {set:?}");
+    }
 }

@@ -129,3 +129,21 @@ async fn many_end_at_the_same_moment() {
     }
     assert_eq!(house.verified().await, 400);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_faces_of_before_a_restart_have_their_time_to_come_back() {
+    let house = House::new().await;
+    let face = house.approvals.face();
+    let unseen = house.ask(from_shown(LONG)).await;
+    let house = house.restart_with(|options| options.rejoin = Duration::from_secs(600)).await;
+    drop(face);
+    // Fixed lives that end meanwhile show that the clock was looked at.
+    for _ in 0..2 {
+        let fixed = house.ask(NewRequest { life: Life::Fixed(LIFE), ..command(&["true"]) }).await;
+        assert_eq!(house.settled(&fixed.id).await.state, State::Expired);
+    }
+    assert_eq!(house.get(&unseen.id).await.expires_ns, unseen.expires_ns, "it waits to be shown");
+    let house = house.restart_with(|options| options.rejoin = Duration::ZERO).await;
+    let begun = until(&house, &unseen.id, |one| one.expires_ns < unseen.expires_ns).await;
+    assert_eq!(begun.shown_ns, 0, "there is nobody to show it to");
+}

@@ -94,7 +94,13 @@ async fn why_tells_every_rule_that_was_looked_at() {
     let denied = house.ask(command(&["rm", "x"])).await;
     let why = house.approvals.why(&denied.id).await.unwrap().unwrap();
     assert_eq!((why.decided.as_str(), why.rule.as_str()), ("it was denied by rule never", "never"));
+    assert_eq!((why.looked[1].matched, why.looked[1].because.as_str()), (true, "it matches"));
     assert!(house.approvals.why("nothing").await.unwrap().is_none());
+    let question = Subject::Question { text: "May I?".to_owned(), details: String::new() };
+    let question = house.ask(request(question)).await;
+    let looked = house.approvals.why(&question.id).await.unwrap().unwrap().looked;
+    assert!(looked.iter().all(|one| !one.matched), "{looked:?}");
+    assert_eq!((looked[0].rule.as_str(), looked[0].because.as_str()), ("fine", "it is about commands"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,9 +184,13 @@ async fn a_grant_ends() {
         house.approvals.revoke(other, &with_passphrase("not one is set")).await,
         Err(DecideError::NoPassphraseSet)
     ));
+    let (_, third) = granted(&house, command(&["cat"]), terms()).await;
+    assert_eq!(house.ask(command(&["sleep"])).await.rule, format!("grant {other}"), "one does not end another");
     assert!(house.approvals.revoke(other, &terminal()).await.unwrap());
     assert!(!house.approvals.revoke(other, &terminal()).await.unwrap());
     assert_eq!(house.ask(command(&["sleep"])).await.state, State::Pending);
+    let answered = house.ask(command(&["cat"])).await;
+    assert_eq!((answered.state, answered.rule), (State::Approved, format!("grant {third}")), "the others stay");
     let records = house.approvals.audit().show(0, 100).await.unwrap();
     assert_eq!(records.iter().filter(|record| record.kind == "revoked").count(), 1);
 }
@@ -305,4 +315,23 @@ async fn the_session_grant_has_two_barriers() {
     always(&house, command(&["true"])).await;
     assert_eq!(house.ask(command(&["rm"])).await.state, State::Denied);
     house.verified().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_always_gives_the_session_grant() {
+    let house = House::with(|options| options.eligible = true).await;
+    let once = house.ask(command(&["true"])).await;
+    house.approve(&once.id).await.unwrap();
+    assert_eq!(house.records(&once.id).await, ["requested", "decided"]);
+    assert_eq!(
+        (house.approvals.session_grant().given(), house.ask(command(&["true"])).await.state),
+        (false, State::Pending)
+    );
+    let always = house.ask(command(&["false"])).await;
+    house.approvals.decide(&always.id, Decision::AllowAlways, &terminal()).await.unwrap();
+    assert_eq!(house.records(&always.id).await, ["requested", "decided", "granted"]);
+    assert_eq!(
+        (house.approvals.session_grant().given(), house.ask(command(&["true"])).await.state),
+        (true, State::Approved)
+    );
 }

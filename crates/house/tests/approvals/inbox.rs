@@ -289,12 +289,27 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
     };
     assert_eq!(house.store.write(work).await.unwrap(), 1);
     assert_eq!(house.get(&asked.id).await.state, State::Denied);
+    // Only what an older program stored about a tool has no digest.
+    let tool = Subject::Tool { tool: "Read".to_owned(), input: hostel_agents::Raw::null() };
+    for (new, tampered) in [
+        (command(&["true"]), "digest = x''"),
+        (request(tool.clone()), "tool = 'Edit'"),
+        (request(tool), "digest = x'00'"),
+    ] {
+        let asked = house.ask(new).await;
+        let (id, sql) = (asked.id.clone(), format!("UPDATE approvals SET {tampered} WHERE id = ?"));
+        let work = move |transaction: &rusqlite::Transaction<'_>| transaction.execute(&sql, [id]);
+        assert_eq!(house.store.write(work).await.unwrap(), 1);
+        assert_eq!(house.get(&asked.id).await.state, State::Denied, "{tampered}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     let house = House::with(|options| {
         options.keep = 20;
+        // Nothing else makes the clock look again so soon.
+        options.rejoin = Duration::ZERO;
         options.rules = vec![super::house::rule("yes", hostel_house::approvals::Action::Allow, &["true"])];
     })
     .await;
@@ -302,6 +317,9 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     let unfinished = house.ask(command(&["true"])).await;
     let mut many = tokio::task::JoinSet::new();
     let connected = house.ask(connected("remembered", &["true"])).await;
+    // The disk does not take it at first.
+    let refuse = "CREATE TEMP TRIGGER refuse BEFORE DELETE ON approvals BEGIN SELECT RAISE(ABORT, 'no room'); END";
+    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
     house.approvals.record_outcome(&connected.id, &finished(0)).await.unwrap();
     for _ in 0..300 {
         let approvals = house.approvals.clone();
@@ -311,6 +329,8 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
         });
     }
     many.join_all().await;
+    assert_eq!(house.approvals.list(1000).await.unwrap().len(), 303);
+    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     // Trimmed in the background, once in a while.
     let kept = tokio::time::timeout(LIMIT, async {
         loop {
@@ -343,4 +363,20 @@ async fn a_question_is_no_command() {
     let answers = house.approvals.decide(&command.id, Decision::Answers(Vec::new()), &terminal()).await;
     assert!(matches!(answers, Err(DecideError::Refused(_))), "{answers:?}");
     assert!(matches!(house.approve("nothing").await, Err(DecideError::NotFound(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_settled_on_disk_already_waits_no_more_and_the_others_do() {
+    let house = House::new().await;
+    let (asked, other) = (house.ask(command(&["true"])).await, house.ask(command(&["false"])).await);
+    let id = asked.id.clone();
+    let work = move |transaction: &rusqlite::Transaction<'_>| {
+        transaction.execute("UPDATE approvals SET state = 'denied' WHERE id = ?", [id])
+    };
+    assert_eq!(house.store.write(work).await.unwrap(), 1);
+    let late = house.approve(&asked.id).await;
+    assert!(matches!(late, Err(DecideError::Settled(State::Denied))), "{late:?}");
+    let waiting: Vec<String> = house.approvals.pending().into_iter().map(|one| one.id).collect();
+    assert_eq!(waiting, std::slice::from_ref(&other.id));
+    assert_eq!(house.approve(&other.id).await.unwrap().state, State::Approved);
 }

@@ -245,3 +245,19 @@ async fn endless_attempts_do_not_fill_the_audit() {
     let count = house.records(&asked.id).await.len();
     assert!((2..=61).contains(&count), "{count}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_is_known_by_the_system() {
+    let house = House::new().await;
+    let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
+    let peer = house.approvals.peer(pid, uid).unwrap();
+    assert_eq!((peer.pid, peer.uid, Some(peer.started)), (pid, uid, hostel_house::approvals::start_of(pid)));
+    assert!(house.approvals.peer(u32::MAX, uid).is_none());
+    let peers = [
+        DeciderPeer::Local { pid: 7, started: 1 },
+        DeciderPeer::Remote("[::1]:80".to_owned()),
+        DeciderPeer::Own,
+        DeciderPeer::Unknown,
+    ];
+    assert_eq!(peers.map(|peer| peer.to_string()), ["pid 7", "[::1]:80", "this daemon", "unknown"]);
+}

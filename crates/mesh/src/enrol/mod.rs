@@ -60,6 +60,7 @@ pub struct Enrol {
     places: Places,
     clock: Clock,
     dial: Option<Arc<dyn Dial>>,
+    urls: Option<Vec<String>>,
 }
 
 impl std::fmt::Debug for Enrol {
@@ -72,13 +73,20 @@ impl Enrol {
     /// For the user whose files are at `places`.
     #[must_use]
     pub fn new(places: Places, clock: Clock) -> Self {
-        Self { places, clock, dial: None }
+        Self { places, clock, dial: None, urls: None }
     }
 
     /// Reaches brokers through `dial` instead of over the network: with authorities of its own, or in a test.
     #[must_use]
     pub fn with_dial(mut self, dial: Arc<dyn Dial>) -> Self {
         self.dial = Some(dial);
+        self
+    }
+
+    /// Asks for members at these brokers, not at those that their entry names: a user may have said where they are now.
+    #[must_use]
+    pub fn at(mut self, urls: Vec<String>) -> Self {
+        self.urls = Some(urls);
         self
     }
 
@@ -257,7 +265,7 @@ impl Enrol {
     /// Asks the first broker that can be reached.
     async fn ask_any(&self, membership: &Membership, call: &Call<'_>) -> Result<Value, EnrolError> {
         let mut last = EnrolError::Url("the mesh has no broker".into());
-        for url in &membership.broker_urls {
+        for url in self.urls.as_ref().unwrap_or(&membership.broker_urls) {
             let url = match BrokerUrl::parse(url) {
                 Ok(url) => url,
                 Err(error) => {

@@ -23,8 +23,14 @@ use serde_json::Value;
 
 use crate::inbox::Scope;
 
-/// Events that are kept at most.
+/// Events that are kept at most, runs of hooks apart.
 pub const MOST: u64 = 10_000;
+
+/// Runs of hooks that are kept among them at most: as many as four to each.
+pub const MOST_RUNS: u64 = 4 * MOST;
+
+/// The name of the event of a hook that has run.
+pub const RUN: &str = "hook_executed";
 
 /// How long events are kept, in milliseconds.
 pub const KEPT_MS: u64 = 24 * 60 * 60 * 1000;

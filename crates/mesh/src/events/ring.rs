@@ -1,16 +1,23 @@
 //! The ring on disk: the statements of the table `events`.
 //!
 //! Invariant: numbers rise by one and are never used again, because the newest row is never deleted. A message's event
-//! holds no copy of the message: it is written from the inbox row when somebody reads it.
+//! holds no copy of the message: it is written from the inbox row when somebody reads it. There are no holes: what is
+//! forgotten is the oldest. Runs of hooks are counted apart, so that a busy hook does not push the rest out.
 
 use hostel_wire::iso;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use serde_json::Value;
 
-use super::{Event, KEPT_MS, MOST, NewEvent};
-use crate::inbox::rows::{ROW_COLUMNS, read_row};
+use super::{Event, KEPT_MS, MOST, MOST_RUNS, NewEvent, RUN};
+use crate::inbox::rows::{self, ROW_COLUMNS, read_row};
 use crate::inbox::{InboxRow, audience};
 use crate::schema::signed;
+
+/// What a message's event has for data if it was in the log before us: nobody is told of it, it is for hooks.
+const HISTORY: &str = "history";
+
+/// The fact that says how many runs of hooks there are among the events.
+const RUNS: &str = "hook_runs";
 
 /// The name of the event of a message.
 pub(super) const MESSAGE: &str = "message";
@@ -28,27 +35,48 @@ pub(crate) fn append(transaction: &Transaction<'_>, boot: &str, now: u64, event:
     let none: Option<i64> = None;
     transaction.prepare_cached(INSERT)?.execute(params![boot, signed(now), name, none, topic, session, data])?;
     let n = transaction.last_insert_rowid().cast_unsigned();
+    if name == RUN {
+        rows::set_fact(transaction, RUNS, signed(runs(transaction)? + 1))?;
+    }
     Ok(Event { id: id(boot, n), name, data, n, topic, session })
 }
 
-/// Appends the events of messages, by their rows; the events' numbers.
+/// Appends the events of messages, by their rows, and whether each is history; the events' numbers.
 pub(crate) fn append_messages(
     transaction: &Transaction<'_>,
     boot: &str,
     now: u64,
-    rows: impl Iterator<Item = i64>,
+    rows: impl Iterator<Item = (i64, bool)>,
 ) -> rusqlite::Result<Vec<u64>> {
     let mut statement =
-        transaction.prepare_cached("INSERT INTO events (boot, ts, name, row) VALUES (?1, ?2, ?3, ?4)")?;
-    rows.map(|row| Ok(statement.insert(params![boot, signed(now), MESSAGE, row])?.cast_unsigned())).collect()
+        transaction.prepare_cached("INSERT INTO events (boot, ts, name, row, data) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let append = |(row, history): (i64, bool)| {
+        let data = history.then_some(HISTORY);
+        Ok(statement.insert(params![boot, signed(now), MESSAGE, row, data])?.cast_unsigned())
+    };
+    rows.map(append).collect()
 }
 
-/// Forgets what is too much; cheap enough for every write.
+/// Forgets what is too much; cheap enough for every write. Never fewer than `MOST` are left beside the runs of hooks,
+/// unless those are too many themselves.
 pub(crate) fn trim(transaction: &Transaction<'_>, last: u64) -> rusqlite::Result<()> {
-    match last.checked_sub(MOST) {
-        Some(end) => transaction.prepare_cached("DELETE FROM events WHERE n <= ?")?.execute([signed(end)]).map(drop),
-        None => Ok(()),
+    let Some(end) = last.checked_sub(MOST) else { return Ok(()) };
+    let runs = runs(transaction)?;
+    let Some(end) = end.checked_sub(runs.min(MOST_RUNS)) else { return Ok(()) };
+    if runs > 0 {
+        let gone: i64 = transaction
+            .prepare_cached("SELECT count(*) FROM events WHERE n <= ?1 AND name = ?2")?
+            .query_row(params![signed(end), RUN], |row| row.get(0))?;
+        if gone > 0 {
+            rows::set_fact(transaction, RUNS, signed(runs.saturating_sub(gone.cast_unsigned())))?;
+        }
     }
+    transaction.prepare_cached("DELETE FROM events WHERE n <= ?")?.execute([signed(end)]).map(drop)
+}
+
+/// How many runs of hooks there are among the events.
+fn runs(connection: &Connection) -> rusqlite::Result<u64> {
+    Ok(rows::fact(connection, RUNS)?.unwrap_or_default().max(0).cast_unsigned())
 }
 
 /// Forgets what is too old or too much, but not the newest.
@@ -57,6 +85,11 @@ pub(super) fn sweep(transaction: &Transaction<'_>, now: u64) -> rusqlite::Result
     let old = transaction
         .prepare_cached("DELETE FROM events WHERE ts < ?1 AND n < ?2")?
         .execute(params![signed(now.saturating_sub(KEPT_MS)), signed(last)])?;
+    if runs(transaction)? > 0 {
+        let left = "SELECT count(*) FROM events WHERE name = ?";
+        let left: i64 = transaction.prepare_cached(left)?.query_row([RUN], |row| row.get(0))?;
+        rows::set_fact(transaction, RUNS, left)?;
+    }
     trim(transaction, last)?;
     Ok(old as u64)
 }
@@ -107,6 +140,8 @@ pub(crate) struct Happened {
     pub(crate) ts: u64,
     /// The message it is about, if it is about one that is still there.
     pub(crate) row: Option<InboxRow>,
+    /// The message was in the log before us.
+    pub(crate) history: bool,
     /// What it is called.
     pub(crate) name: String,
     /// Its data, unless it is a message's.
@@ -116,20 +151,22 @@ pub(crate) struct Happened {
 /// The next rows after a number, at most `limit`.
 pub(super) fn happened(connection: &Connection, after: u64, limit: usize) -> rusqlite::Result<Vec<Happened>> {
     let sql = format!(
-        "SELECT e.n, e.boot, e.ts, e.name, e.data, {ROW_COLUMNS}
+        "SELECT e.n, e.boot, e.ts, e.name, e.data, e.row IS NOT NULL, {ROW_COLUMNS}
          FROM events e LEFT JOIN inbox i ON i.no = e.row AND i.decrypt_state IS NULL
          WHERE e.n > ?1 ORDER BY e.n LIMIT ?2"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![signed(after), limit as i64], |row| {
-        let there = row.get_ref(5)? != rusqlite::types::ValueRef::Null;
+        let there = row.get_ref(6)? != rusqlite::types::ValueRef::Null;
+        let (data, message): (Option<String>, bool) = (row.get(4)?, row.get(5)?);
         Ok(Happened {
             n: row.get::<_, i64>(0)?.cast_unsigned(),
             boot: row.get(1)?,
             ts: row.get::<_, i64>(2)?.cast_unsigned(),
-            row: if there { Some(read_row(row, 5)?) } else { None },
+            row: if there { Some(read_row(row, 6)?) } else { None },
+            history: message && data.as_deref() == Some(HISTORY),
             name: row.get(3)?,
-            data: row.get(4)?,
+            data: data.filter(|_| !message),
         })
     })?;
     rows.collect()

@@ -73,6 +73,7 @@ fn is_final(code: &str) -> bool {
             | "not_found"
             | "name_taken"
             | "ambiguous_prefix"
+            | "idempotency_key_reused"
             | "hash_mismatch"
             | "file_exists"
             | "file_not_found"

@@ -191,6 +191,12 @@ impl Archive {
         }
     }
 
+    /// Puts in what another archive of the same member has.
+    pub fn merge(&mut self, other: Self) {
+        other.keys.into_iter().for_each(|key| self.add(key));
+        self.keys.sort_by_key(|key| key.archived_ms);
+    }
+
     /// Takes a key out.
     pub fn remove(&mut self, public: &PublicKey) {
         self.keys.retain(|key| key.public != *public);

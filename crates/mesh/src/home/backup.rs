@@ -14,10 +14,13 @@ use std::time::Duration;
 
 use hostel_wire::encoding::{b64, unb64};
 use hostel_wire::iso;
+use hostel_wire::keys::SecretKey;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::archive::{Archive, ArchivedKey};
+use super::settings::Crypto;
 use super::{ConfigError, Membership, Memberships, MeshDir, PidLock, Places, files};
 use crate::schema;
 
@@ -25,19 +28,30 @@ use crate::schema;
 const FORMAT: u32 = 1;
 
 /// Files that are part of it, with their modes.
-const FILES: [(&str, u32); 6] = [
+const FILES: [(&str, u32); 7] = [
     // In the order in which a rotation writes them: whatever it does meanwhile, what was read belongs together.
     ("keypair.next.json", 0o600),
-    ("keypair-archive.json", 0o600),
+    (ARCHIVE, 0o600),
+    ("keypair-lineage.json", 0o600),
     ("keypair.json", 0o600),
     ("topics.json", 0o600),
     ("config.toml", 0o644),
     ("schema_version", 0o644),
 ];
 
+const ARCHIVE: &str = "keypair-archive.json";
+
 /// State of another member, which is not this one's.
-const STATE: [&str; 7] =
-    ["outbox.db", "inbox.db", "roster.json", "sessions.json", "files.json", "topics.json", "keypair-archive.json"];
+const STATE: [&str; 8] = [
+    "outbox.db",
+    "inbox.db",
+    "roster.json",
+    "sessions.json",
+    "files.json",
+    "topics.json",
+    ARCHIVE,
+    "keypair-lineage.json",
+];
 
 /// The largest file that is taken, and the largest document that is read.
 const LARGEST: u64 = 16 * 1024 * 1024;
@@ -302,9 +316,16 @@ impl Kept {
                 }
             }
         }
+        let archive = self.file(ARCHIVE);
+        if same_member {
+            // Nothing of it has to go: what is sealed for any of these keys may still be on its way.
+            let archive = archive.map(|bytes| Archive::parse(&bytes).0).unwrap_or_default();
+            let key = in_the_way.map(|entry| &entry.key);
+            keep_keys(&dir, key, &self.membership, archive, &dir, now_ms)?;
+        }
         for (name, mode) in FILES {
             let path = dir.path().join(name);
-            let Some(bytes) = self.file(name) else { continue };
+            let Some(bytes) = self.file(name).filter(|_| !(same_member && name == ARCHIVE)) else { continue };
             let before = files::read_bounded(&path, LARGEST).map_err(BackupFault::io(path.clone()))?;
             if before.map(Zeroizing::new).is_some_and(|before| before != bytes) {
                 aside(&dir, name, now_ms, &mut set_aside)?;
@@ -321,6 +342,36 @@ impl Kept {
         Memberships::put_entry(places, &self.document.membership)?;
         Ok(Restored { set_aside })
     }
+}
+
+/// Writes an archive of a member that takes the place of itself: with it, the keys the member has here, the one that counts
+/// among them. They open what was sealed for them as long as keys that were rotated away do.
+fn keep_keys(
+    here: &MeshDir,
+    key: Option<&SecretKey>,
+    restored: &Membership,
+    mut archive: Archive,
+    to: &MeshDir,
+    now_ms: u64,
+) -> Result<(), BackupFault> {
+    let path = here.keypair_archive();
+    archive.merge(Archive::open(&path, now_ms).map_err(BackupFault::io(path))?.archive);
+    if let Some(key) = key {
+        archive.add(ArchivedKey::of(key, now_ms, Crypto::default().key_grace_period_days));
+    }
+    archive.remove(&restored.key.public());
+    let path = to.keypair_archive();
+    archive.write(&path).map_err(BackupFault::io(path))
+}
+
+/// The same for a directory of a member that is about to be put where another of the same member is.
+pub fn keep_keys_of(places: &Places, restored: &Membership, to: &MeshDir, now_ms: u64) -> Result<(), BackupFault> {
+    let known = Memberships::load(places)?;
+    let same = |entry: &&Membership| entry.slug == restored.slug && entry.member_id == restored.member_id;
+    let Some(entry) = known.all().iter().find(same) else { return Ok(()) };
+    let path = to.keypair_archive();
+    let archive = Archive::open(&path, now_ms).map_err(BackupFault::io(path))?.archive;
+    keep_keys(&places.mesh(&entry.slug), Some(&entry.key), restored, archive, to, now_ms)
 }
 
 /// The public key of the `keypair.json` that is here.
@@ -344,109 +395,5 @@ fn aside(dir: &MeshDir, name: &str, now_ms: u64, set_aside: &mut Vec<PathBuf>) -
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use hostel_wire::keys::SecretKey;
-
-    fn joined(places: &Places, key: &SecretKey) -> Membership {
-        let membership = Membership {
-            mesh_id: "m1".into(),
-            member_id: "u1".into(),
-            slug: "lab".into(),
-            name: "lab".into(),
-            key: key.clone(),
-            broker_urls: vec!["ws://127.0.0.1:1/ws".into()],
-            joined_at: String::new(),
-            root_key: None,
-            owner_key: Some(SecretKey::generate()),
-            cert: Some([7; 32]),
-            display_name: Some("ada".into()),
-        };
-        Memberships::put(places, &membership).unwrap();
-        membership
-    }
-
-    fn places(dir: &tempfile::TempDir) -> Places {
-        Places::at(dir.path(), dir.path().join("daemon"))
-    }
-
-    #[test]
-    fn what_was_taken_comes_back_on_another_host() {
-        let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (old, new) = (places(&old), places(&new));
-        let key = SecretKey::generate();
-        let membership = joined(&old, &key);
-        let dir = old.mesh("lab");
-        dir.create().unwrap();
-        super::super::identity::of_membership(&dir, &membership, 7).unwrap();
-        for (name, text) in
-            [("topics.json", "{}"), ("config.toml", "# mine\n"), ("local_token", "secret"), ("inbox.db", "x")]
-        {
-            fs::write(dir.path().join(name), text).unwrap();
-        }
-        let plain = collect(&old, "lab", "test", 8).unwrap();
-        let kept = Kept::read(&plain).unwrap();
-        assert_eq!(kept.membership().key, key);
-        kept.restore(&new, false, 9).unwrap();
-        assert_eq!(Memberships::entry(&new, "lab").unwrap(), Memberships::entry(&old, "lab").unwrap());
-        let dir = new.mesh("lab");
-        assert_eq!(fs::read(dir.keypair()).unwrap(), fs::read(old.mesh("lab").keypair()).unwrap());
-        assert_eq!(fs::read_to_string(dir.config()).unwrap(), "# mine\n");
-        assert!(!dir.local_token().exists() && !dir.inbox().exists() && !dir.host_fingerprint().exists());
-        // A second time somebody is here already.
-        assert!(matches!(kept.restore(&new, false, 10), Err(BackupFault::Exists { .. })));
-        kept.restore(&new, true, 11).unwrap();
-    }
-
-    #[test]
-    fn another_identity_is_kept_beside() {
-        let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let (old, new) = (places(&old), places(&new));
-        joined(&old, &SecretKey::generate());
-        let plain = collect(&old, "lab", "test", 8).unwrap();
-        let kept = Kept::read(&plain).unwrap();
-        let dir = new.mesh("lab");
-        dir.create().unwrap();
-        let other = Membership { key: SecretKey::generate(), ..kept.membership().clone() };
-        super::super::identity::of_membership(&dir, &other, 8).unwrap();
-        fs::write(dir.inbox(), "rows").unwrap();
-        assert!(matches!(kept.restore(&new, false, 9), Err(BackupFault::Exists { .. })));
-        let lock = PidLock::take(&dir.pid()).unwrap().unwrap();
-        assert!(matches!(kept.restore(&new, true, 9), Err(BackupFault::Running { .. })));
-        drop(lock);
-        let set_aside = kept.restore(&new, true, 9).unwrap().set_aside;
-        assert!(set_aside.contains(&dir.path().join("inbox.db.old-9")), "{set_aside:?}");
-        assert!(!dir.inbox().exists());
-    }
-
-    type Change<'a> = &'a dyn Fn(&mut Value);
-
-    #[test]
-    fn what_makes_no_sense_is_refused_before_anything_is_written() {
-        let here = tempfile::tempdir().unwrap();
-        let here = places(&here);
-        joined(&here, &SecretKey::generate());
-        let plain = collect(&here, "lab", "test", 8).unwrap();
-        let good: Value = serde_json::from_slice(&plain).unwrap();
-        let with = |change: &dyn Fn(&mut Value)| {
-            let mut value = good.clone();
-            change(&mut value);
-            Kept::read(value.to_string().as_bytes()).unwrap_err().to_string()
-        };
-        let cases: [(Change<'_>, &str); 8] = [
-            (&|v| v["format"] = 2.into(), "a document of version 2"),
-            (&|v| v["slug"] = "../x".into(), "two meshes"),
-            (&|v| v["membership"]["slug"] = "../x".into(), "is not a slug"),
-            (&|v| v["membership"]["secretKey"] = "00".into(), "`secretKey`"),
-            (&|v| v["files"]["../../etc/passwd"] = "eA==".into(), "it holds a file"),
-            (&|v| v["files"]["local_token"] = "eA==".into(), "it holds a file"),
-            (&|v| v["files"]["topics.json"] = "?".into(), "not base64"),
-            (&|v| v["files"]["schema_version"] = "OTk=".into(), "databases of version 99"),
-        ];
-        for (change, said) in cases {
-            let error = with(change);
-            assert!(error.contains(said), "{error}");
-        }
-        assert!(Kept::read(b"{").is_err() && Kept::read(b"").is_err());
-    }
-}
+#[path = "backup_tests.rs"]
+mod tests;

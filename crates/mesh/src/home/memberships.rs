@@ -229,6 +229,20 @@ impl Memberships {
         Ok(replaced)
     }
 
+    /// Changes what the member of a mesh is called; nothing else of the entry changes, so that a key which came
+    /// there meanwhile stays. Says whether there is such an entry.
+    pub fn rename(places: &Places, slug: &str, name: &str) -> Result<bool, ConfigError> {
+        let mut renamed = false;
+        change(places, |meshes| {
+            let of_mesh = meshes.iter_mut().filter(|entry| entry["slug"] == slug);
+            for entry in of_mesh.filter_map(Value::as_object_mut) {
+                entry.insert("displayName".into(), name.into());
+                renamed = true;
+            }
+        })?;
+        Ok(renamed)
+    }
+
     /// An entry as it stands in the file, with what is not known here.
     pub fn entry(places: &Places, slug: &str) -> Result<Option<Value>, ConfigError> {
         let document = read(places)?;

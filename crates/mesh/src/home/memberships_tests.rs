@@ -164,3 +164,17 @@ fn a_key_is_replaced_and_nothing_else() {
     assert!(!Memberships::replace_key(&places, "nowhere", &lab.key.public(), &third).unwrap());
     assert_eq!(Memberships::load(&places).unwrap().find("lab").unwrap().key, new);
 }
+
+#[test]
+fn another_name_leaves_a_newer_key_alone() {
+    let (_dir, places) = place();
+    let lab = membership("lab");
+    Memberships::put(&places, &lab).unwrap();
+    let newer = SecretKey::generate();
+    assert!(Memberships::replace_key(&places, &lab.mesh_id, &lab.key.public(), &newer).unwrap());
+    assert!(Memberships::rename(&places, "lab", "gpu-9").unwrap());
+    let kept = Memberships::load(&places).unwrap().find("lab").unwrap().clone();
+    assert_eq!((kept.display_name.as_deref(), kept.key), (Some("gpu-9"), newer));
+    assert!(!Memberships::rename(&places, "other", "gpu-9").unwrap());
+    assert!(Memberships::load(&places).unwrap().find("other").is_none());
+}

@@ -11,6 +11,7 @@ pub mod backup;
 pub mod files;
 pub mod fingerprint;
 pub mod identity;
+pub mod lineage;
 mod live;
 mod lock;
 mod memberships;

@@ -138,6 +138,8 @@ impl MeshDir {
         keypair = "keypair.json";
         /// What is left of keys that were replaced, 0600.
         keypair_archive = "keypair-archive.json";
+        /// How the key came after earlier ones, 0600.
+        keypair_lineage = "keypair-lineage.json";
         /// The key that will take the member's place, while that is under way, 0600.
         keypair_next = "keypair.next.json";
         /// On which host the key belongs, 0600.

@@ -105,11 +105,16 @@ impl Held<'_> {
     pub(super) fn token(&self) -> &str {
         &self.grant.token
     }
+
+    /// It is good for nothing any more.
+    pub(super) fn end(&self) {
+        self.grant.ended.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.grant.ended.store(true, Ordering::Relaxed);
+        self.end();
         self.grants.0.lock().retain(|other| !Arc::ptr_eq(other, &self.grant));
     }
 }

@@ -5,7 +5,8 @@
 //! daemon that is killed runs them again (their answers have the same ids), and none is passed over. What was owed at
 //! the start waits for its turn; of what happens now, more than `MOST_QUEUED` events at once are counted and dropped.
 //!
-//! Who never had hooks has nothing to make up for: hooks begin with what comes after they were switched on.
+//! Who never had hooks has nothing to make up for: hooks begin with what comes after they were switched on. What was in
+//! the broker's log before this inbox had a place in it is history (`inbox::history`), and runs none.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -307,8 +308,11 @@ impl Dispatcher {
 
 /// What is to be done about something that happened; its number alone if nothing is.
 fn job(core: &Core, state: &State, happened: Happened) -> Result<Job, u64> {
-    let Happened { n, boot, ts, row, name, data } = happened;
+    let Happened { n, boot, ts, row, history, name, data } = happened;
     let Some(policy) = state.policy() else { return Err(n) };
+    if history {
+        return Err(n);
+    }
     if let Some(row) = row {
         let hooks: Vec<HookName> = matching::of_message(&row).into_iter().filter(|hook| policy.runs(hook)).collect();
         if hooks.is_empty() {

@@ -2,7 +2,8 @@
 //!
 //! Invariant: it fails shut. A gate that is configured and cannot be asked, ends badly, takes too long or says what
 //! nobody understands lets nothing through. It is asked once for each message: a request whose id is known is answered
-//! from the outbox.
+//! from the outbox. About shared state and tasks it is asked each time, for only the broker knows which ids were used; a
+//! change of something that they have not is refused.
 
 use hostel_wire::topic as names;
 use hostel_wire::{ids, iso};
@@ -46,36 +47,114 @@ pub(crate) fn is_there(core: &Core) -> bool {
     }
 }
 
+/// A change of the shared state or of a task that is about to be sent.
+pub(crate) struct Changing<'a> {
+    /// `state` or `task`.
+    pub(crate) kind: &'static str,
+    /// `set`, `remove`, `create`, `claim`, `release` or `complete`.
+    pub(crate) step: &'static str,
+    /// Of what, as an object.
+    pub(crate) to: Value,
+    /// A new task's title.
+    pub(crate) title: Option<&'a str>,
+    /// A value, a task's body, or its result.
+    pub(crate) body: Option<String>,
+    /// How urgent a task is.
+    pub(crate) priority: Option<&'static str>,
+    /// The caller's id for it.
+    pub(crate) client_message_id: &'a str,
+}
+
+/// What the gate put in the place of what a change had.
+#[derive(Default)]
+pub(crate) struct Changed {
+    pub(crate) title: Option<String>,
+    pub(crate) body: Option<String>,
+}
+
+/// Other words than those that were about to be sent.
+struct Instead {
+    body: Option<String>,
+    meta: Option<Value>,
+    title: Option<String>,
+}
+
 /// Asks the gate. The payload may be another one afterwards; `true` says so.
 pub(crate) async fn ask(core: &Core, payload: &mut Payload, leaving: Leaving<'_>) -> Result<bool, Refusal> {
+    let told = json!({
+        "to": leaving.to, "kind": leaving.kind, "topic": leaving.topic,
+        "body": payload.body, "meta": payload.meta.clone().unwrap_or_else(|| json!({})),
+        "priority": leaving.priority, "mentions": payload.mentions, "reply_to_id": payload.reply_to,
+        "client_message_id": leaving.client_message_id, "session": leaving.session,
+    });
+    let Some(instead) = decide(core, told).await? else { return Ok(false) };
+    replace(payload, instead.body, instead.meta);
+    Ok(true)
+}
+
+/// Asks the gate about a change of the shared state or of a task.
+pub(crate) async fn ask_shared(core: &Core, changing: Changing<'_>) -> Result<Changed, Refusal> {
+    let told = json!({
+        "to": changing.to, "kind": changing.kind, "step": changing.step, "topic": null, "title": changing.title,
+        "body": changing.body, "meta": {}, "priority": changing.priority, "mentions": [], "reply_to_id": null,
+        "client_message_id": changing.client_message_id, "session": null,
+    });
+    let Some(Instead { body, meta, title }) = decide(core, told).await? else { return Ok(Changed::default()) };
+    let beside = meta.is_some_and(|meta| meta.as_object().is_some_and(|meta| !meta.is_empty()));
+    let strange = [
+        ("body", body.is_some() && changing.body.is_none()),
+        ("title", title.is_some() && changing.title.is_none()),
+        ("meta", beside),
+    ];
+    match strange.into_iter().find(|(_, strange)| *strange) {
+        Some((what, _)) => Err(blocked(&format!("it replaced `{what}`, and there is none"))),
+        None => Ok(Changed { title, body }),
+    }
+}
+
+/// The text of a value that the gate is asked about: a string as it is, anything else as JSON.
+pub(crate) fn text_of(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The value that a text stands for which the gate put in the place of another's.
+pub(crate) fn value_of(before: &Value, text: String) -> Result<Value, Refusal> {
+    if before.is_string() {
+        return Ok(Value::String(text));
+    }
+    match serde_json::from_str(&text) {
+        Ok(Value::Null) | Err(_) => Err(blocked("it replaced a value of JSON by something that is none")),
+        Ok(value) => Ok(value),
+    }
+}
+
+/// Asks the gate about what it is told beside the event's own fields; what is to be sent instead, if anything.
+async fn decide(core: &Core, mut told: Value) -> Result<Option<Instead>, Refusal> {
     let state = core.hooks.state();
     let policy = match &state.standing {
         Standing::Ready(policy) => policy,
-        Standing::Off(_) => return Ok(false),
+        Standing::Off(_) => return Ok(None),
         Standing::Broken(error) => return Err(blocked(&format!("its policy cannot be read: {error}"))),
     };
     let hook = HookName::PreSend;
-    let Some(rule) = policy.rule(&hook).filter(|rule| rule.enabled) else { return Ok(false) };
+    let Some(rule) = policy.rule(&hook).filter(|rule| rule.enabled) else { return Ok(None) };
     let _place = state.gates.acquire().await.map_err(|_| blocked("the daemon is ending"))?;
     let event_id = ids::ulid(core.clock.now_ms());
-    let told = json!({
+    let own = json!({
         "event": "pre_send", "event_id": event_id, "hook": hook.to_string(), "mesh": core.me.slug,
-        "ts": iso(core.clock.now_ms()), "to": leaving.to, "kind": leaving.kind, "topic": leaving.topic,
-        "body": payload.body, "meta": payload.meta.clone().unwrap_or_else(|| json!({})),
-        "priority": leaving.priority, "mentions": payload.mentions, "reply_to_id": payload.reply_to,
-        "client_message_id": leaving.client_message_id, "session": leaving.session, "_truncated": false,
+        "ts": iso(core.clock.now_ms()), "_truncated": false,
     });
+    if let (Some(told), Value::Object(own)) = (told.as_object_mut(), own) {
+        told.extend(own);
+    }
     let occasion = Occasion { hook: &hook, rule, event_id: &event_id, payload: told, row: None };
     let invoked = invoke::invoke(core, &state, occasion).await.map_err(|reason| blocked(&reason))?;
     let verdict = verdict(&invoked);
     invoke::record(core, &hook, rule, &event_id, &invoked, false).await;
     match verdict.map_err(|reason| blocked(&reason))? {
-        Verdict::Allow => Ok(false),
+        Verdict::Allow => Ok(None),
         Verdict::Drop(reason) => Err(refused(&reason)),
-        Verdict::Replace { body, meta } => {
-            replace(payload, body, meta);
-            Ok(true)
-        }
+        Verdict::Replace { body, meta, title } => Ok(Some(Instead { body, meta, title })),
     }
 }
 
@@ -147,5 +226,15 @@ mod tests {
         let mut payload = Payload { body: "x".into(), mentions: vec!["given".into()], ..Payload::default() };
         replace(&mut payload, Some("y @z".into()), Some(Value::Null));
         assert_eq!((payload.mentions, payload.meta), (vec!["given".to_owned()], None));
+    }
+
+    #[test]
+    fn a_value_stays_of_its_kind() {
+        assert_eq!((text_of(&json!("5")), text_of(&json!({"a": 5}))), ("5".to_owned(), "{\"a\":5}".to_owned()));
+        assert_eq!(value_of(&json!("5"), "7".into()).unwrap(), json!("7"));
+        assert_eq!(value_of(&json!(5), "{\"b\":1}".into()).unwrap(), json!({"b": 1}));
+        for text in ["seven", "null", ""] {
+            assert_eq!(value_of(&json!(5), text.into()).unwrap_err().code(), "blocked_by_pre_send", "{text}");
+        }
     }
 }

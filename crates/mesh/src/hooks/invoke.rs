@@ -14,6 +14,7 @@ use super::policy::Rule;
 use super::run::{self, Exit, Ran, Task};
 use super::sandbox;
 use super::{State, files, payload};
+use crate::events::RUN;
 use crate::inbox::InboxRow;
 use crate::mesh::core::Core;
 
@@ -81,6 +82,11 @@ pub(super) async fn invoke(core: &Core, state: &State, occasion: Occasion<'_>) -
     if let Some(held) = &held {
         environment.push(("CLAUDEMESH_CAPABILITY_TOKEN", held.token().into()));
     }
+    let over = || {
+        if let Some(held) = &held {
+            held.end();
+        }
+    };
     let ran = run::run(Task {
         confined,
         environment,
@@ -91,6 +97,7 @@ pub(super) async fn invoke(core: &Core, state: &State, occasion: Occasion<'_>) -
         // Below bubblewrap the first process is bubblewrap: ended alone, it would leave the hook behind.
         whole_group: rule.kill_group || rule.bubblewrap,
         marks: [format!("CLAUDEMESH_EVENT_ID={event_id}"), format!("CLAUDEMESH_HOOK_NAME={hook}")],
+        over: &over,
     });
     let ran = ran.await;
     let calls = held.as_ref().map_or(0, |held| held.grant.calls());
@@ -143,10 +150,10 @@ pub(super) async fn record(
         Exit::Code(_) | Exit::Signal(_) => {}
     }
     if rule.audit {
-        core.log.record("hook_executed", fields.clone());
+        core.log.record(RUN, fields.clone());
     }
     fields["mesh"] = core.me.slug.clone().into();
-    core.publish("hook_executed", fields).await;
+    core.publish(RUN, fields).await;
 }
 
 /// How an end is counted.

@@ -2,7 +2,8 @@
 //! daemon that was killed.
 //!
 //! Invariant: a process is ended only if its own environment says that it is a hook's. It is held by a descriptor
-//! while that is looked at, so that the one that is ended is the one that was looked at.
+//! while that is looked at, and signals go through it: they reach the one that was looked at, or nobody. A group has no
+//! descriptor; it is ended while its leader is stopped, so that its number cannot have become another's.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -29,19 +30,27 @@ pub(super) fn kill_of_earlier(socket: &Path) -> usize {
     let mark = format!("CLAUDEMESH_DAEMON_SOCK={}", socket.display());
     let own = std::fs::read_link("/proc/self/exe").unwrap_or_default();
     let mut ended = 0;
-    for (pid, _held) in processes() {
-        // Whoever a hook has started for good leads a session of its own, or is this very program.
-        let leads = leads_group_only(pid);
-        let ours = std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).is_ok_and(|exe| exe == own);
-        if leads && !ours && has(pid, std::slice::from_ref(&mark)) && is_hook(pid) {
+    // Whoever a hook has started for good leads a session of its own, or is this very program.
+    let is_one = |pid: Pid| {
+        let ours = || std::fs::read_link(format!("/proc/{}/exe", pid.as_raw_nonzero())).is_ok_and(|exe| exe == own);
+        leads_group_only(pid) && !ours() && has(pid, std::slice::from_ref(&mark)) && is_hook(pid)
+    };
+    for (pid, held) in processes() {
+        if !is_one(pid) || pidfd_send_signal(&held, Signal::STOP).is_err() {
+            continue;
+        }
+        // Looked at again: stopped, it keeps its number and stays what it is.
+        if is_one(pid) {
             kill_process_group(pid, Signal::KILL).ok();
             ended += 1;
+        } else {
+            pidfd_send_signal(&held, Signal::CONT).ok();
         }
     }
     ended
 }
 
-/// Everything that runs, each held so that its number cannot become another's.
+/// Everything that runs, each with a descriptor: a signal through it reaches this one or, if it has ended, nobody.
 fn processes() -> impl Iterator<Item = (Pid, OwnedFd)> {
     let own = rustix::process::getpid();
     // A `/proc` of another pid namespace has numbers that mean others here: then nobody is looked at.

@@ -29,6 +29,8 @@ pub enum Verdict {
         body: Option<String>,
         /// What goes beside it; null takes it away.
         meta: Option<Value>,
+        /// A task's title.
+        title: Option<String>,
     },
 }
 
@@ -70,16 +72,17 @@ pub fn verdict(output: &[u8]) -> Result<Verdict, &'static str> {
             Ok(Verdict::Drop(reason))
         }
         Some("replace") => {
-            let body = match object.remove("body") {
-                None => None,
-                Some(Value::String(body)) => Some(body),
-                Some(_) => return Err("`body` is no text"),
+            let mut text = |key: &str, wrong: &'static str| match object.remove(key) {
+                None => Ok(None),
+                Some(Value::String(text)) => Ok(Some(text)),
+                Some(_) => Err(wrong),
             };
+            let (body, title) = (text("body", "`body` is no text")?, text("title", "`title` is no text")?);
             let meta = match object.remove("meta") {
                 Some(meta) if !meta.is_object() && !meta.is_null() => return Err("`meta` is no object"),
                 meta => meta,
             };
-            Ok(Verdict::Replace { body, meta })
+            Ok(Verdict::Replace { body, meta, title })
         }
         _ => Err("`action` is none of allow, drop, replace"),
     }
@@ -132,9 +135,18 @@ mod tests {
         assert_eq!(verdict(b""), Ok(Verdict::Allow));
         assert_eq!(verdict(br#"{"action":"allow"}"#), Ok(Verdict::Allow));
         assert_eq!(verdict(br#"{"action":"drop","reason":"a\nb"}"#), Ok(Verdict::Drop("ab".into())));
-        let replaced = Verdict::Replace { body: Some("x".into()), meta: None };
+        let replaced = Verdict::Replace { body: Some("x".into()), meta: None, title: None };
         assert_eq!(verdict(br#"{"action":"replace","body":"x"}"#), Ok(replaced));
-        for garbage in ["ok", "{}", "{\"action\":\"pass\"}", "{\"action\":1}", "{\"action\":\"replace\",\"body\":1}"] {
+        let titled = Verdict::Replace { body: None, meta: Some(Value::Null), title: Some("t".into()) };
+        assert_eq!(verdict(br#"{"action":"replace","meta":null,"title":"t"}"#), Ok(titled));
+        for garbage in [
+            "ok",
+            "{}",
+            "{\"action\":\"pass\"}",
+            "{\"action\":1}",
+            "{\"action\":\"replace\",\"body\":1}",
+            "{\"action\":\"replace\",\"title\":1}",
+        ] {
             assert!(verdict(garbage.as_bytes()).is_err(), "{garbage}");
         }
     }

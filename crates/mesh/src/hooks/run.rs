@@ -41,6 +41,8 @@ pub(super) struct Task<'a> {
     pub(super) whole_group: bool,
     /// What everything it started has in its environment.
     pub(super) marks: [String; 2],
+    /// Called as soon as its first process has ended, or was ended.
+    pub(super) over: &'a (dyn Fn() + Send + Sync),
 }
 
 /// How it ended.
@@ -198,6 +200,7 @@ impl Running {
                 }
             }
             leader.kill(ended || task.whole_group);
+            (task.over)();
             if !ended && task.whole_group {
                 // Those who left the group too: its time is up for all of them.
                 let marks = task.marks.clone();
@@ -247,11 +250,11 @@ impl Running {
 
 /// The first process of a hook. It is ended when this is dropped.
 struct Leader {
-    child: Child,
+    /// Gone once it was waited for, or left to somebody who does.
+    child: Option<Child>,
     group: Pid,
     /// Becomes readable when it ends, and leaves it to be reaped.
     watch: AsyncFd<OwnedFd>,
-    reaped: bool,
 }
 
 impl Leader {
@@ -266,10 +269,10 @@ impl Leader {
             Ok((group, watch))
         });
         match opened {
-            Ok((group, watch)) => Ok(Self { child, group, watch, reaped: false }),
+            Ok((group, watch)) => Ok(Self { child: Some(child), group, watch }),
             Err(error) => {
                 child.kill().ok();
-                child.wait().ok();
+                leave(child);
                 Err(error)
             }
         }
@@ -299,21 +302,32 @@ impl Leader {
     /// Gives its number back.
     async fn reap(&mut self) -> io::Result<ExitStatus> {
         let ended = tokio::time::timeout(GRACE, self.ended()).await;
-        self.reaped = true;
+        let Some(mut child) = self.child.take() else { return Err(io::ErrorKind::NotFound.into()) };
         match ended {
-            Ok(()) => self.child.wait(),
+            Ok(()) => child.wait(),
             // Held by the kernel, on a disk that does not answer: nobody can end it now.
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            Err(_) => {
+                leave(child);
+                Err(io::ErrorKind::TimedOut.into())
+            }
         }
     }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        if !self.reaped {
+        if let Some(child) = self.child.take() {
             self.kill(true);
-            self.child.wait().ok();
+            leave(child);
         }
+    }
+}
+
+/// Leaves a process that was killed to a thread of its own, which waits as long as the kernel holds it: nobody else does.
+fn leave(mut child: Child) {
+    if matches!(child.try_wait(), Ok(None)) {
+        // Without a thread it stays a number in the table until the daemon ends.
+        std::thread::Builder::new().name("hook-reaper".to_owned()).spawn(move || child.wait()).ok();
     }
 }
 

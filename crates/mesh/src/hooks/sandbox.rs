@@ -3,7 +3,7 @@
 //! Invariant: this crate changes nothing about its own process. Whoever opens the mesh names a program (a verb of
 //! ours) that confines itself, says in one line on stderr what it could not do, and becomes the hook; the hook's own
 //! output comes after that line and cannot be taken for it. What cannot be enforced is said and counted, and the hook
-//! runs all the same; a sandbox that was asked for by name and is not there is a reason not to run.
+//! runs all the same; a sandbox that was asked for by name and cannot be had is a reason not to run.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,10 @@ pub(super) fn confine(
         }
     };
     let Some((launcher, words)) = tools.launcher.split_first() else {
-        if rule.network == Network::Deny || rule.files != Files::ReadWrite || bwrap.is_some() {
+        if bwrap.is_some() {
+            return Err("`sandbox = \"bubblewrap\"`, and nothing here starts hooks in a sandbox".into());
+        }
+        if rule.network == Network::Deny || rule.files != Files::ReadWrite {
             unenforced.push("launcher");
         }
         let command = vec![program.as_os_str().to_owned()];
@@ -182,7 +185,9 @@ mod tests {
         assert!(start(&bare, &open).unwrap().unenforced.is_empty());
         let listed = Rule { network: Network::Allowlist, ..open.clone() };
         assert_eq!(start(&bare, &listed).unwrap().unenforced, ["network_allowlist"]);
-        assert!(start(&bare, &Rule { bubblewrap: true, ..open }).is_err());
+        let wrapped = Rule { bubblewrap: true, ..open };
+        assert!(start(&bare, &wrapped).is_err());
+        assert!(start(&Tools { bwrap: Some("/bin/bwrap".into()), ..bare.clone() }, &wrapped).is_err());
         let tools = Tools { launcher: vec!["/bin/us".into(), VERB.into()], bwrap: None };
         let confined = start(&tools, &Rule::default()).unwrap();
         assert!(confined.reports && confined.scratch.is_some());

@@ -100,7 +100,8 @@ pub(super) fn announce(
     new: Vec<(i64, Arc<InboxRow>, Vec<NewEvent>)>,
     batch: &mut Batch,
 ) -> rusqlite::Result<()> {
-    let numbers = append_messages(transaction, inner.hub.boot(), now, new.iter().map(|(no, ..)| *no))?;
+    let rows = new.iter().map(|(no, row, _)| (*no, inner.is_history(row.broker_seq)));
+    let numbers = append_messages(transaction, inner.hub.boot(), now, rows)?;
     let mut others = Vec::new();
     for ((_, row, beside), n) in new.into_iter().zip(numbers) {
         let session = audience(row.kind, row.recipient_session.as_deref());

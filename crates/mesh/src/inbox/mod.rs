@@ -7,6 +7,7 @@
 //! It is a cache of the broker's log: what is damaged is set aside and had again. It opens no body itself.
 
 mod arrive;
+mod history;
 mod list;
 mod open;
 pub(crate) mod rows;
@@ -15,6 +16,7 @@ mod sweep;
 mod types;
 mod waiting;
 
+pub(crate) use history::begins_again;
 pub use open::{Health, InboxOpenError, InboxOptions, Opened};
 pub use types::*;
 
@@ -64,6 +66,8 @@ struct Inner {
     latest: AtomicU64,
     rows: AtomicU64,
     duplicates: AtomicU64,
+    /// Entries of the log up to this one were there before us.
+    history: AtomicU64,
 }
 
 impl Inner {

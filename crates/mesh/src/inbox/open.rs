@@ -13,7 +13,7 @@ use hostel_store::{Options, Store, StoreError, Synchronous};
 use hostel_wire::Clock;
 use rusqlite::Transaction;
 
-use super::{Inbox, Inner, rows};
+use super::{Inbox, Inner, history, rows};
 use crate::disk;
 use crate::events::{self, Hub};
 use crate::outbox::is_damage;
@@ -128,6 +128,7 @@ impl Inbox {
             latest: AtomicU64::new(start.latest),
             rows: AtomicU64::new(start.rows),
             duplicates: AtomicU64::new(0),
+            history: AtomicU64::new(start.history),
         };
         Ok((Self { store, inner: Arc::new(inner) }, opened))
     }
@@ -196,6 +197,7 @@ struct Start {
     latest: u64,
     rows: u64,
     last_event: u64,
+    history: u64,
 }
 
 fn begin(transaction: &Transaction<'_>) -> rusqlite::Result<Start> {
@@ -207,6 +209,7 @@ fn begin(transaction: &Transaction<'_>) -> rusqlite::Result<Start> {
         latest: rows::number(transaction, "SELECT coalesce(max(received_at), 0) FROM inbox")?.cast_unsigned(),
         rows: rows::number(transaction, "SELECT count(*) FROM inbox")?.cast_unsigned(),
         last_event: events::last(transaction)?,
+        history: history::end(transaction)?,
     })
 }
 

@@ -263,8 +263,9 @@ pub(super) fn opened(
     let changed = transaction
         .prepare_cached(
             "UPDATE inbox SET body = ?2, meta = ?3, mentions = ?4, mention = ?5, reply_to_id = ?6, file = ?7,
-             recipient_session = coalesce(?8, recipient_session), decrypt_state = ?9, topic_id = NULL,
-             key_epoch = NULL, body_version = NULL, request_fingerprint = NULL, nonce = NULL, ciphertext = NULL
+             recipient_session = coalesce(?8, recipient_session), decrypt_state = ?9,
+             sender_name = sender_name || coalesce('/' || ?10, ''), topic_id = NULL, key_epoch = NULL,
+             body_version = NULL, request_fingerprint = NULL, nonce = NULL, ciphertext = NULL
              WHERE no = ?1 AND decrypt_state = 'key_pending'",
         )?
         .execute(params![
@@ -277,6 +278,7 @@ pub(super) fn opened(
             texts.file,
             plain.and_then(|plain| plain.session.as_ref()),
             state,
+            plain.and_then(|plain| plain.sender.as_ref()),
         ])?;
     Ok(changed == 1)
 }
@@ -294,15 +296,15 @@ pub(super) fn sealed(row: &Row<'_>, at: usize) -> rusqlite::Result<Sealed> {
 }
 
 /// A small fact.
-pub(super) fn fact(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
-    connection.query_row("SELECT value FROM facts WHERE name = ?", [name], |row| row.get(0)).optional()
+pub(crate) fn fact(connection: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    connection.prepare_cached("SELECT value FROM facts WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()
 }
 
 /// Writes a small fact down.
-pub(super) fn set_fact(transaction: &Transaction<'_>, name: &str, value: i64) -> rusqlite::Result<()> {
+pub(crate) fn set_fact(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
     let upsert =
         "INSERT INTO facts (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-    transaction.execute(upsert, params![name, value]).map(drop)
+    connection.prepare_cached(upsert)?.execute(params![name, value]).map(drop)
 }
 
 /// A single number.

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::Inbox;
 use super::list::{scoped, size};
 use super::rows::{ROW_COLUMNS, VISIBLE, read_row};
-use super::types::{Found, InboxError, Scope};
+use super::types::{Found, InboxError, Scope, Searched};
 
 /// Results if nobody says otherwise, and at most.
 const USUAL: usize = 100;
@@ -24,12 +24,12 @@ const LONGEST: Duration = Duration::from_secs(5);
 /// Bytes a search may have.
 const MOST_QUERY: usize = 4096;
 
-/// Bytes of messages that are found; more are left out, and the next search can be narrower.
+/// Bytes of messages that are found; more are left out, which is said, and the next search can be narrower.
 const MOST_BYTES: usize = 9 << 20;
 
 impl Inbox {
     /// Messages that match an FTS5 expression; what is none is taken as words that must all be there.
-    pub async fn search(&self, query: &str, limit: usize, scope: Scope) -> Result<Vec<Found>, InboxError> {
+    pub async fn search(&self, query: &str, limit: usize, scope: Scope) -> Result<Searched, InboxError> {
         let query = query.replace('\0', " ");
         if query.trim().is_empty() {
             return Err(InboxError::BadQuery("there is nothing to look for".to_owned()));
@@ -71,7 +71,7 @@ fn either(
     query: &str,
     limit: usize,
     scope: &Scope,
-) -> rusqlite::Result<Result<Vec<Found>, String>> {
+) -> rusqlite::Result<Result<Searched, String>> {
     let mut found = find(connection, query, limit, scope);
     if found.as_ref().is_err_and(|error| code(error) == Some(ffi::SQLITE_ERROR)) {
         found = find(connection, &quoted(query), limit, scope);
@@ -86,7 +86,7 @@ fn either(
     }
 }
 
-fn find(connection: &Connection, query: &str, limit: usize, scope: &Scope) -> rusqlite::Result<Vec<Found>> {
+fn find(connection: &Connection, query: &str, limit: usize, scope: &Scope) -> rusqlite::Result<Searched> {
     let (mut conditions, mut values) = (vec!["inbox_fts MATCH ?", VISIBLE], vec![Sql::from(query.to_owned())]);
     scoped(scope, &mut conditions, &mut values);
     values.push((limit as i64).into());
@@ -99,17 +99,18 @@ fn find(connection: &Connection, query: &str, limit: usize, scope: &Scope) -> ru
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
-    let (mut found, mut bytes) = (Vec::new(), 0);
+    let (mut searched, mut bytes) = (Searched::default(), 0);
     while let Some(row) = rows.next()? {
         let snippet: Option<String> = row.get(0)?;
         let one = Found { snippet: snippet.unwrap_or_default(), row: read_row(row, 1)? };
         bytes += size(&one.row);
-        if bytes > MOST_BYTES && !found.is_empty() {
+        if bytes > MOST_BYTES && !searched.found.is_empty() {
+            searched.truncated = true;
             break;
         }
-        found.push(one);
+        searched.found.push(one);
     }
-    Ok(found)
+    Ok(searched)
 }
 
 /// What SQLite says went wrong. The statement itself is ours and right: a plain error is the expression's.

@@ -68,7 +68,7 @@ pub struct Plain {
     pub mention: bool,
     /// The session it is for, if the body says so; counts over the arrival's.
     pub session: Option<String>,
-    /// The session of the sender that wrote it, if the body says so.
+    /// The session of the sender that wrote it, if the body says so; as it stands in an address.
     pub sender: Option<String>,
     /// The file it announces.
     pub file: Option<Value>,
@@ -222,6 +222,15 @@ pub struct Page {
     pub next: Option<String>,
     /// The place of each message, where the oldest come first: who follows a mailbox goes on after the last it has.
     pub places: Vec<String>,
+}
+
+/// What a search has found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Searched {
+    /// The newest first.
+    pub found: Vec<Found>,
+    /// There are more, and they did not fit.
+    pub truncated: bool,
 }
 
 /// A message that was found.

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::Step;
 use crate::home::archive::Archive;
+use crate::home::lineage::Lineage;
 use crate::home::next::{Found, Next};
 use crate::home::{Memberships, MeshDir, Places, identity};
 use crate::log::Log;
@@ -21,6 +22,7 @@ pub(super) struct Kept {
     pub(super) archive: Archive,
     /// A rotation that was committed and not finished.
     pub(super) next: Option<Next>,
+    pub(super) lineage: Lineage,
 }
 
 /// Finds the keys beside the one that counts.
@@ -74,7 +76,12 @@ pub(super) fn find(
         archive.remove(&current.public());
         archive.write(&dir.keypair_archive()).map_err(|error| named(&dir.keypair_archive(), error))?;
     }
-    Ok(Kept { archive, next })
+    let path = dir.keypair_lineage();
+    let (lineage, aside) = Lineage::open(&path, &current.public(), now_ms).map_err(|error| named(&path, error))?;
+    if let Some(aside) = aside {
+        log.error("keypair_lineage_set_aside", json!({"renamed_to": aside.display().to_string()}));
+    }
+    Ok(Kept { archive, next, lineage })
 }
 
 fn set_aside(path: &std::path::Path, now_ms: u64, log: &Log) -> io::Result<()> {
@@ -82,6 +89,13 @@ fn set_aside(path: &std::path::Path, now_ms: u64, log: &Log) -> io::Result<()> {
     fs::rename(path, &aside)?;
     log.error("keypair_next_set_aside", json!({"renamed_to": aside.display().to_string()}));
     Ok(())
+}
+
+/// Writes how the key that counts came after the one before. Before the old one is gone: without it this could never be
+/// signed again.
+pub(super) fn link(dir: &MeshDir, lineage: &Lineage) -> Result<(), String> {
+    let path = dir.keypair_lineage();
+    lineage.write(&path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 /// Writes the key that counts: `config.json`, then `keypair.json`; then the rotation is over.

@@ -4,12 +4,14 @@
 //! 1. *drawn*: the new key stands in `keypair.next.json`. Nobody has heard of it.
 //! 2. *committed*: the old key's box half stands in `keypair-archive.json`. From here on it is carried out.
 //! 3. *told*: the broker has the new key for this member.
-//! 4. *adopted*: `config.json` and `keypair.json` hold it, and `keypair.next.json` is gone.
+//! 4. *adopted*: what both keys signed stands in `keypair-lineage.json`, `config.json` and `keypair.json` hold the new one,
+//!    and `keypair.next.json` is gone.
 //!
 //! Invariant: whatever is killed in between, both keys are at hand until the broker has said which one counts: by welcoming
 //! the old one it says that it has not heard, and is told (again); by refusing it, and welcoming the new one, that it has.
 //! A rotation that was drawn and not committed never happened. What was sealed for any key that may count, or did until a
-//! while ago, can be opened at every moment.
+//! while ago, can be opened at every moment. The half of an old key that signs is kept nowhere; a broker that is set back to
+//! an earlier key is led from it to the one that counts by the lineage.
 //!
 //! It speaks to nobody: the link does (`link::rotation`).
 
@@ -19,6 +21,8 @@ mod tests;
 
 use std::sync::Arc;
 
+use hostel_wire::frames::client::Succession;
+use hostel_wire::hello::succeed;
 use hostel_wire::keys::{BoxKey, PublicKey, SecretKey};
 use hostel_wire::{Clock, iso};
 use parking_lot::{Mutex, RwLock};
@@ -26,6 +30,7 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use crate::home::archive::{Archive, ArchivedKey};
+use crate::home::lineage::Lineage;
 use crate::home::next::Next;
 use crate::home::settings::Crypto;
 use crate::home::{Live, MeshDir, Places, Settings};
@@ -41,6 +46,8 @@ pub enum Step {
     Archived,
     /// The broker has said that it has the new one.
     Told,
+    /// What leads from the old one to the new one is on the disk.
+    Linked,
     /// `config.json` holds the new one.
     Configured,
     /// `keypair.json` does.
@@ -49,7 +56,7 @@ pub enum Step {
 
 impl Step {
     /// All of them, in their order.
-    pub const ALL: [Self; 5] = [Self::Drawn, Self::Archived, Self::Told, Self::Configured, Self::Kept];
+    pub const ALL: [Self; 6] = [Self::Drawn, Self::Archived, Self::Told, Self::Linked, Self::Configured, Self::Kept];
 
     /// As it is written.
     #[must_use]
@@ -58,6 +65,7 @@ impl Step {
             Self::Drawn => "drawn",
             Self::Archived => "archived",
             Self::Told => "told",
+            Self::Linked => "linked",
             Self::Configured => "configured",
             Self::Kept => "kept",
         }
@@ -111,6 +119,7 @@ struct State {
     current: Arc<MemberKey>,
     next: Option<Arc<MemberKey>>,
     archive: Archive,
+    lineage: Lineage,
     /// The new key counts and is not in all files yet.
     unsaved: Option<PublicKey>,
     /// Why the last rotation was given up.
@@ -141,6 +150,7 @@ impl Keyring {
             current,
             next: found.next.map(|next| MemberKey::new(next.key)),
             archive: found.archive,
+            lineage: found.lineage,
             unsaved: None,
             refused: None,
         };
@@ -168,6 +178,12 @@ impl Keyring {
     /// The key that the broker is to hear of, or may have heard of.
     pub(crate) fn next(&self) -> Option<Arc<MemberKey>> {
         self.state.read().next.clone()
+    }
+
+    /// The key that counts, and what leads to it from earlier ones.
+    pub(crate) fn descent(&self) -> (Arc<MemberKey>, Vec<Succession>) {
+        let state = self.state.read();
+        (Arc::clone(&state.current), state.lineage.steps().to_vec())
     }
 
     /// Changes whenever the keys do.
@@ -323,6 +339,8 @@ impl Keyring {
             // Its time begins now: the broker may have been away for longer than it, with what is sealed for it.
             state.archive.remove(&before.public());
             state.archive.add(ArchivedKey::of(&before.key, now, days));
+            let said = succeed(&self.mesh_id, &self.member_id, &before.key, &key.key, now);
+            state.lineage.add(&before.public(), said);
             if state.next.as_ref().is_some_and(|next| next.pubkey == key.pubkey) {
                 state.next = None;
             }
@@ -349,17 +367,22 @@ impl Keyring {
     /// Writes the key that counts where it belongs, if that could not be done before. Blocks on the disk.
     pub(crate) fn save(&self) {
         let _turn = self.turn.lock();
-        let (key, old, archive) = {
+        let (key, old, archive, lineage) = {
             let state = self.state.read();
             let Some(old) = state.unsaved else { return };
-            (Arc::clone(&state.current), old, state.archive.clone())
+            (Arc::clone(&state.current), old, state.archive.clone(), state.lineage.clone())
         };
         let (Some(dir), Some(places)) = (&self.dir, &self.options.places) else { return };
         // The old key is in there already; what is written is how long it is kept.
         if let Err(error) = archive.write(&dir.keypair_archive()) {
             self.log.warn("keypair_archive_not_renewed", json!({"error": error.to_string()}));
         }
-        match disk::save(dir, places, &self.mesh_id, &old, &key.key, self.clock.now_ms(), &|step| self.step(step)) {
+        let now = self.clock.now_ms();
+        let saved = disk::link(dir, &lineage).and_then(|()| {
+            self.step(Step::Linked);
+            disk::save(dir, places, &self.mesh_id, &old, &key.key, now, &|step| self.step(step))
+        });
+        match saved {
             Ok(()) => self.state.write().unsaved = None,
             Err(error) => {
                 self.log.error("keypair_not_kept", json!({"pubkey": key.pubkey, "error": error}));

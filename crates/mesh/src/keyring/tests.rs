@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hostel_wire::hello::is_succession;
+
 use super::*;
 use crate::home::{Membership, Memberships, identity};
 
@@ -150,7 +152,7 @@ fn killed_at_any_step_either_key_counts_and_both_open() {
                 assert_eq!(ring.archived(), 0);
                 home.rotate(&ring).unwrap();
             }
-            Step::Archived | Step::Told => {
+            Step::Archived | Step::Told | Step::Linked => {
                 assert_eq!(current.key, home.first, "{step:?}");
                 let next = ring.next().expect("it is carried out");
                 assert_eq!(opens(&ring, &next.key), Some(false));
@@ -166,6 +168,10 @@ fn killed_at_any_step_either_key_counts_and_both_open() {
         assert_ne!(ring.current().key, home.first);
         assert_eq!((ring.archived(), opens(&ring, &home.first)), (1, Some(true)), "{step:?}");
         let again = home.start();
+        let (key, lineage) = again.descent();
+        let said: Vec<_> = lineage.iter().map(|said| (said.old_pubkey.clone(), said.new_pubkey.clone())).collect();
+        assert_eq!(said, [(home.first.public().hex(), key.pubkey.clone())], "{step:?}");
+        assert!(is_succession("mesh", "me", &lineage[0]));
         assert_eq!(again.current().pubkey, ring.current().pubkey);
         assert!(again.next().is_none());
     }
@@ -278,4 +284,38 @@ fn who_writes_nothing_has_nothing_to_rotate() {
     };
     let ring = Keyring::open(opening).unwrap();
     assert_eq!(ring.begin().map(drop).unwrap_err().code(), "ephemeral_identity");
+}
+
+#[test]
+fn each_rotation_leads_on_from_the_one_before() {
+    let home = Home::new();
+    let ring = home.start();
+    assert!(ring.descent().1.is_empty());
+    for _ in 0..3 {
+        home.rotate(&ring).unwrap();
+    }
+    let next = ring.begin().unwrap();
+    ring.abandon(&next, Refusal::new("forbidden", "no"));
+    let (key, lineage) = home.start().descent();
+    assert_eq!((lineage.len(), &lineage[0].old_pubkey), (3, &home.first.public().hex()));
+    assert_eq!(lineage[2].new_pubkey, key.pubkey, "one that was given up is none");
+    assert!(lineage.windows(2).all(|pair| pair[0].new_pubkey == pair[1].old_pubkey));
+    // They last longer than the keys.
+    home.pass(100 * DAY);
+    assert_eq!((home.start().archived(), home.start().descent().1), (0, lineage));
+    // A file that makes no sense is no reason to end.
+    std::fs::write(home.dir().keypair_lineage(), "{").unwrap();
+    let ring = home.start();
+    assert!(ring.descent().1.is_empty() && !home.dir().keypair_lineage().exists());
+    home.rotate(&ring).unwrap();
+    assert_eq!(home.start().descent().1.len(), 1);
+    // Where it cannot be written the old key stays in the files, and the broker is asked at the next start.
+    std::fs::remove_file(home.dir().keypair_lineage()).unwrap();
+    std::fs::create_dir(home.dir().keypair_lineage()).unwrap();
+    let before = home.configured();
+    let next = home.rotate(&ring).unwrap();
+    assert_eq!((home.configured(), ring.current().key.clone()), (before, next.key.clone()));
+    std::fs::remove_dir(home.dir().keypair_lineage()).unwrap();
+    ring.look_after();
+    assert_eq!((home.configured(), home.start().descent().1.len()), (next.key.clone(), 2));
 }

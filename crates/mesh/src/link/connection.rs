@@ -119,6 +119,7 @@ async fn as_member(
         Ok(cursor) => cursor,
         Err(end) => return end,
     };
+    greet::named(core, &line.welcome);
     let first = core.opened(Arc::clone(line), key);
     life::came(core, url, first).await;
     let greeting = async {

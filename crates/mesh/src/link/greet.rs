@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::calls::Line;
 use super::dial::BrokerUrl;
+use super::pages::{self, Listed};
 use super::{End, rotation};
 use crate::events::NewEvent;
 use crate::inbox::Cursor;
@@ -25,6 +26,13 @@ use crate::topics::{Ask, talk};
 
 /// How long the roster may take.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What could not be told is told again after this long, and not later than after that long.
+const AGAIN: Duration = Duration::from_secs(5);
+const LATEST: Duration = Duration::from_secs(60);
+
+/// Topics that are named when they are lost.
+const MOST_NAMED: usize = 100;
 
 /// Addresses of brokers that are kept.
 const MOST_BROKERS: usize = 32;
@@ -47,6 +55,7 @@ pub(super) async fn repair(core: &Core, welcome: &HelloAck) -> Result<(), End> {
 /// Where receiving begins. What was missed for good is told once, together with the place after it.
 pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, End> {
     let failed = |error| End::lost("storage", format!("inbox: {error}"));
+    core.inbox.draw_line(&welcome.log.epoch, welcome.log.last_seq).await.map_err(failed)?;
     let kept = core.inbox.cursor().await.map_err(failed)?;
     let slug = &core.me.slug;
     // A place behind the end of the log is a place in another one.
@@ -80,11 +89,18 @@ pub(super) async fn roster(mut here: watch::Receiver<bool>) -> Result<(), End> {
     }
 }
 
-/// Everything else; what fails is tried at the next connection.
+/// Everything else. What the broker cannot do just now is tried again as long as the connection stands; every other
+/// failure waits for the next one.
 pub(super) async fn rest(core: &Arc<Core>, line: &Line) {
     note_brokers(core, &line.welcome);
-    if let Err(refusal) = try_rest(core, line).await {
+    let mut wait = AGAIN;
+    while let Err(refusal) = try_rest(core, line).await {
         core.log.debug("greeting_incomplete", json!({"code": refusal.code(), "detail": refusal.detail()}));
+        if !refusal.passes() {
+            return;
+        }
+        tokio::time::sleep(wait).await;
+        wait = LATEST.min(wait * 2);
     }
 }
 
@@ -93,6 +109,7 @@ async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
     for (topic, refusal) in talk::replay(&core.topics, line).await? {
         core.log.warn("subscription_refused", json!({"topic": topic, "code": refusal.code()}));
     }
+    tell_lost(core).await;
     for (ring, epoch) in core.topics.unreadable() {
         core.topics.ask(Ask::Read(ring, epoch));
     }
@@ -104,24 +121,48 @@ async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
         crate::shared::hand_on(core, line).await;
     }
     present(core, line).await?;
-    appear(core, line).await?;
-    rename(core, line).await?;
-    rotation::reseal(core, line).await
+    // Each by itself: what the broker refuses of one keeps none of the others from being told.
+    let (appeared, renamed) = (appear(core, line).await, rename(core, line).await);
+    rotation::reseal(core, line).await?;
+    appeared.and(renamed)
+}
+
+/// Says which topics a broker that was set back has forgotten. What waits to be posted there will not be taken.
+async fn tell_lost(core: &Core) {
+    let lost = core.topics.lost();
+    if lost.is_empty() {
+        return;
+    }
+    let again = |name: &str| core.topics.by_name(name).is_some_and(|known| known.subscribed);
+    let named = |names: Vec<&str>| names.into_iter().take(MOST_NAMED).map(str::to_owned).collect::<Vec<_>>();
+    let (back, gone): (Vec<&str>, Vec<&str>) =
+        lost.iter().map(|known| known.name.as_str()).partition(|name| again(name));
+    let data = json!({
+        "mesh": core.me.slug, "event": "topics_lost", "count": lost.len(), "made_again": named(back), "gone": named(gone),
+    });
+    core.log.warn("topics_lost", data.clone());
+    core.publish("system", data).await;
+}
+
+/// What we are called is what others hear from the broker, unless we are about to say something else.
+pub(super) fn named(core: &Core, welcome: &HelloAck) {
+    let name = &welcome.member_display_name;
+    if !name.is_empty() && !*core.rename.read() {
+        name.clone_into(&mut core.name.write());
+    }
 }
 
 /// Notes who is there.
 async fn present(core: &Core, line: &Line) -> Result<(), Refusal> {
-    let fields = line.fields(Call::ListPeers { all: false }).await?;
-    let peers = fields.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    note_peers(core, peers);
+    note_peers(core, &pages::peers(line, false).await?);
     Ok(())
 }
 
-/// Notes who is there, from a broker's list.
-pub(crate) fn note_peers(core: &Core, peers: &[Value]) {
+/// Notes who is there, from a broker's list. Who is not in one that is not whole may be there all the same.
+pub(crate) fn note_peers(core: &Core, peers: &Listed) {
     let text = |peer: &Value, key: &str| peer.get(key).and_then(Value::as_str).map(str::to_owned);
     let (mut online, mut sessions) = (HashSet::new(), HashMap::new());
-    for peer in peers.iter().take(10_000) {
+    for peer in &peers.items {
         let key = text(peer, "memberPubkey").or_else(|| text(peer, "pubkey"));
         let by_key = || key.as_deref().and_then(|key| core.roster.id_by_key(key));
         let Some(member_id) = text(peer, "memberId").or_else(by_key) else { continue };
@@ -135,7 +176,7 @@ pub(crate) fn note_peers(core: &Core, peers: &[Value]) {
         }
         online.insert(member_id);
     }
-    core.roster.set_online(online, sessions);
+    core.roster.set_online(online, sessions, peers.whole);
 }
 
 /// Tells again what others shall see of us.
@@ -155,8 +196,17 @@ async fn rename(core: &Core, line: &Line) -> Result<(), Refusal> {
     if !*core.rename.read() {
         return Ok(());
     }
-    line.ask(Call::Rename { display_name: core.display_name() }).await?;
-    *core.rename.write() = false;
+    let wanted = core.display_name();
+    match line.ask(Call::Rename { display_name: wanted.clone() }).await {
+        Ok(_) => *core.rename.write() = false,
+        Err(refusal) if matches!(refusal.code(), "name_taken" | "forbidden" | "invalid_argument") => {
+            let about = json!({"name": wanted, "code": refusal.code(), "detail": refusal.detail()});
+            core.log.warn("rename_refused", about);
+            *core.rename.write() = false;
+            named(core, &line.welcome);
+        }
+        Err(refusal) => return Err(refusal),
+    }
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use hostel_wire::frames::Group;
-use hostel_wire::frames::client::{ClientFrame, Features, Hello, Resume, SessionHello};
+use hostel_wire::frames::client::{ClientFrame, Features, Hello, Resume, SessionHello, Succession};
 use hostel_wire::frames::server::{HelloAck, HelloChallenge, ServerFrame};
 use hostel_wire::hello::{attest, sign_hello, sign_session_hello};
 use hostel_wire::keys::SecretKey;
@@ -45,6 +45,8 @@ pub(crate) struct Introduction<'a> {
     pub(crate) host_fingerprint: Option<String>,
     pub(crate) features: Features,
     pub(crate) resume: Option<Resume>,
+    /// How the key came after earlier ones, for a broker that does not know it.
+    pub(crate) lineage: Vec<Succession>,
     /// Our clock, for a broker that does not say its own.
     pub(crate) now_ms: u64,
 }
@@ -76,6 +78,7 @@ impl Introduction<'_> {
             features: Some(self.features.clone()),
             resume: self.resume.clone(),
             role: Some(role.to_owned()),
+            lineage: self.lineage.clone(),
             ..Hello::default()
         };
         let unsigned = |error| End::lost("hello", format!("the hello cannot be signed: {error}"));

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_wire::frames::client::{Features, Resume};
+use hostel_wire::frames::client::{Features, Resume, Succession};
 use hostel_wire::frames::server::HelloAck;
 use hostel_wire::random;
 use serde_json::json;
@@ -138,24 +138,39 @@ async fn reach(core: &Arc<Core>, role: &Role) -> Result<(Welcomed, BrokerUrl), E
     Err(last)
 }
 
-/// Reaches one broker. Where it is open which of two keys counts, the broker's welcome says it.
+/// Reaches one broker. Where it is open which of two keys counts, the broker's welcome says it. One that knows neither may
+/// know an earlier one: it is shown how ours came after that.
 async fn try_one(core: &Arc<Core>, role: &Role, url: &BrokerUrl) -> Result<Welcomed, End> {
-    let stranger = match try_with(core, role, url, core.keys.current()).await {
+    let stranger = match try_with(core, role, url, core.keys.current(), Vec::new()).await {
         Err(end @ End::Stranger(_)) if role.is_member() => end,
         decided => return decided,
     };
-    let Some(next) = core.keys.next() else { return Err(stranger) };
-    match try_with(core, role, url, Arc::clone(&next)).await {
-        Ok(welcomed) => {
-            rotation::adopt(core, &next).await;
-            Ok(welcomed)
+    if let Some(next) = core.keys.next() {
+        match try_with(core, role, url, Arc::clone(&next), Vec::new()).await {
+            Ok(welcomed) => {
+                rotation::adopt(core, &next).await;
+                return Ok(welcomed);
+            }
+            Err(End::Stranger(_)) => {}
+            Err(end) => return Err(end),
         }
-        Err(End::Stranger(_)) => Err(stranger),
-        Err(end) => Err(end),
     }
+    let (key, lineage) = core.keys.descent();
+    if lineage.is_empty() {
+        return Err(stranger);
+    }
+    let welcomed = try_with(core, role, url, key, lineage).await?;
+    rotation::told_again(core);
+    Ok(welcomed)
 }
 
-async fn try_with(core: &Arc<Core>, role: &Role, url: &BrokerUrl, key: Arc<MemberKey>) -> Result<Welcomed, End> {
+async fn try_with(
+    core: &Arc<Core>,
+    role: &Role,
+    url: &BrokerUrl,
+    key: Arc<MemberKey>,
+    lineage: Vec<Succession>,
+) -> Result<Welcomed, End> {
     let (mut ear, mut mouth) = socket::connect(&*core.dial, url).await?;
     let resume = match role {
         Role::Member => {
@@ -167,7 +182,7 @@ async fn try_with(core: &Arc<Core>, role: &Role, url: &BrokerUrl, key: Arc<Membe
         }
         Role::Session(_) => None,
     };
-    let who = introduction(core, role, &key, resume);
+    let who = Introduction { lineage, ..introduction(core, role, &key, resume) };
     let (welcome, time) = hello::introduce(&mut ear, &mut mouth, &who).await?;
     if let Some(time) = time {
         core.note_broker_time(time);
@@ -198,6 +213,7 @@ fn introduction<'a>(core: &'a Core, role: &'a Role, key: &'a MemberKey, resume: 
         host_fingerprint: me.host_fingerprint.clone(),
         features: Features { require, optional },
         resume,
+        lineage: Vec::new(),
         now_ms: core.clock.now_ms(),
     };
     match role {

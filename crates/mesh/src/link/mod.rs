@@ -17,6 +17,7 @@ mod lanes;
 pub(crate) mod life;
 mod news;
 pub(crate) mod open;
+pub(crate) mod pages;
 mod receive;
 mod rotation;
 pub(crate) mod seal;

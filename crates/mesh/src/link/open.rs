@@ -77,7 +77,7 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
     if let Content::Open(plain) = &mut arrival.content {
         let direct = is_direct(push, kind);
         // An answer to that name goes back to the session that asked.
-        if let Some(session) = plain.sender.as_deref().map(shown_session).filter(|session| !session.is_empty()) {
+        if let Some(session) = &plain.sender {
             arrival.sender_name = format!("{}/{session}", arrival.sender_name);
         }
         finish(core, &arrival.sender_name, kind, direct, plain);
@@ -209,7 +209,7 @@ fn plain(body: Body) -> Plain {
         reply_to_id: body.reply_to,
         mentions: body.mentions,
         session: body.session,
-        sender: body.sender,
+        sender: body.sender.as_deref().map(shown_session).filter(|session| !session.is_empty()),
         ..Plain::default()
     }
 }
@@ -269,7 +269,10 @@ pub(crate) fn waited(core: &Core, key: &TopicKey, row: &Waiting) -> Result<Plain
     };
     match content {
         Content::Open(mut plain) => {
-            let sender = core.roster.member(&row.sender_member_id).map(|member| member.name).unwrap_or_default();
+            let mut sender = core.roster.member(&row.sender_member_id).map(|member| member.name).unwrap_or_default();
+            if let Some(session) = &plain.sender {
+                sender = format!("{sender}/{session}");
+            }
             finish(core, &sender, row.kind, false, &mut plain);
             Ok(plain)
         }

@@ -7,14 +7,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_wire::frames::client::Call;
-use hostel_wire::hello::rotate_request;
+use hostel_wire::frames::client::{Call, Succession};
+use hostel_wire::hello::succeed;
 use hostel_wire::iso;
 use hostel_wire::sealed::FileKey;
 use serde_json::{Value, json};
 
 use super::End;
 use super::calls::{Line, Reply};
+use super::pages;
 use crate::files::keys;
 use crate::keyring::MemberKey;
 use crate::mesh::Refusal;
@@ -85,15 +86,10 @@ fn verdict(code: &str) -> Verdict {
 async fn ask(core: &Core, line: &Line, next: &MemberKey) -> Result<(), Refusal> {
     let current = core.keys.current();
     let timestamp = core.broker_now_ms();
-    let (me, old, new) = (&core.me, &current.pubkey, &next.pubkey);
-    let text = rotate_request(&me.mesh_id, &me.member_id, old, new, timestamp);
-    let call = Call::RotateKey {
-        old_pubkey: old.clone(),
-        new_pubkey: new.clone(),
-        timestamp,
-        signature: current.key.sign(text.as_bytes()).hex(),
-        proof: next.key.sign(text.as_bytes()).hex(),
-    };
+    let me = &core.me;
+    let Succession { old_pubkey, new_pubkey, timestamp, signature, proof } =
+        succeed(&me.mesh_id, &me.member_id, &current.key, &next.key, timestamp);
+    let call = Call::RotateKey { old_pubkey, new_pubkey, timestamp, signature, proof };
     line.ask(call).await.map(drop)
 }
 
@@ -116,6 +112,14 @@ async fn adopted(core: Arc<Core>, next: Arc<MemberKey>) {
     core.publish("member_keypair_rotated", data).await;
 }
 
+/// The broker knew an earlier key of ours and has followed us to the one that counts: its copies of keys are sealed for
+/// that earlier one.
+pub(super) fn told_again(core: &Core) {
+    core.log
+        .warn("broker_set_back", json!({"pubkey": core.pubkey(), "detail": "it knew an earlier key of this member"}));
+    *core.resealed.lock() = None;
+}
+
 /// Until when a key that was replaced leads to us: as the roster says, or, where that is yet to come, as brokers do it.
 fn grace(core: &Core, pubkey: &str) -> u64 {
     let ours = core.roster.member(&core.me.member_id);
@@ -133,7 +137,10 @@ async fn abandon(core: &Arc<Core>, next: &Arc<MemberKey>, refusal: Refusal) {
 /// sealed for an earlier one could not be opened any more once that is gone. Does it once for each key.
 pub(super) async fn reseal(core: &Core, line: &Line) -> Result<(), Refusal> {
     let current = core.keys.current();
-    if core.keys.archived() == 0 || !line.welcome.features.supported.contains_key("rotate_key") {
+    // A broker that was set back may know keys that are long gone here.
+    let ours = core.roster.member(&core.me.member_id);
+    let replaced = core.keys.archived() > 0 || ours.is_some_and(|ours| !ours.retired.is_empty());
+    if !replaced || !line.welcome.features.supported.contains_key("rotate_key") {
         return Ok(());
     }
     if core.resealed.lock().as_deref() == Some(&current.pubkey) {
@@ -155,14 +162,13 @@ async fn topics(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Ref
 }
 
 async fn files(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refusal> {
-    let listed = line.fields(Call::ListFiles { query: None, from: None }).await?;
-    let listed = listed.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let listed = pages::files(line).await?;
     // A file for everybody has one copy of its key, which is nobody's own.
-    let own = listed.iter().filter(|file| file.get("to").is_some_and(Value::is_string));
+    let own = listed.items.iter().filter(|file| file.get("to").is_some_and(Value::is_string));
     for file_id in own.filter_map(|file| file.get("id").and_then(Value::as_str)).take(MOST_COPIES) {
         let fields = match line.fields(Call::GetFile { file_id: file_id.to_owned() }).await {
             Ok(fields) => fields,
-            Err(refusal) if refusal.code() == "broker_unavailable" => return Err(refusal),
+            Err(refusal) if verdict(refusal.code()) == Verdict::Again => return Err(refusal),
             Err(_) => continue,
         };
         let sealed = fields.get("sealedKey").and_then(Value::as_str).unwrap_or_default();
@@ -176,10 +182,10 @@ async fn files(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refu
     Ok(())
 }
 
-/// A copy that the broker does not have need not be replaced; only a connection that ended is a reason to come again.
+/// A copy that the broker does not have need not be replaced; only what it cannot do just now is a reason to come again.
 fn settled(answer: Result<Reply, Refusal>) -> Result<(), Refusal> {
     match answer {
-        Err(refusal) if refusal.code() == "broker_unavailable" => Err(refusal),
+        Err(refusal) if verdict(refusal.code()) == Verdict::Again => Err(refusal),
         _ => Ok(()),
     }
 }

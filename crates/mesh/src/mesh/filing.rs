@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use hostel_wire::frames::Priority;
-use hostel_wire::frames::client::Call;
 use hostel_wire::ids;
 use hostel_wire::keys::PublicKey;
 use hostel_wire::sealed::{FileKey, plain_size};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use super::sending::{self, Destination};
 use super::{Caller, Fetched, FileItem, Mesh, Refusal, ShareRequest, Shared};
 use crate::files::{Outgoing, fetch, keys, share};
+use crate::link::pages;
 use crate::outbox::DestKind;
 use crate::topics::GENERAL;
 
@@ -130,8 +130,8 @@ impl Mesh {
 
     /// Files that are shared with us.
     pub async fn file_list(&self) -> Result<Vec<FileItem>, Refusal> {
-        let fields = self.core.line_soon().await?.fields(Call::ListFiles { query: None, from: None }).await?;
-        let listed = fields.get("files").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let line = self.core.line_soon().await?;
+        let listed = pages::files(&line).await?.items;
         let announced = self.core.inbox.announced_files(MOST_LISTED).await.map_err(Refusal::internal)?;
         let digest = |about: &Value| {
             let text = |key: &str| about.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -45,13 +45,15 @@ impl Mesh {
             return self.post_as_hook(grant, post).await;
         }
         // Whom it means is looked up here alone; what it does not mean is not said.
-        let member = match resolve::target(&self.core.roster, to) {
-            Ok(Target::Member(member, _)) => member.id,
+        let (member, session) = match resolve::target(&self.core.roster, to) {
+            Ok(Target::Member(member, session)) => (member.id, session),
             _ => return Err(self.capability_denied(grant, "send")),
         };
         let Some(scope) = grant.may_write_to(&member) else { return Err(self.capability_denied(grant, "send")) };
         self.core.metrics.hooks.called(grant.hook.label(), scope);
         let request = SendRequest {
+            // By its id from here on: names may change hands before it is looked up again.
+            to: session.map_or_else(|| member.clone(), |session| format!("{member}/{session}")),
             meta: Some(counted(grant, request.meta)),
             reply_to: Some(request.reply_to.unwrap_or_else(|| grant.row.client_message_id.clone())),
             client_message_id: Some(request.client_message_id.unwrap_or_else(|| grant.next_id())),

@@ -12,7 +12,7 @@ use super::invite::{self, Inviter};
 use super::{
     Caller, InviteRequest, Invited, MemberAction, MemberItem, Mesh, Peer, ProfileApplied, ProfileChange, Refusal,
 };
-use crate::link::greet;
+use crate::link::{greet, pages};
 use crate::resolve;
 
 /// How long a caller's heartbeat keeps us `working`.
@@ -36,10 +36,9 @@ impl Mesh {
             Err(refusal) if all && refusal.code() == "broker_unavailable" => return Ok(self.known_peers()),
             Err(refusal) => return Err(refusal),
         };
-        let fields = line.fields(Call::ListPeers { all }).await?;
-        let listed = fields.get("peers").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        greet::note_peers(core, listed);
-        Ok(listed.iter().take(10_000).filter_map(|peer| self.peer(peer)).collect())
+        let listed = pages::peers(&line, all).await?;
+        greet::note_peers(core, &listed);
+        Ok(listed.items.iter().filter_map(|peer| self.peer(peer)).collect())
     }
 
     fn known_peers(&self) -> Vec<Peer> {
@@ -119,6 +118,7 @@ impl Mesh {
             return Ok(ProfileApplied { ok: true, applied, meshes: vec![core.me.slug.clone()] });
         }
         let mut applied = Vec::new();
+        let before = core.appearance.read().clone();
         {
             let mut shown = core.appearance.write();
             if let Some(summary) = &change.summary {
@@ -137,12 +137,22 @@ impl Mesh {
             shown.more.extend(more.clone());
         }
         if let Ok(line) = core.line() {
-            if change.status.is_some() || change.summary.is_some() || change.visible.is_some() {
-                let (status, summary, visible) = (change.status, change.summary, change.visible);
-                line.ask(Call::PresenceSet { status, summary, visible }).await?;
-            }
-            if !more.is_empty() {
-                line.ask(Call::SetProfile { profile: more }).await?;
+            let told = async {
+                if change.status.is_some() || change.summary.is_some() || change.visible.is_some() {
+                    let (status, summary, visible) = (change.status, change.summary, change.visible);
+                    line.ask(Call::PresenceSet { status, summary, visible }).await?;
+                }
+                if !more.is_empty() {
+                    line.ask(Call::SetProfile { profile: more }).await?;
+                }
+                Ok::<(), Refusal>(())
+            };
+            if let Err(refusal) = told.await {
+                // What the broker will never have must not be told again at each connection.
+                if matches!(refusal.code(), "invalid_argument" | "forbidden") {
+                    *core.appearance.write() = before;
+                }
+                return Err(refusal);
             }
         }
         Ok(ProfileApplied { ok: true, applied, meshes: vec![core.me.slug.clone()] })
@@ -226,16 +236,14 @@ impl Mesh {
         Ok(Value::Object(fields))
     }
 
-    /// Another name from now on. Without a broker it is told later.
+    /// Another name from now on; only with a broker, whose word it is.
     pub async fn rename(&self, name: &str) -> Result<String, Refusal> {
         let core = &self.core;
         core.check()?;
         let name = names::display_name(name).map_err(|error| Refusal::field("displayName", error.to_string()))?;
-        if let Ok(line) = core.line() {
-            line.ask(Call::Rename { display_name: name.clone() }).await?;
-        } else {
-            *core.rename.write() = true;
-        }
+        // Not kept for later: a wish that only this process knows would be gone with it, though it was said to be done.
+        core.line_soon().await?.ask(Call::Rename { display_name: name.clone() }).await?;
+        *core.rename.write() = false;
         name.clone_into(&mut core.name.write());
         Ok(name)
     }
@@ -263,8 +271,8 @@ impl Mesh {
 
     /// All invites.
     pub async fn invite_list(&self) -> Result<Value, Refusal> {
-        let mut fields = self.core.line_soon().await?.fields(Call::InviteList {}).await?;
-        Ok(json!({"invites": fields.remove("invites").unwrap_or_else(|| json!([]))}))
+        let line = self.core.line_soon().await?;
+        Ok(json!({"invites": pages::invites(&line).await?.items}))
     }
 
     /// Takes an invite back.
@@ -285,7 +293,8 @@ impl Mesh {
     pub fn safety_number(&self, peer: &str) -> Result<Value, Refusal> {
         let core = &self.core;
         core.check()?;
-        let member = resolve::member(&core.roster, peer).map_err(|refusal| refusal.about("peer"))?;
+        let member = resolve::member(&core.roster, peer)
+            .map_err(|refusal| super::sending::unknown(core, peer, refusal.about("peer")))?;
         let key = PublicKey::from_hex(&member.pubkey).ok_or_else(|| Refusal::internal("the member's key is no key"))?;
         let number = safety::number(&core.key().public(), &key);
         let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});

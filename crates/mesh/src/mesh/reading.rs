@@ -59,14 +59,15 @@ impl Mesh {
         }
     }
 
-    /// Finds words in the inbox, newest first.
-    pub async fn search(&self, query: &str, limit: usize, caller: &Caller) -> Result<Vec<InboxItem>, Refusal> {
+    /// Finds words in the inbox, newest first, and says whether there are more that did not fit.
+    pub async fn search(&self, query: &str, limit: usize, caller: &Caller) -> Result<(Vec<InboxItem>, bool), Refusal> {
         self.core.check()?;
         if query.trim().is_empty() {
             return Err(Refusal::new("bad_query", "there is nothing to search for").about("q"));
         }
-        let found = self.core.inbox.search(query, limit.clamp(1, 1000), scope(caller)).await.map_err(refusal)?;
-        Ok(found.into_iter().map(|found| item(found.row, Some(found.snippet))).collect())
+        let searched = self.core.inbox.search(query, limit.clamp(1, 1000), scope(caller)).await.map_err(refusal)?;
+        let items = searched.found.into_iter().map(|found| item(found.row, Some(found.snippet))).collect();
+        Ok((items, searched.truncated))
     }
 
     /// Counts messages as seen; says how many were not.

@@ -46,6 +46,11 @@ impl Refusal {
         Self { retry_after_s: Some(1), ..Self::new("broker_unavailable", "there is no connection to the broker") }
     }
 
+    /// The same, with what that means here.
+    pub(crate) fn offline_because(detail: String) -> Self {
+        Self { detail, ..Self::offline() }
+    }
+
     /// The member's key counts no more.
     #[must_use]
     pub fn revoked() -> Self {
@@ -75,6 +80,12 @@ impl Refusal {
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
+    }
+
+    /// Whether it is one of this moment: too much at once, a disk that fails, a broker that cannot be reached.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        matches!(&*self.code, "rate_limited" | "unavailable" | "daemon_busy" | "broker_unavailable")
     }
 
     /// For people.

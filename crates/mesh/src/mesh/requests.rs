@@ -183,7 +183,7 @@ pub enum MemberAction {
     Ban,
     /// Takes it back.
     Unban,
-    /// Closes its session connections.
+    /// Closes its connections: sessions end, and a daemon comes back after the longest of its waits.
     Kick,
     /// Closes its connections; it comes back.
     Disconnect,

@@ -224,8 +224,18 @@ fn target(core: &Core, to: &str) -> Result<Target, Refusal> {
     let session = core.sessions.by_key(&to.trim().to_ascii_lowercase());
     match session.zip(core.roster.member(&core.me.member_id)) {
         Some((session, me)) => Ok(Target::Member(Box::new(me), Some(session.entry.session_id.clone()))),
-        None => resolve::target(&core.roster, to),
+        None => resolve::target(&core.roster, to).map_err(|refusal| unknown(core, to, refusal)),
     }
+}
+
+/// Only the broker can say that somebody does not exist: without it, they may have joined since it was last heard.
+pub(super) fn unknown(core: &Core, to: &str, refusal: Refusal) -> Refusal {
+    if refusal.code() != "peer_not_found" || core.line().is_ok() || !resolve::is_nobody(&core.roster, to) {
+        return refusal;
+    }
+    let why = format!("{}, as far as is known here, and the broker cannot be asked now", refusal.detail());
+    let field = refusal.field_name().unwrap_or("to");
+    Refusal::offline_because(why).about(field)
 }
 
 /// A member, or a session of one, as the outbox and as people write it.
@@ -288,7 +298,22 @@ pub(crate) async fn find_topic(core: &Core, name: &str) -> Result<Known, Refusal
     core.topics.by_name(name).ok_or_else(|| Refusal::new("topic_not_found", format!("there is no topic `{name}`")))
 }
 
-/// The request's payload; mentions that are given count over those in the text.
+/// Who is mentioned: those who are given count over those in the text.
+pub(crate) fn mentioned(message: &str, given: &[String]) -> Result<Vec<String>, Refusal> {
+    let mentions: Vec<String> = match given.is_empty() {
+        true => names::mentions(message),
+        false => given.iter().map(|name| name.trim_start_matches('@').to_lowercase()).collect(),
+    };
+    if mentions.len() > MOST_MENTIONS || mentions.iter().any(|name| names::display_name(name).is_err()) {
+        return Err(Refusal::field(
+            "mentions",
+            format!("at most {MOST_MENTIONS} names can be mentioned, each as members are called"),
+        ));
+    }
+    Ok(mentions)
+}
+
+/// The request's payload.
 pub(super) fn payload(
     message: &str,
     meta: Option<Value>,
@@ -299,21 +324,11 @@ pub(super) fn payload(
     if reply_to.as_ref().is_some_and(|id| id.len() > 256 || id.chars().any(char::is_control)) {
         return Err(Refusal::field("replyToId", "a message's id has at most 256 bytes"));
     }
-    let mentions: Vec<String> = match mentions.is_empty() {
-        true => names::mentions(message),
-        false => mentions.iter().map(|name| name.trim_start_matches('@').to_lowercase()).collect(),
-    };
-    if mentions.len() > MOST_MENTIONS || mentions.iter().any(|name| names::display_name(name).is_err()) {
-        return Err(Refusal::field(
-            "mentions",
-            format!("at most {MOST_MENTIONS} names can be mentioned, each as members are called"),
-        ));
-    }
     Ok(Payload {
         body: message.to_owned(),
         meta: meta.filter(|meta| !meta.is_null()),
         reply_to,
-        mentions,
+        mentions: mentioned(message, mentions)?,
         session: destination.session.clone(),
         file_id: None,
         asked: None,

@@ -40,7 +40,7 @@ impl Mesh {
                 Ok(Subscribed { ok: true, topic: name, topic_id, created: None, subscribed: true, pending: true })
             }
             Err(refusal) => {
-                core.topics.heard(&name, true);
+                core.topics.refused(&name, true);
                 Err(refusal)
             }
         }
@@ -65,7 +65,7 @@ impl Mesh {
             Ok(()) => Ok(answer(false)),
             Err(refusal) if refusal.code() == "broker_unavailable" => Ok(answer(true)),
             Err(refusal) => {
-                core.topics.heard(&name, false);
+                core.topics.refused(&name, false);
                 Err(refusal)
             }
         }

@@ -26,6 +26,7 @@ const FEATURES: &[&str] = &[
     "sessions",
     "members",
     "invites",
+    "rotate_keypair",
     "heartbeat",
     "rotate_token",
     "reload",
@@ -33,7 +34,11 @@ const FEATURES: &[&str] = &[
 
 /// What it can do at this moment: what is always there, and what the settings switch on.
 fn features(settings: &Settings) -> Vec<&'static str> {
-    let switched = [("state", settings.capabilities.state), ("tasks", settings.capabilities.tasks)];
+    let switched = [
+        ("hooks", settings.hooks.enabled),
+        ("state", settings.capabilities.state),
+        ("tasks", settings.capabilities.tasks),
+    ];
     let on = switched.into_iter().filter(|(_, on)| *on).map(|(name, _)| name);
     FEATURES.iter().copied().chain(on).collect()
 }

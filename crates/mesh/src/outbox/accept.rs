@@ -15,7 +15,7 @@ use super::queue::{Entry, Queue};
 use super::rows::{self, Content, Fresh};
 use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Payload, Status};
 use super::{Inner, Outbox};
-use crate::disk::{self, Level};
+use crate::disk::Level;
 use crate::schema::RowId;
 
 /// The files are measured after this many rows; in between, what was put in is added up.
@@ -81,7 +81,12 @@ enum Taken {
 
 fn take(transaction: &Transaction<'_>, inner: &Inner, fresh: Fresh) -> rusqlite::Result<Result<Taken, AcceptError>> {
     let mut queue = inner.queue.lock();
-    let level = inner.pressure_of(queue.rows()).level();
+    let mut level = inner.pressure_of(queue.rows()).level();
+    if level >= Level::Full {
+        // Nobody is refused because of what was true a while ago.
+        inner.weigh();
+        level = inner.tell_level(queue.rows()).level();
+    }
     if level < Level::Full {
         let no = queue.next_no();
         if rows::insert(transaction, no, &fresh)? {
@@ -121,9 +126,9 @@ fn queued(inner: &Inner, queue: &mut Queue, no: i64, fresh: Fresh) -> Taken {
     let lane = queue.put(lane, entry);
     queue.unsettled(no);
     if inner.accepted.fetch_add(1, Ordering::Relaxed) % MEASURE_EVERY == MEASURE_EVERY - 1 {
-        inner.bytes.store(disk::bytes_of(&inner.path), Ordering::Relaxed);
+        inner.weigh();
     } else {
-        inner.bytes.fetch_add(size as u64 + ROW_BYTES, Ordering::Relaxed);
+        inner.count(size as u64 + ROW_BYTES);
     }
     inner.tell_level(queue.rows());
     let accepted = Accepted {

@@ -113,6 +113,8 @@ struct Inner {
     limits: Mutex<Limits>,
     /// Of the files, as last measured, and what was put in since.
     bytes: AtomicU64,
+    /// Something was put in since: the files may take less than is counted, for SQLite writes over its log.
+    counted: AtomicBool,
     /// When that was, in milliseconds since 1970.
     measured_at: AtomicU64,
     accepted: AtomicU64,
@@ -148,6 +150,7 @@ impl Outbox {
             handing: Mutex::default(),
             limits: Mutex::new(options.limits),
             bytes: AtomicU64::new(0),
+            counted: AtomicBool::new(false),
             measured_at: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
             dead: AtomicU64::new(0),
@@ -313,10 +316,22 @@ impl Inner {
     }
 
     fn measure(&self) -> Pressure {
-        self.bytes.store(disk::bytes_of(&self.path), Ordering::Relaxed);
-        self.measured_at.store(self.clock.now_ms(), Ordering::Relaxed);
+        self.weigh();
         let rows = self.queue.lock().rows();
         self.tell_level(rows)
+    }
+
+    /// Looks how much the files take.
+    fn weigh(&self) {
+        self.counted.store(false, Ordering::Relaxed);
+        self.bytes.store(disk::bytes_of(&self.path), Ordering::Relaxed);
+        self.measured_at.store(self.clock.now_ms(), Ordering::Relaxed);
+    }
+
+    /// As much was put in; the files are looked at later.
+    fn count(&self, bytes: u64) {
+        self.counted.store(true, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn pressure_of(&self, rows: u64) -> Pressure {
@@ -325,8 +340,13 @@ impl Inner {
         Pressure { rows, max_rows: limits.max_rows, bytes, max_bytes: limits.max_bytes }
     }
 
+    /// How full it is, for who listens as well. It is not said to be fuller than before on the strength of a count.
     fn tell_level(&self, rows: u64) -> Pressure {
-        let pressure = self.pressure_of(rows);
+        let mut pressure = self.pressure_of(rows);
+        if self.counted.load(Ordering::Relaxed) && pressure.level() > *self.levels.borrow() {
+            self.weigh();
+            pressure = self.pressure_of(rows);
+        }
         let level = pressure.level();
         self.levels.send_if_modified(|told| std::mem::replace(told, level) != level);
         pressure

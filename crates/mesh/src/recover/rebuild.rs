@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use super::copy::{self, Columns};
 use super::{READY, RecoverError, SavedInbox, SavedOutbox};
 use crate::disk;
-use crate::inbox::Cursor;
+use crate::inbox::{Cursor, begins_again};
 use crate::outbox::{Payload, Status};
 use crate::schema;
 
@@ -136,19 +136,25 @@ pub(super) fn empty_inbox(dir: &Path, place: &Cursor) -> Result<(), RecoverError
         .map_err(|error| sqlite(&error))
 }
 
-/// A sound inbox reads the broker's log from its beginning again; what it has is known by its id and comes only once.
+/// A sound inbox reads the broker's log from its beginning again; what it has is known by its id and comes only once, and
+/// what is new behind the place it had is still news to hooks.
 pub(super) fn rewind(dir: &Path) -> Result<(), RecoverError> {
     let path = dir.join(schema::INBOX.name);
     if !path.exists() {
         return Ok(());
     }
-    let connection =
-        Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| sqlite(&error))?;
-    let there = "SELECT count(*) FROM sqlite_schema WHERE name = 'cursor'";
-    match connection.query_row(there, [], |row| row.get::<_, i64>(0)).map_err(|error| sqlite(&error))? {
-        0 => Ok(()),
-        _ => connection.execute("DELETE FROM cursor", []).map(drop).map_err(|error| sqlite(&error)),
-    }
+    let rewind = || {
+        let mut connection = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let there = "SELECT count(*) FROM sqlite_schema WHERE name = 'cursor'";
+        if connection.query_row(there, [], |row| row.get::<_, i64>(0))? == 0 {
+            return Ok(());
+        }
+        let transaction = connection.transaction()?;
+        begins_again(&transaction)?;
+        transaction.execute("DELETE FROM cursor", [])?;
+        transaction.commit()
+    };
+    rewind().map_err(|error| sqlite(&error))
 }
 
 /// Makes an empty database with its tables.

@@ -137,6 +137,9 @@ fn task(core: &Core, data: &Value) -> Result<NewEvent, &'static str> {
         None => tasks::shown(core, &task, String::new(), None, None),
     };
     let mut told = json!({"mesh": core.me.slug, "task": item});
+    if data.get("leaseOver").and_then(Value::as_bool).unwrap_or_default() {
+        told["lease_over"] = true.into();
+    }
     if !readable {
         told["unreadable"] = true.into();
     }

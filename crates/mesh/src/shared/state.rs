@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::keys::Opening;
 use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
+use crate::hooks::gate;
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
 
@@ -101,6 +102,40 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
+fn check_value(value: Option<&Value>) -> Result<(), Refusal> {
+    match value {
+        Some(value) if value.to_string().len() > VALUE => {
+            Err(Refusal::new("value_too_large", format!("a value has at most {VALUE} bytes")).about("value"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Asks the hook `pre-send`, if there is one; the value that may be sent. What is compared when the request comes again
+/// is what the caller asked for, whatever the hook makes of it.
+async fn through_gate(core: &Core, name: &str, id: &str, value: Option<Value>) -> Result<Option<Value>, Refusal> {
+    if !gate::is_there(core) {
+        return Ok(value);
+    }
+    core.check_sending()?;
+    let changed = gate::ask_shared(
+        core,
+        gate::Changing {
+            kind: "state",
+            step: if value.is_some() { "set" } else { "remove" },
+            to: json!({"key": name}),
+            title: None,
+            body: value.as_ref().map(gate::text_of),
+            priority: None,
+            client_message_id: id,
+        },
+    );
+    let (Some(body), Some(before)) = (changed.await?.body, &value) else { return Ok(value) };
+    let value = Some(gate::value_of(before, body)?);
+    check_value(value.as_ref())?;
+    Ok(value)
+}
+
 impl Mesh {
     /// Writes or removes an entry, if it has the version that is named.
     pub async fn state_set(&self, asked: StateChange) -> Result<StateWritten, Refusal> {
@@ -108,12 +143,11 @@ impl Mesh {
         let StateChange { key: name, value, if_version, client_id: id } = asked;
         check_name(&name)?;
         let value = value.filter(|value| !value.is_null());
-        if value.as_ref().is_some_and(|value| value.to_string().len() > VALUE) {
-            return Err(Refusal::new("value_too_large", format!("a value has at most {VALUE} bytes")).about("value"));
-        }
+        check_value(value.as_ref())?;
         let (digest, id) = (core.shared.digest(&name)?, client_id(core, id)?);
         let fingerprint = core.shared.fingerprint(&json!(["state", name, value, if_version]));
         let fingerprint = fingerprint.map_err(|refusal| refusal.about("value"))?;
+        let value = through_gate(core, &name, &id, value).await?;
         let call = |epoch: u64, shared: &SharedKey| {
             Call::StateSet(Box::new(StateSet {
                 key: digest.clone(),

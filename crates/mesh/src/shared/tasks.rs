@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::keys::Opening;
 use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
+use crate::hooks::gate;
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
 use crate::resolve;
@@ -121,29 +122,60 @@ pub struct TaskPage {
     pub unreadable: usize,
 }
 
+fn check_texts(new: &NewTask) -> Result<(), Refusal> {
+    if new.title.is_empty() || new.title.len() > TITLE || new.title.chars().any(char::is_control) {
+        return Err(Refusal::field("title", format!("a title is one line of 1 to {TITLE} bytes")));
+    }
+    if new.body.as_ref().is_some_and(|body| body.len() > BODY) {
+        return Err(Refusal::new("value_too_large", format!("a body has at most {BODY} bytes")).about("body"));
+    }
+    Ok(())
+}
+
+fn check_result(result: Option<&Value>) -> Result<(), Refusal> {
+    match result {
+        Some(result) if result.to_string().len() > BODY => {
+            Err(Refusal::new("value_too_large", format!("a result has at most {BODY} bytes")).about("result"))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Mesh {
     /// Makes a task.
     pub async fn task_create(&self, new: NewTask) -> Result<TaskStepped, Refusal> {
         let core = &self.core;
         core.check()?;
-        let title = new.title.trim().to_owned();
-        if title.is_empty() || title.len() > TITLE || title.chars().any(char::is_control) {
-            return Err(Refusal::field("title", format!("a title is one line of 1 to {TITLE} bytes")));
-        }
-        if new.body.as_ref().is_some_and(|body| body.len() > BODY) {
-            return Err(Refusal::new("value_too_large", format!("a body has at most {BODY} bytes")).about("body"));
-        }
+        let mut new = NewTask { title: new.title.trim().to_owned(), ..new };
+        check_texts(&new)?;
         let assignee = match &new.assignee {
             Some(who) => Some(resolve::member(&core.roster, who).map_err(|refusal| refusal.about("assignee"))?.id),
             None => None,
         };
-        let (id, client_id) = (ids::ulid(core.broker_now_ms()), client_id(core, new.client_id)?);
-        let request = json!(["task", title, new.body, assignee, new.priority]);
+        let (id, client_id) = (ids::ulid(core.broker_now_ms()), client_id(core, new.client_id.take())?);
+        let request = json!(["task", new.title, new.body, assignee, new.priority]);
         let fingerprint = core.shared.fingerprint(&request)?;
+        if gate::is_there(core) {
+            core.check_sending()?;
+            let changing = gate::Changing {
+                kind: "task",
+                step: "create",
+                to: json!({"task": id, "assignee": assignee.as_ref().map(|id| member(core, id))}),
+                title: Some(&new.title),
+                // A text that is not there may be put there.
+                body: Some(new.body.clone().unwrap_or_default()),
+                priority: Some(new.priority.as_str()),
+                client_message_id: &client_id,
+            };
+            let changed = gate::ask_shared(core, changing).await?;
+            new.title = changed.title.map_or(new.title, |title| title.trim().to_owned());
+            new.body = changed.body.or(new.body);
+            check_texts(&new)?;
+        }
         let call = |epoch: u64, key: &SharedKey| {
             Call::TaskCreate(Box::new(TaskCreate {
                 id: id.clone(),
-                title: seal(epoch, key, &json!({"i": id, "t": title})),
+                title: seal(epoch, key, &json!({"i": id, "t": new.title})),
                 body: new.body.as_ref().map(|body| seal(epoch, key, &json!({"i": id, "b": body}))),
                 assignee: assignee.clone(),
                 priority: new.priority,
@@ -172,13 +204,27 @@ impl Mesh {
         if lease_s.is_some_and(|seconds| !(1..=LONGEST_S).contains(&seconds)) {
             return Err(Refusal::field("lease_s", format!("a lease has 1 to {LONGEST_S} seconds")));
         }
-        let result = result.filter(|result| !result.is_null());
-        if result.as_ref().is_some_and(|result| result.to_string().len() > BODY) {
-            return Err(Refusal::new("value_too_large", format!("a result has at most {BODY} bytes")).about("result"));
-        }
+        let mut result = result.filter(|result| !result.is_null());
+        check_result(result.as_ref())?;
         let client_id = client_id(core, given)?;
         let request = json!(["step", step, id, lease_s, result]);
         let fingerprint = core.shared.fingerprint(&request).map_err(|refusal| refusal.about("result"))?;
+        if gate::is_there(core) {
+            core.check_sending()?;
+            let changing = gate::Changing {
+                kind: "task",
+                step: step.as_str(),
+                to: json!({"task": id}),
+                title: None,
+                body: result.as_ref().map(gate::text_of),
+                priority: None,
+                client_message_id: &client_id,
+            };
+            if let (Some(body), Some(before)) = (gate::ask_shared(core, changing).await?.body, &result) {
+                result = Some(gate::value_of(before, body)?);
+                check_result(result.as_ref())?;
+            }
+        }
         let call = |epoch: u64, key: &SharedKey| {
             Call::TaskStep(Box::new(TaskStep {
                 id: id.clone(),

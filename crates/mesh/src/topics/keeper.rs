@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::{Ask, GENERAL, talk};
 use crate::link::calls::{Line, Reply};
-use crate::link::open;
+use crate::link::{open, pages};
 use crate::mesh::Refusal;
 use crate::mesh::core::Core;
 
@@ -236,8 +236,7 @@ async fn readers(core: &Core, line: &Line, ring: &str, topic_id: &str) -> Result
     if ring == GENERAL {
         return Ok(core.roster.with(|members| members.map(|member| member.id.clone()).collect()));
     }
-    let fields = line.fields(Call::TopicMembers { topic: topic_id.to_owned() }).await?;
-    let listed = fields.get("members").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let listed = pages::topic_members(line, topic_id).await?.items;
     let id = |member: &Value| {
         let id = member.get("memberId").or_else(|| member.get("id")).unwrap_or(member);
         id.as_str().map(str::to_owned)

@@ -62,6 +62,8 @@ pub(crate) struct Topics {
     gone: parking_lot::Mutex<HashSet<String>>,
     /// A broker was set back while we ran.
     again: AtomicBool,
+    /// What was known before that, until it is compared with what the broker has.
+    before: parking_lot::Mutex<Vec<Known>>,
     /// Rises with every key and every epoch that is learned.
     changed: watch::Sender<u64>,
 }
@@ -81,6 +83,7 @@ impl Topics {
             stale: parking_lot::Mutex::default(),
             gone: parking_lot::Mutex::default(),
             again: AtomicBool::new(false),
+            before: parking_lot::Mutex::default(),
             changed,
         })
     }
@@ -215,6 +218,15 @@ impl Topics {
         });
     }
 
+    /// The broker will not have this wish, if it is still the same; what it has stays as it is.
+    pub(crate) fn refused(&self, name: &str, subscribed: bool) {
+        self.edit(true, |book| {
+            if book.wants.get(name).is_some_and(|want| want.subscribed == subscribed) {
+                book.wants.remove(name);
+            }
+        });
+    }
+
     /// A key, for opening what was sealed in its epoch.
     pub(crate) fn key(&self, ring: &str, epoch: u64) -> Option<TopicKey> {
         let kept = self.book.read().key(ring, epoch);
@@ -258,14 +270,31 @@ impl Topics {
     }
 
     /// The broker is not as it was: what it said of epochs counts no more, and no key is posted with before it is asked.
+    /// What we had subscribed to is a wish again, for it may have forgotten that. A topic that was not for everybody is
+    /// none: it would be made anew for everybody.
     pub(crate) fn start_again(&self) {
         self.again.store(true, Ordering::Relaxed);
-        let ids: Vec<String> = self.edit(false, |book| {
+        let before: Vec<Known> = self.edit(true, |book| {
+            let before: Vec<Known> = book.topics.values().cloned().collect();
+            let read = before.iter().filter(|known| known.subscribed && known.name != GENERAL);
+            for known in read.filter(|known| known.visibility == "public") {
+                if !book.wants.contains_key(&known.name) {
+                    book.want(&known.name, true);
+                }
+            }
             book.topics.values_mut().for_each(|known| known.epoch = 0);
-            book.topics.keys().cloned().collect()
+            before
         });
-        let rings: Vec<String> = ids.iter().map(|id| self.ring(id)).collect();
+        let rings: Vec<String> = before.iter().map(|known| self.ring(&known.id)).collect();
         self.stale.lock().extend(rings);
+        *self.before.lock() = before;
+    }
+
+    /// Topics that were known when the broker was set back and that it does not have any more. Says each once.
+    pub(crate) fn lost(&self) -> Vec<Known> {
+        let before = std::mem::take(&mut *self.before.lock());
+        let book = self.book.read();
+        before.into_iter().filter(|known| !book.topics.contains_key(&known.id)).collect()
     }
 
     /// The broker wants another key for posts: the keeper shall look.
@@ -359,5 +388,10 @@ mod tests {
         assert_eq!(topics.wants().len(), 1, "another wish was heard");
         topics.heard("alerts", true);
         assert!(topics.wants().is_empty() && topics.by_name("alerts").unwrap().subscribed);
+        topics.want("alerts", false);
+        topics.refused("alerts", true);
+        assert_eq!(topics.wants().len(), 1, "another wish was refused");
+        topics.refused("alerts", false);
+        assert!(topics.wants().is_empty() && topics.by_name("alerts").unwrap().subscribed, "it is as it was");
     }
 }

@@ -1,34 +1,27 @@
 //! Topics in talk with the broker: lists, subscriptions, and wishes that could not be told before.
 
+use std::time::Duration;
+
 use hostel_wire::frames::client::Call;
 use serde_json::{Map, Value};
 
 use super::{Known, Topics};
 use crate::link::calls::Line;
+use crate::link::pages;
 use crate::mesh::Refusal;
 
-/// Parts of a list that are asked for: more topics than are kept.
-const PARTS: usize = 256;
+/// A wish that cannot be heard just now is told again after this long, so often.
+const AGAIN: Duration = Duration::from_secs(1);
+const TRIES: u32 = 10;
 
 /// Asks for all topics and keeps them. A list that is not whole takes nothing away.
 pub(crate) async fn refresh(topics: &Topics, line: &Line) -> Result<(), Refusal> {
-    let (mut all, mut after) = (Vec::new(), None);
-    for _ in 0..PARTS {
-        let fields = line.fields(Call::TopicList { after: after.take() }).await?;
-        let listed = fields.get("topics").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        all.extend(listed.iter().filter_map(Known::read));
-        let more = fields.get("more").and_then(Value::as_bool).unwrap_or_default();
-        let last = listed.last().and_then(|topic| topic.get("name")).and_then(Value::as_str);
-        match last.filter(|_| more) {
-            None if !more => {
-                topics.learn_all(all);
-                return Ok(());
-            }
-            None => break,
-            Some(last) => after = Some(last.to_owned()),
-        }
+    let listed = pages::topics(line).await?;
+    let known = listed.items.iter().filter_map(Known::read);
+    match listed.whole {
+        true => topics.learn_all(known.collect()),
+        false => known.for_each(|known| topics.learn(known)),
     }
-    all.into_iter().for_each(|known| topics.learn(known));
     Ok(())
 }
 
@@ -61,24 +54,38 @@ pub(crate) async fn unsubscribe(topics: &Topics, line: &Line, name: &str) -> Res
     Ok(())
 }
 
-/// Tells the broker what it has not heard. A wish it refuses is dropped: it would be refused for ever.
+/// Tells the broker what it has not heard. A wish it refuses for good is dropped; one it cannot hear now stays.
 pub(crate) async fn replay(topics: &Topics, line: &Line) -> Result<Vec<(String, Refusal)>, Refusal> {
     let mut refused = Vec::new();
     for (name, want) in topics.wants() {
-        let told = match want.subscribed {
-            true => subscribe(topics, line, &name).await.map(drop),
-            false => unsubscribe(topics, line, &name).await,
+        let mut tries = 1;
+        let told = loop {
+            let told = match want.subscribed {
+                true => subscribe(topics, line, &name).await.map(drop),
+                false => unsubscribe(topics, line, &name).await,
+            };
+            match &told {
+                Err(refusal) if tries < TRIES && refusal.passes() && !gone(refusal) => tries += 1,
+                _ => break told,
+            }
+            tokio::time::sleep(AGAIN).await;
         };
         match told {
             Ok(()) => {}
-            Err(refusal) if refusal.code() == "broker_unavailable" => return Err(refusal),
+            // It was answered as taken: it waits for the next connection.
+            Err(refusal) if refusal.passes() => return Err(refusal),
             Err(refusal) => {
-                topics.heard(&name, want.subscribed);
+                topics.refused(&name, want.subscribed);
                 refused.push((name, refusal));
             }
         }
     }
     Ok(refused)
+}
+
+/// Whether the connection itself is gone, or as good as that.
+fn gone(refusal: &Refusal) -> bool {
+    refusal.code() == "broker_unavailable"
 }
 
 /// The topic in an answer: under `topic`, or the answer itself.

@@ -28,7 +28,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// Nothing in a test takes longer.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Waits for something, but not for ever.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
@@ -99,6 +99,27 @@ impl TestBroker {
     pub fn url(&self) -> String {
         format!("ws://127.0.0.1:{}/ws", self.port)
     }
+}
+
+/// Copies the files of a directory into another that has none.
+pub fn copy_files(from: &std::path::Path, to: &std::path::Path) {
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+    }
+}
+
+/// Puts a copy in the place of what is there.
+pub fn put_back(copy: &std::path::Path, place: &std::path::Path) {
+    for entry in std::fs::read_dir(place).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_type().unwrap().is_file() {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    copy_files(copy, place);
 }
 
 /// A network of one host that can be cut, or made deaf: what is sent arrives, what comes back does not.

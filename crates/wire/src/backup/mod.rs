@@ -11,7 +11,8 @@
 //! 24  16 salt
 //! 40  24 nonce of the box, or header of the stream
 //! ```
-//! Numbers are big-endian. After that follows one box (`seal`, `open`) or a stream of them (`StreamSealer`,
+//! It begins with another word than the `.cmb` files of claudemesh-cli (`CMB1`, `CMB2`): those hold one identity in one box
+//! and nothing that says how their key was made; these say it, and may be a house. Numbers are big-endian. After that follows one box (`seal`, `open`) or a stream of them (`StreamSealer`,
 //! `StreamOpener`); both are libsodium's, and each carries a digest that needs no key, so that a damaged file is told
 //! from a wrong passphrase.
 //!
@@ -78,6 +79,12 @@ pub enum BackupError {
     /// It does not begin as one does.
     #[error("it is not a backup of this program")]
     NotOne,
+    /// The program before this one made it.
+    #[error(
+        "it is a `.cmb` backup (`{0}`) of claudemesh-cli, which this program does not read: put it back with that program, \
+         or join the mesh again with a new invite"
+    )]
+    Earlier(&'static str),
     /// A later program made it.
     #[error("its format is version {0}, this program knows {VERSION}: use the version that made it, or a later one")]
     TooNew(u8),
@@ -149,7 +156,11 @@ impl Header {
 
     /// Reads the beginning of a file.
     pub fn parse(bytes: &[u8]) -> Result<Self, BackupError> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or(BackupError::NotOne)?;
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| match bytes.get(..4) {
+            Some(b"CMB1") => BackupError::Earlier("CMB1"),
+            Some(b"CMB2") => BackupError::Earlier("CMB2"),
+            _ => BackupError::NotOne,
+        })?;
         let short = || BackupError::Damaged("it ends inside its header");
         let ([version, content, kdf, zero], rest) = take::<4>(rest).ok_or_else(short)?;
         if version > VERSION {
@@ -232,6 +243,9 @@ mod tests {
             Err(BackupError::Other { found: Content::Mesh, wanted: Content::House })
         );
         assert_eq!(Header::parse(b"PK\x03\x04"), Err(BackupError::NotOne));
+        assert_eq!(Header::parse(b"CMB"), Err(BackupError::NotOne));
+        assert_eq!(Header::parse(b"CMB1 and a salt"), Err(BackupError::Earlier("CMB1")));
+        assert_eq!(Header::parse(b"CMB2 and a salt"), Err(BackupError::Earlier("CMB2")));
         for end in 8..HEADER {
             assert!(matches!(Header::parse(&bytes[..end]), Err(BackupError::Damaged(_))), "{end}");
         }

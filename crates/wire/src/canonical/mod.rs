@@ -15,6 +15,10 @@ pub use number::check_numbers;
 /// A value may be nested this deep.
 pub const DEPTH_LIMIT: usize = 128;
 
+/// A name that the reader takes for something else where it comes first in an object, which is where sorting may put it:
+/// what was written with it could not be read again.
+const RESERVED: &str = "$serde_json::private::RawValue";
+
 /// Why a value has no canonical form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +29,9 @@ pub enum NotCanonical {
     /// Nested too deep.
     #[error("nested deeper than {DEPTH_LIMIT} levels")]
     TooDeep,
+    /// A name that cannot be read again.
+    #[error("an object has a field `{0}`, which is no name")]
+    Name(&'static str),
     /// Not JSON at all.
     #[error("not JSON: {0}")]
     Malformed(String),
@@ -63,6 +70,9 @@ fn write_value(out: &mut String, value: &Value, depth: usize) -> Result<(), NotC
             fields.sort_unstable_by(|(left, _), (right, _)| left.encode_utf16().cmp(right.encode_utf16()));
             out.push('{');
             for (place, (name, item)) in fields.into_iter().enumerate() {
+                if name == RESERVED {
+                    return Err(NotCanonical::Name(RESERVED));
+                }
                 if place > 0 {
                     out.push(',');
                 }
@@ -127,6 +137,13 @@ mod tests {
     fn names_are_sorted_by_utf16() {
         let input = r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"\u00f6":7}"#;
         assert_eq!(of(input), "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}");
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_read_again_is_refused() {
+        let value: Value = serde_json::from_str(r#"{"a":[{"A":1,"$serde_json::private::RawValue":{}}]}"#).unwrap();
+        assert_eq!(canonical(&value), Err(NotCanonical::Name(RESERVED)));
+        assert!(serde_json::from_str::<Value>(&value.to_string()).is_err());
     }
 
     #[test]

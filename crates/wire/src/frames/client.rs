@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::hello::{Attestation, Features, Hello, Resume, SessionHello};
+pub use super::hello::{Attestation, Features, Hello, Resume, SessionHello, Succession};
 pub use super::send::{ClientAck, Send};
 use super::shared::{Link, Page, StateGet, StateSet, TaskCreate, TaskGet, TaskList, TaskStep};
 use super::{FrameError, parse, type_of, write};
@@ -102,6 +102,9 @@ pub enum Call {
         /// Also members without a connection.
         #[serde(default)]
         all: bool,
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// `idle`, `working` or `dnd`. No answer in the first protocol; `ok` when a `_reqId` was given.
     SetStatus {
@@ -184,6 +187,9 @@ pub enum Call {
     TopicMembers {
         /// Name or id.
         topic: String,
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// The older way to read history, newest first, at most 200. Answer: `topic_history_response`.
     TopicHistory {
@@ -312,7 +318,11 @@ pub enum Call {
         target: String,
     },
     /// Answer: `bans_list`.
-    ListBans {},
+    ListBans {
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
     /// Registers an invite that the owner has signed. Answer: `invite_created`.
     InviteCreate {
         /// The token (base64url of the payload).
@@ -328,7 +338,11 @@ pub enum Call {
         preset: Option<Value>,
     },
     /// Answer: `invite_list_response`.
-    InviteList {},
+    InviteList {
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
+    },
     /// Answer: `ok`.
     InviteRevoke {
         /// The invite's id or token.
@@ -356,6 +370,9 @@ pub enum Call {
         /// Uploaded by.
         #[serde(default)]
         from: Option<String>,
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// Deletes a file; its uploader and administrators. Answer: `ok`.
     DeleteFile {

@@ -60,6 +60,25 @@ pub struct Hello {
     /// `service` or `session`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// How the key came after earlier ones, oldest first: for a broker that knows one of those.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Succession>,
+}
+
+/// That one key of a member follows another, in the words and with the signatures of `rotate_key`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Succession {
+    /// The key that was replaced, hex.
+    pub old_pubkey: String,
+    /// The one that took its place, hex.
+    pub new_pubkey: String,
+    /// When, in milliseconds since 1970, by the member's clock.
+    pub timestamp: u64,
+    /// The old key's, 128 hex.
+    pub signature: String,
+    /// The new key's, 128 hex.
+    pub proof: String,
 }
 
 /// Features a daemon asks for.

@@ -30,7 +30,7 @@ REMEMBERED = 10_000
 """Messages that are known to have been given."""
 SILENCE_S = 45.0
 """The daemon says something every 15 s; after so long without a word the connection is taken for dead."""
-ANSWER_S = 10.0
+ANSWER_S = 30.0
 FIRST_WAIT_S = 0.05
 LONGEST_WAIT_S = 2.0
 BLOCK_LIMIT = 4 * 1024 * 1024

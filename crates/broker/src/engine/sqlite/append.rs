@@ -5,13 +5,14 @@
 //! its sender is answered.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-use super::super::types::{Append, AppendError, AppendTicket, Appended, EngineError, Entry, Guard, Known};
-use super::{Log, State, id_stem, kv, place, recent};
+use super::super::types::{Append, AppendError, AppendTicket, Appended, EngineError, Entry, Guard, Known, Room};
+use super::{Log, State, id_stem, kv, place, recent, room};
 
 /// Appends that are written together at most.
 const BATCH: usize = 1024;
@@ -59,6 +60,14 @@ enum Outcome {
     Reused(String),
     Blocked,
     Stale(Guard),
+    Full,
+}
+
+/// How far a log goes while a batch is written: its last entry, and its bytes.
+#[derive(Clone, Copy)]
+struct End {
+    seq: u64,
+    bytes: u64,
 }
 
 /// One of a batch, without the way to answer.
@@ -93,7 +102,8 @@ pub(super) async fn run(state: Arc<State>, mut waiting: mpsc::Receiver<Line>) {
             }
         }
         if !jobs.is_empty() {
-            let written = state.store.write(move |transaction| write(transaction, jobs)).await;
+            let most = state.log_bytes;
+            let written = state.store.write(move |transaction| write(transaction, jobs, most)).await;
             match written {
                 Ok(written) => tell(&state, written, answers),
                 Err(error) => {
@@ -117,20 +127,21 @@ pub(super) async fn run(state: Arc<State>, mut waiting: mpsc::Receiver<Line>) {
 }
 
 /// Writes a batch. Nothing here fails but by the disk's fault, and then all of it does.
-fn write(transaction: &Transaction<'_>, jobs: Vec<Job>) -> rusqlite::Result<Vec<(Job, Outcome)>> {
-    let mut last_seqs: HashMap<i64, u64> = HashMap::new();
+fn write(transaction: &Transaction<'_>, jobs: Vec<Job>, most: u64) -> rusqlite::Result<Vec<(Job, Outcome)>> {
+    let mut ends: HashMap<i64, End> = HashMap::new();
     let mut guards: HashMap<(&'static str, String), u64> = HashMap::new();
     let mut written = Vec::with_capacity(jobs.len());
     for job in jobs {
-        let outcome = write_one(transaction, &job, &mut last_seqs, &mut guards)?;
-        if let (Some(gate), Outcome::Stale(_)) = (&job.append.gate, &outcome) {
+        let outcome = write_one(transaction, &job, &mut ends, &mut guards, most)?;
+        if let (Some(gate), Outcome::Stale(_) | Outcome::Full) = (&job.append.gate, &outcome) {
             gate.shut();
         }
         written.push((job, outcome));
     }
-    let mut update = transaction.prepare_cached("UPDATE logs SET last_seq = ? WHERE no = ? AND last_seq <> ?1")?;
-    for (log, last) in last_seqs {
-        update.execute(params![last as i64, log])?;
+    let mut update =
+        transaction.prepare_cached("UPDATE logs SET last_seq = ?, bytes = ? WHERE no = ? AND last_seq <> ?1")?;
+    for (log, end) in ends {
+        update.execute(params![end.seq as i64, end.bytes as i64, log])?;
     }
     Ok(written)
 }
@@ -138,8 +149,9 @@ fn write(transaction: &Transaction<'_>, jobs: Vec<Job>) -> rusqlite::Result<Vec<
 fn write_one(
     transaction: &Transaction<'_>,
     job: &Job,
-    last_seqs: &mut HashMap<i64, u64>,
+    ends: &mut HashMap<i64, End>,
     guards: &mut HashMap<(&'static str, String), u64>,
+    most: u64,
 ) -> rusqlite::Result<Outcome> {
     let Job { append, log, stem } = job;
     if append.gate.as_ref().is_some_and(|gate| !gate.pass()) {
@@ -151,14 +163,21 @@ fn write_one(
         let known = if deduplicated { known(transaction, log.no, &append.sender, &append.client_id)? } else { None };
         return Ok(known.map_or_else(|| Outcome::Stale(guard), |known| compare(known, append)));
     }
-    let last = match last_seqs.get(&log.no) {
-        Some(last) => *last,
+    let end = match ends.get(&log.no) {
+        Some(end) => *end,
         None => {
-            let mut last = transaction.prepare_cached("SELECT last_seq FROM logs WHERE no = ?")?;
-            last.query_row([log.no], |row| row.get::<_, i64>(0))? as u64
+            let mut end = transaction.prepare_cached("SELECT last_seq, bytes FROM logs WHERE no = ?")?;
+            let number = |row: &rusqlite::Row<'_>, index| row.get::<_, i64>(index).map(|number| number as u64);
+            end.query_row([log.no], |row| Ok(End { seq: number(row, 0)?, bytes: number(row, 1)? }))?
         }
     };
-    let seq = last + 1;
+    let bytes = end.bytes.saturating_add(room::of(append));
+    // What the broker itself has to say is little, and is said.
+    if most > 0 && bytes > most && !append.sender.is_empty() {
+        let known = if deduplicated { known(transaction, log.no, &append.sender, &append.client_id)? } else { None };
+        return Ok(known.map_or(Outcome::Full, |known| compare(known, append)));
+    }
+    let seq = end.seq + 1;
     let place = place::of(log.no, seq);
     let id = place::id(stem, seq);
     let ms = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
@@ -193,7 +212,7 @@ fn write_one(
         ms(append.expires_ms),
         &append.bytes[..],
     ])?;
-    last_seqs.insert(log.no, seq);
+    ends.insert(log.no, End { seq, bytes });
     let revision = if append.writes.is_empty() { 0 } else { kv::write(transaction, &append.writes)? };
     Ok(Outcome::New { seq, id, revision })
 }
@@ -262,6 +281,10 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
         results.push(match outcome {
             Outcome::Blocked => Err(AppendError::Blocked),
             Outcome::Stale(guard) => Err(AppendError::Stale(guard)),
+            Outcome::Full => {
+                state.pressed.notify_one();
+                Err(AppendError::Full)
+            }
             Outcome::Reused(id) => Err(AppendError::Reused { id }),
             Outcome::Duplicate(known) => {
                 let history_available = log.keeps(known.seq);
@@ -275,6 +298,11 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
                     recent.put(key, Known { fingerprint, seq, id: id.clone(), ts_ms, history_available: true });
                 }
                 let ts_ms = append.now_ms;
+                let used = room::of(&append);
+                let used = log.bytes.fetch_add(used, Ordering::Relaxed) + used;
+                if (Room { used, limit: state.log_bytes }).is_short() {
+                    state.pressed.notify_one();
+                }
                 log.ring.lock().push(Arc::new(entry(append, seq, id.clone())), share);
                 tails.insert(log.no, (log, seq));
                 Ok(Appended { seq, id, ts_ms, duplicate: false, history_available: true })

@@ -115,9 +115,14 @@ impl BlobSink for FileBlob {
         Ok(())
     }
 
-    async fn finish(mut self) -> Result<BlobInfo, BlobError> {
+    async fn settle(&mut self) -> Result<BlobInfo, BlobError> {
         self.file.flush().await?;
         self.file.sync_all().await?;
+        Ok(BlobInfo { size: self.size, sha256: Some(self.hash.clone().finalize().into()) })
+    }
+
+    async fn finish(mut self) -> Result<BlobInfo, BlobError> {
+        let info = self.settle().await?;
         if let Some(part) = &self.part {
             tokio::fs::rename(part, &self.place).await?;
         }
@@ -125,8 +130,7 @@ impl BlobSink for FileBlob {
         if let Some(directory) = self.place.parent() {
             File::open(directory).await?.sync_all().await?;
         }
-        let sha256 = std::mem::take(&mut self.hash).finalize().into();
-        Ok(BlobInfo { size: self.size, sha256: Some(sha256) })
+        Ok(info)
     }
 }
 

@@ -12,20 +12,20 @@ const COLUMNS: &str = "place, id, ts_ms, kind, dest, sender, client_id, fingerpr
 
 /// All logs, by mesh.
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<(String, Log)>> {
-    let mut statement = connection.prepare("SELECT mesh, no, epoch, first_seq, last_seq FROM logs")?;
+    let mut statement = connection.prepare("SELECT mesh, no, epoch, first_seq, last_seq, bytes FROM logs")?;
     statement.query_map([], |row| Ok((row.get(0)?, log(row)?)))?.collect()
 }
 
 /// A mesh's log.
 pub(super) fn one(connection: &Connection, mesh: &str) -> rusqlite::Result<Log> {
     let mut statement =
-        connection.prepare_cached("SELECT mesh, no, epoch, first_seq, last_seq FROM logs WHERE mesh = ?")?;
+        connection.prepare_cached("SELECT mesh, no, epoch, first_seq, last_seq, bytes FROM logs WHERE mesh = ?")?;
     statement.query_row([mesh], log)
 }
 
 fn log(row: &Row<'_>) -> rusqlite::Result<Log> {
     let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
-    Ok(Log::new(row.get(1)?, row.get(2)?, number(3)?, number(4)?))
+    Ok(Log::new(row.get(1)?, row.get(2)?, number(3)?, number(4)?, number(5)?))
 }
 
 /// Entries after a number and up to another.

@@ -14,6 +14,7 @@ mod place;
 mod recent;
 mod retention;
 mod ring;
+mod room;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,12 +26,12 @@ use hostel_store::{Options, Schema, Store, Synchronous};
 use hostel_wire::{encoding, ids, random};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{OptionalExtension as _, Transaction, params};
-use tokio::sync::{Semaphore, broadcast, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, broadcast, mpsc, watch};
 
 use super::blob::{BlobError, BlobInfo};
 use super::types::{
     Append, AppendTicket, Bounds, EngineError, Entry, HistoryQuery, Known, KvBatch, KvChange, KvCommitted, KvEntry,
-    KvError, KvOp, Pruned,
+    KvError, KvOp, Pruned, Room,
 };
 use super::{BlobReader, Engine};
 use crate::audit::{AuditEvent, AuditRecord, CHAIN, Verified};
@@ -51,7 +52,10 @@ pub fn renew_epochs(database: &std::path::Path) -> Result<usize, String> {
 }
 
 /// The steps of `broker.db`.
-const SCHEMA: Schema = Schema { name: "broker.db", steps: &[include_str!("migrations/0001_broker.sql")] };
+const SCHEMA: Schema = Schema {
+    name: "broker.db",
+    steps: &[include_str!("migrations/0001_broker.sql"), include_str!("migrations/0002_bytes.sql")],
+};
 
 /// Appends that may wait, in number; in bytes see [`EngineOptions::line_bytes`].
 const LINE: usize = 4096;
@@ -79,6 +83,8 @@ pub struct EngineOptions {
     pub recent_bytes: usize,
     /// Bytes of appends that may wait for the writer; more make their askers wait.
     pub line_bytes: usize,
+    /// Bytes that a mesh's log and its remembered ids may take; 0: any number.
+    pub log_bytes: u64,
 }
 
 impl EngineOptions {
@@ -93,6 +99,7 @@ impl EngineOptions {
             recent_ids: 16_384,
             recent_bytes: 16 << 20,
             line_bytes: 16 << 20,
+            log_bytes: 16 << 30,
         }
     }
 }
@@ -116,6 +123,9 @@ struct State {
     changes: broadcast::Sender<KvChange>,
     blobs: blobs::Blobs,
     broker_id: String,
+    log_bytes: u64,
+    /// A log is nearly full.
+    pressed: Arc<Notify>,
 }
 
 /// A log as memory knows it.
@@ -123,15 +133,17 @@ struct Log {
     no: i64,
     epoch: RwLock<String>,
     first: AtomicU64,
+    /// What entries and ids take, as [`room`] counts it.
+    bytes: AtomicU64,
     /// The last entry on disk.
     tail: watch::Sender<u64>,
     ring: Mutex<Ring>,
 }
 
 impl Log {
-    fn new(no: i64, epoch: String, first: u64, last: u64) -> Self {
-        let tail = watch::Sender::new(last);
-        Self { no, epoch: RwLock::new(epoch), first: AtomicU64::new(first), tail, ring: Mutex::default() }
+    fn new(no: i64, epoch: String, first: u64, last: u64, bytes: u64) -> Self {
+        let (tail, first, bytes) = (watch::Sender::new(last), AtomicU64::new(first), AtomicU64::new(bytes));
+        Self { no, epoch: RwLock::new(epoch), first, bytes, tail, ring: Mutex::default() }
     }
 
     fn bounds(&self) -> Bounds {
@@ -173,6 +185,8 @@ impl SqliteEngine {
             changes: broadcast::channel(CHANGES).0,
             blobs,
             broker_id,
+            log_bytes: options.log_bytes,
+            pressed: Arc::default(),
         });
         let (lines, waiting) = mpsc::channel(LINE);
         tokio::spawn(append::run(Arc::clone(&state), waiting));
@@ -326,6 +340,19 @@ impl Engine for SqliteEngine {
 
     async fn prune(&self, now_ms: u64) -> Result<Pruned, EngineError> {
         retention::prune(&self.state, now_ms).await
+    }
+
+    fn room(&self, mesh: &str) -> Option<Room> {
+        let log = self.log(mesh).ok()?;
+        Some(Room { used: log.bytes.load(Ordering::Relaxed), limit: self.state.log_bytes })
+    }
+
+    fn pressed(&self) -> Arc<Notify> {
+        Arc::clone(&self.state.pressed)
+    }
+
+    async fn trim(&self, mesh: &str, up_to_seq: u64, bytes: u64) -> Result<Pruned, EngineError> {
+        retention::trim(&self.state, &*self.log(mesh)?, up_to_seq, bytes).await
     }
 
     async fn get(&self, bucket: &str, key: &str) -> Result<Option<KvEntry>, EngineError> {

@@ -8,6 +8,7 @@
 //!
 //! Names, values, titles, bodies and results are sealed before they come here, with a key that counts now.
 
+mod leases;
 mod links;
 mod state;
 mod tasks;
@@ -42,6 +43,8 @@ mod bucket {
     pub(super) const TASK: &str = "task";
     /// Mesh, task: its sealed body and result.
     pub(super) const CONTENT: &str = "task_content";
+    /// End (20 digits), mesh, task: a lease whose end nobody was told of.
+    pub(super) const LEASE: &str = "task_lease";
     /// Mesh, epoch (20 digits): an earlier key, sealed with a later one.
     pub(super) const LINK: &str = "shared_link";
 }
@@ -163,9 +166,9 @@ impl<E: Engine> Inner<E> {
         Ok(Some(stored.and_then(|mut stored| stored.get_mut("eventData").map(Value::take)).unwrap_or_default()))
     }
 
-    /// Writes a change: the log's entry and the records, or nothing.
+    /// Writes a change: the log's entry and the records, or nothing. Whether who makes it may was looked at before.
     async fn write_shared(&self, mesh: &Mesh, by: &By, book: &Book, entry: Entry) -> Result<(), RegistryError> {
-        let sender = mesh.active_member(&by.member)?;
+        let name = mesh.member(&by.member).map(|sender| sender.name.as_str()).unwrap_or_default();
         let Entry { kind, client_id, fingerprint, event, mut writes } = entry;
         writes.push(KvOp::put(bucket::BOOK, mesh.id(), bytes(book)));
         let stored = json!({
@@ -173,7 +176,7 @@ impl<E: Engine> Inner<E> {
             "senderPubkey": by.key,
             "senderMemberPubkey": by.member_key,
             "senderMemberId": by.member,
-            "senderName": sender.name,
+            "senderName": name,
             "priority": Priority::Next,
             "client_message_id": client_id,
             "request_fingerprint": encoding::hex(&fingerprint),
@@ -202,6 +205,7 @@ impl<E: Engine> Inner<E> {
             Ok(_) => Ok(()),
             Err(AppendError::Reused { .. }) => Err(RegistryError::Reused),
             Err(AppendError::Engine(error)) => Err(error.into()),
+            Err(AppendError::Full) => Err(RegistryError::LogFull),
             Err(AppendError::Blocked | AppendError::Stale(_)) => Err(EngineError::Closed.into()),
         }
     }

@@ -11,7 +11,7 @@ use super::super::update::bytes;
 use super::{ALONG, By, CONTENT, Entry, NAME, bucket, invalid, key, request, well_formed};
 use crate::engine::{Engine, KvOp};
 use crate::registry::load::parse;
-use crate::registry::{Inner, Registry, RegistryError};
+use crate::registry::{Inner, Mesh, Registry, RegistryError};
 
 /// Entries that are asked for at once.
 const MOST_KEYS: usize = 64;
@@ -49,13 +49,15 @@ impl<E: Engine> Registry<E> {
         member: &str,
         keys: &[String],
     ) -> Result<(Vec<StateEntry>, usize), RegistryError> {
-        self.inner.snapshot(mesh)?.active_member(member)?;
+        let snapshot = self.inner.snapshot(mesh)?;
+        snapshot.active_member(member)?;
         if keys.len() > MOST_KEYS || !keys.iter().all(|key| is_digest(key)) {
             return invalid("`keys` must be up to 64 digests of names");
         }
         let (mut entries, mut size) = (Vec::with_capacity(keys.len()), 0);
         for (looked_at, digest) in keys.iter().enumerate() {
-            let Some(mut entry) = self.inner.record::<StateEntry>(bucket::STATE, mesh, digest).await? else { continue };
+            let found = self.inner.record::<StateEntry>(bucket::STATE, mesh, digest).await?;
+            let Some(mut entry) = found.filter(|entry| snapshot.shows_state(&entry.by, member)) else { continue };
             entry.value = self.inner.record::<Boxed>(bucket::VALUE, mesh, digest).await?;
             size += bytes(&entry).len();
             if size > PAGE_BYTES && !entries.is_empty() {
@@ -73,18 +75,32 @@ impl<E: Engine> Registry<E> {
         member: &str,
         after: Option<&str>,
     ) -> Result<(Vec<StateEntry>, bool), RegistryError> {
-        self.inner.snapshot(mesh)?.active_member(member)?;
+        let snapshot = self.inner.snapshot(mesh)?;
+        snapshot.active_member(member)?;
         if after.is_some_and(|after| !is_digest(after)) {
             return invalid("`after` is no digest of a name");
         }
-        let (prefix, after) = (key(mesh, ""), after.map(|after| key(mesh, after)).unwrap_or_default());
-        let found = self.inner.engine.page(bucket::STATE, &prefix, &after, PAGE, PAGE_BYTES).await?;
-        let more = match found.last() {
-            Some(last) => !self.inner.engine.page(bucket::STATE, &prefix, &last.key, 1, 0).await?.is_empty(),
-            None => false,
-        };
-        let entries: Result<_, _> = found.iter().map(|entry| parse(bucket::STATE, entry)).collect();
-        Ok((entries?, more))
+        let (prefix, mut after) = (key(mesh, ""), after.map(|after| key(mesh, after)).unwrap_or_default());
+        loop {
+            let found = self.inner.engine.page(bucket::STATE, &prefix, &after, PAGE, PAGE_BYTES).await?;
+            let Some(last) = found.last() else { return Ok((Vec::new(), false)) };
+            last.key.clone_into(&mut after);
+            let more = !self.inner.engine.page(bucket::STATE, &prefix, &after, 1, 0).await?.is_empty();
+            let entries: Result<Vec<StateEntry>, _> = found.iter().map(|entry| parse(bucket::STATE, entry)).collect();
+            let mut entries = entries?;
+            entries.retain(|entry| snapshot.shows_state(&entry.by, member));
+            // Whoever asks goes on behind the last one it was given.
+            if !entries.is_empty() || !more {
+                return Ok((entries, more));
+            }
+        }
+    }
+}
+
+impl Mesh {
+    /// Whether a member may read what another wrote into the state.
+    pub(in crate::registry) fn shows_state(&self, writer: &str, reader: &str) -> bool {
+        writer == reader || self.may(writer, reader, "state-read")
     }
 }
 

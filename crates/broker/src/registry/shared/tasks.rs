@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::update::bytes;
+use super::leases::noted;
 use super::{Book, By, CONTENT, Entry, NAME, bucket, invalid, key, request, well_formed};
 use crate::engine::{Engine, KvOp};
 use crate::registry::load::parse;
@@ -100,7 +101,7 @@ impl<E: Engine> Registry<E> {
 }
 
 /// A task as it stands now: one whose lease is over, or whose claimer is gone, is open.
-fn as_it_stands(mesh: &Mesh, task: TaskEntry, now: u64) -> TaskEntry {
+pub(super) fn as_it_stands(mesh: &Mesh, task: TaskEntry, now: u64) -> TaskEntry {
     if task.status == TaskStatus::Claimed && !is_held(mesh, &task, now) {
         return TaskEntry {
             status: TaskStatus::Open,
@@ -298,18 +299,22 @@ impl<E: Engine> Inner<E> {
                 Step::Release | Step::Complete => Ok(first),
             };
         }
-        let task = self.task(mesh_id, &step.id).await?;
+        let mut before = self.task(mesh_id, &step.id).await?;
+        if self.lease_over_of(mesh_id, by, &before).await? {
+            before = self.task(mesh_id, &step.id).await?;
+        }
         let now = self.clock.now_ms();
-        let mut task = match taken(&mesh, &by.member, &task, &step, now) {
+        let mut task = match taken(&mesh, &by.member, &before, &step, now) {
             Ok(task) => task,
-            Err(code) => return Ok(Stepped::Refused(code, Box::new(as_it_stands(&mesh, task, now)))),
+            Err(code) => return Ok(Stepped::Refused(code, Box::new(as_it_stands(&mesh, before, now)))),
         };
         mesh.sealed_now(&step.result)?;
         let mut book = self.book(mesh_id).await?;
         book.version += 1;
         task.version = book.version;
         let place = key(mesh_id, &task.id);
-        let mut writes = vec![KvOp::put(bucket::TASK, &place, bytes(&task))];
+        let mut writes = noted(mesh_id, &before, &task);
+        writes.push(KvOp::put(bucket::TASK, &place, bytes(&task)));
         if let Some(result) = step.result {
             let content = self.record::<Content>(bucket::CONTENT, mesh_id, &task.id).await?.unwrap_or_default();
             let content = Content { result: Some(result), ..content };

@@ -17,6 +17,9 @@ use crate::server::rate::Bucket;
 /// When a sender is to come back after the log could not be written.
 const SOON: Duration = Duration::from_secs(1);
 
+/// When a sender is to come back after the log had no room: what is delivered goes meanwhile.
+const ROOM: Duration = Duration::from_secs(5);
+
 /// Why a message is refused.
 #[derive(Debug, Clone)]
 pub(super) enum No {
@@ -37,6 +40,8 @@ pub(super) enum No {
     Destination(Refusal),
     /// Who is who has changed while it was on its way.
     Changed,
+    /// The log has no room.
+    Full,
     /// The log cannot be written.
     Unavailable,
 }
@@ -60,6 +65,7 @@ impl No {
             Self::RecipientUnknown => "recipient_unknown",
             Self::Destination(refusal) => refusal.code(),
             Self::Changed => "roster_changed",
+            Self::Full => "insufficient_storage",
             Self::Unavailable => "unavailable",
         }
     }
@@ -67,7 +73,7 @@ impl No {
     /// Coming again is of no use.
     pub(super) fn is_permanent(&self) -> bool {
         match self {
-            Self::LaneBlocked | Self::Rate(_) | Self::Changed | Self::Unavailable => false,
+            Self::LaneBlocked | Self::Rate(_) | Self::Changed | Self::Full | Self::Unavailable => false,
             Self::Destination(refusal) => refusal.is_permanent(),
             _ => true,
         }
@@ -85,6 +91,9 @@ impl No {
             Self::RecipientUnknown => "no such member".to_owned(),
             Self::Destination(refusal) => refusal.to_string(),
             Self::Changed => "members or topics have changed meanwhile".to_owned(),
+            Self::Full => {
+                "the broker's log of this mesh is full; it takes messages again when there is room".to_owned()
+            }
             Self::Unavailable => "the log cannot be written".to_owned(),
         }
     }
@@ -96,6 +105,7 @@ impl No {
             Self::Rate(wait) => Some(*wait),
             Self::LaneBlocked | Self::Changed => Some(Duration::ZERO),
             Self::Unavailable => Some(SOON),
+            Self::Full => Some(ROOM),
             _ => None,
         };
         // The older word for the one code that older daemons look for.
@@ -179,6 +189,7 @@ impl Promise {
             Err(AppendError::Reused { id }) => No::Reused(id),
             Err(AppendError::Blocked) => No::LaneBlocked,
             Err(AppendError::Stale(_)) => No::Changed,
+            Err(AppendError::Full) => No::Full,
             Err(AppendError::Engine(_)) => No::Unavailable,
         };
         no.ack(metrics, &self.id)

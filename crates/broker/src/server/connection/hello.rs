@@ -24,7 +24,8 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 use super::{About, Connection, Now, Role, Status, Window};
 use crate::audit::kind;
 use crate::engine::Engine;
-use crate::registry::{Concurrency, Held, MemberRecord, Mesh};
+use crate::registry::{Concurrency, Held, MemberRecord, Mesh, RegistryError, lineage};
+use crate::server::log::Level;
 use crate::server::presence::Presence;
 use crate::server::room::Closed;
 use crate::server::{Broker, welcome};
@@ -121,7 +122,7 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
         return Err(Refused::new("capacity", "the mesh has as many connections as it may"));
     }
     let shown = claim.verify(broker, nonce, protocol)?;
-    let member = claim.member(&mesh, &shown)?;
+    let (mesh, member) = claim.known(broker, mesh, &shown, protocol).await?;
     welcome::check_features(claim.hello).map_err(|(message, reason)| Refused {
         code: "features",
         message,
@@ -196,6 +197,18 @@ fn standing(member: &Arc<Held<MemberRecord>>) -> Result<&Arc<Held<MemberRecord>>
     Ok(member)
 }
 
+/// Why a lineage was not followed.
+fn unfollowed(error: RegistryError) -> Refused {
+    match error {
+        RegistryError::KeyReplaced => Refused::new(
+            "key_replaced",
+            "another key than this one took the place of the member's; if that was not you, have the member revoked",
+        ),
+        RegistryError::Engine(_) => Refused::unavailable(),
+        other => Refused::unauthorized(&other.to_string()),
+    }
+}
+
 impl Claim<'_> {
     /// The key that the connection says it has.
     fn key_text(&self) -> &str {
@@ -262,6 +275,43 @@ impl Claim<'_> {
                 Ok(Shown { key: keys.session, member: keys.parent })
             }
         }
+    }
+
+    /// The member whose key was shown, also one that has replaced the key that is known here and can show it.
+    async fn known<E: Engine>(
+        &self,
+        broker: &Broker<E>,
+        mesh: Arc<Mesh>,
+        shown: &Shown,
+        protocol: u32,
+    ) -> Result<(Arc<Mesh>, Arc<Held<MemberRecord>>), Refused> {
+        let (hello, key) = (self.hello, shown.member.hex());
+        let later = mesh.member(&hello.member_id).filter(|_| {
+            // A session's word is its member's: that one comes first, and by itself.
+            !hello.lineage.is_empty()
+                && protocol >= 2
+                && shown.key == shown.member
+                && mesh.member_by_key(&key).is_none()
+        });
+        let Some(member) = later else {
+            let member = self.member(&mesh, shown)?;
+            return Ok((mesh, member));
+        };
+        let followed = lineage::followed(&mesh, member, &key, &hello.lineage);
+        // Who has shown that it was this member hears what has become of it.
+        if matches!(followed, Ok(_) | Err(RegistryError::KeyReplaced)) {
+            standing(member)?;
+        }
+        followed.map_err(unfollowed)?;
+        let old = member.pubkey.clone();
+        let rotated =
+            broker.registry.catch_up(mesh.id(), &member.id, &key, &hello.lineage).await.map_err(unfollowed)?;
+        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member);
+        broker.rooms.room(mesh.id()).tell(&delta, |one| one.protocol >= 2);
+        let fields = json!({"mesh": mesh.id(), "member": rotated.member.id, "old": old, "new": key, "lineage": true});
+        broker.log.line(Level::Warn, "member_keypair_rotated", fields);
+        let member = self.member(&rotated.mesh, shown)?;
+        Ok((rotated.mesh, member))
     }
 
     /// The member whose key was shown.

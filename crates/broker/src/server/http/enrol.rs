@@ -204,7 +204,7 @@ impl From<RegistryError> for Refusal {
             | RegistryError::KeyReplaced
             | RegistryError::EpochTaken
             | RegistryError::StaleKeyEpoch => StatusCode::CONFLICT,
-            RegistryError::Full(_) => StatusCode::INSUFFICIENT_STORAGE,
+            RegistryError::Full(_) | RegistryError::LogFull => StatusCode::INSUFFICIENT_STORAGE,
             RegistryError::Engine(_) => StatusCode::SERVICE_UNAVAILABLE,
             RegistryError::Invalid(_) | RegistryError::NotSealed => StatusCode::BAD_REQUEST,
         };

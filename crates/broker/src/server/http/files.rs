@@ -1,6 +1,7 @@
 //! Uploads and downloads. What is stored is sealed already.
 //!
-//! Invariant: a file is there once all of it is there and its digest is the one that was signed; else there is nothing.
+//! Invariant: a file is there once all of it is there and its digest is the one that was signed; else there is nothing. An
+//! id stands for one file: the same again is answered as it was the first time, another one is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use super::body::Body;
 use super::signed::{self, Caller};
 use super::{Answer, Refusal, answer, text};
 use crate::engine::{BlobError, BlobSink as _, Engine};
-use crate::registry::{FileRecord, NewFile, blob_id};
+use crate::registry::{FileRecord, Held, NewFile, blob_id};
 use crate::server::Broker;
 
 const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream");
@@ -36,21 +37,42 @@ pub(super) async fn upload<E: Engine>(
     if size > broker.settings.limits.file_bytes {
         return Err(too_large(broker.settings.limits.file_bytes));
     }
-    let new = described(broker, &caller, head, size)?;
-    if let Some(known) = broker.registry.file_room(&caller.mesh, &caller.member, &new)? {
+    let new = match wanted(broker, &caller, head, size) {
+        Ok((new, None)) => new,
         // It is here already: the answer was lost, most likely.
-        return Ok(said(&known));
-    }
-    let blob = blob_id(&caller.mesh, &new.id);
-    store(broker, &caller, &blob, size, body).await?;
-    let record = match broker.registry.file_add(&caller.mesh, &caller.member, new).await {
-        Ok(record) => record,
-        Err(error) => {
-            broker.engine.blob_delete(&blob).await.ok();
-            return Err(error.into());
+        Ok((_, Some(known))) => {
+            discard(broker, body).await;
+            return Ok(said(&known));
+        }
+        Err(refusal) => {
+            discard(broker, body).await;
+            return Err(refusal);
         }
     };
+    let blob = receive(broker, &caller, &blob_id(&caller.mesh, &new.id), size, body).await?;
+    let record = broker.registry.file_add(&caller.mesh, &caller.member, new, blob).await?;
     Ok(said(&record))
+}
+
+/// A file that the broker has.
+type Known = Arc<Held<FileRecord>>;
+
+/// The file that a request is about, and the one that was made of the same request before.
+fn wanted<E: Engine>(
+    broker: &Broker<E>,
+    caller: &Caller,
+    head: &Parts,
+    size: u64,
+) -> Result<(NewFile, Option<Known>), Refusal> {
+    let new = described(broker, caller, head, size)?;
+    let known = broker.registry.file_room(&caller.mesh, &caller.member, &new)?;
+    Ok((new, known))
+}
+
+/// Reads a body to its end: who is still writing may not see an answer before the connection is closed.
+async fn discard<E: Engine>(broker: &Broker<E>, mut body: Incoming) {
+    let stall = broker.settings.limits.transfer_stall;
+    while let Ok(Some(Ok(_))) = tokio::time::timeout(stall, body.frame()).await {}
 }
 
 fn said(file: &FileRecord) -> Answer {
@@ -66,14 +88,14 @@ fn too_large(most: u64) -> Refusal {
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "payload_too_large", format!("a file has {most} bytes at most"))
 }
 
-/// Writes a body away as it comes.
-async fn store<E: Engine>(
+/// Writes a body away as it comes, beside the place it is for.
+async fn receive<E: Engine>(
     broker: &Broker<E>,
     caller: &Caller,
     blob: &str,
     size: u64,
     mut body: Incoming,
-) -> Result<(), Refusal> {
+) -> Result<E::Blob, Refusal> {
     let failed = |error: BlobError| match error {
         BlobError::TooLarge(most) => too_large(most),
         other => Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", other.to_string()),
@@ -89,12 +111,11 @@ async fn store<E: Engine>(
             sink.write(&data).await.map_err(failed)?;
         }
     }
-    let info = sink.finish().await.map_err(failed)?;
+    let info = sink.settle().await.map_err(failed)?;
     if info.size != size || info.sha256 != Some(caller.sha256) {
-        broker.engine.blob_delete(blob).await.ok();
         return Err(Refusal::new(StatusCode::BAD_REQUEST, "hash_mismatch", "the body is not what was signed"));
     }
-    Ok(())
+    Ok(sink)
 }
 
 /// What the headers say of a file.

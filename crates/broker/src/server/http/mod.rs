@@ -153,7 +153,9 @@ async fn ready<E: Engine>(broker: &Broker<E>) -> Answer {
 }
 
 async fn metrics<E: Engine>(broker: &Broker<E>) -> Answer {
-    let text = broker.metrics.text(is_healthy(broker).await);
+    let meshes = broker.registry.meshes();
+    let logs: Vec<_> = meshes.iter().filter_map(|mesh| broker.engine.room(mesh.id())).collect();
+    let text = broker.metrics.text(is_healthy(broker).await, &logs);
     let mut response = Response::new(Body::Whole(Some(text.into())));
     response.headers_mut().insert(header::CONTENT_TYPE, TEXT);
     response

@@ -4,12 +4,9 @@ use hostel_wire::frames::client::Call;
 use hostel_wire::iso;
 use serde_json::{Value, json};
 
-use super::{Asker, Outcome, Reply, fitting};
+use super::{Asker, Outcome, Reply, dated};
 use crate::engine::Engine;
 use crate::registry::{FileRecord, RegistryError};
-
-/// Files in one answer.
-const MOST: usize = 1000;
 
 fn described(file: &FileRecord) -> Value {
     json!({
@@ -40,10 +37,14 @@ impl<E: Engine> Asker<'_, E> {
                 said["sealedKey"] = json!(sealed_key);
                 Ok(Reply::Of("file_url", said))
             }
-            Call::ListFiles { query, from } => {
-                let files = registry.files_for(mesh, member, query.as_deref(), from.as_deref(), MOST)?;
-                let (files, more) = fitting(files.iter().map(|file| described(file)));
-                Ok(Reply::Of("file_list", json!({"files": files, "more": more})))
+            Call::ListFiles { query, from, after } => {
+                let after = after.as_deref().map(dated).transpose()?;
+                let files = registry.files_for(mesh, member, query.as_deref(), from.as_deref())?;
+                // The newest first.
+                let behind = |file: &FileRecord| after.is_none_or(|after| (file.uploaded_ms, file.id.as_str()) < after);
+                let files = files.iter().filter(|file| behind(file));
+                let files = files.map(|file| (format!("{}:{}", file.uploaded_ms, file.id), described(file)));
+                Ok(Reply::Of("file_list", self.paged("files", files)))
             }
             Call::DeleteFile { file_id } => {
                 registry.file_delete(mesh, member, &file_id).await?;

@@ -7,7 +7,7 @@ use hostel_wire::frames::client::{Call, HistoryFilter};
 use hostel_wire::iso;
 use serde_json::{Value, json};
 
-use super::{Asker, Outcome, Reply, fitting};
+use super::{Asker, Outcome, Reply};
 use crate::engine::{Engine, Entry, HistoryQuery};
 use crate::registry::{Mesh, RegistryError};
 use crate::server::connection::frame;
@@ -47,7 +47,7 @@ impl<E: Engine> Asker<'_, E> {
         match call {
             Call::History { filter, before_seq, after_seq, limit } => {
                 let (entries, more) = self.entries(&filter, before_seq, after_seq, limit).await?;
-                let (messages, cut) = fitting(entries.iter().map(|entry| object(entry)));
+                let (messages, cut) = self.fitting(entries.iter().map(|entry| object(entry)));
                 Ok(Reply::Of("history_response", json!({"messages": messages, "more": more || cut})))
             }
             Call::TopicHistory { topic, limit, before_id } => {
@@ -60,7 +60,7 @@ impl<E: Engine> Asker<'_, E> {
                 };
                 let filter = HistoryFilter { topic_id: Some(found.id.clone()), dm: None };
                 let (entries, more) = self.entries(&filter, before, None, limit).await?;
-                let (messages, cut) = fitting(entries.iter().map(|entry| old_object(entry)));
+                let (messages, cut) = self.fitting(entries.iter().map(|entry| old_object(entry)));
                 let answer = json!({"topic": found.name, "messages": messages, "more": more || cut});
                 Ok(Reply::Of("topic_history_response", answer))
             }

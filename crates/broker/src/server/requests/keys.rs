@@ -3,10 +3,9 @@
 //! Invariant: both keys have signed, now and for this member of this mesh. Who is connected has heard of the new key
 //! before the one who asked is told that it counts: nothing sealed with it can come to anybody before that.
 
-use hostel_wire::frames::client::{Call, Seal};
-use hostel_wire::hello::{check_time, rotate_request};
+use hostel_wire::frames::client::{Call, Seal, Succession};
+use hostel_wire::hello::{check_time, is_succession};
 use hostel_wire::iso;
-use hostel_wire::keys::{PublicKey, Signature};
 use serde_json::json;
 
 use super::{Asker, Outcome, Reply};
@@ -21,10 +20,11 @@ impl<E: Engine> Asker<'_, E> {
         let registry = &self.broker.registry;
         match call {
             Call::RotateKey { old_pubkey, new_pubkey, timestamp, signature, proof } => {
-                let text = rotate_request(mesh, member, &old_pubkey, &new_pubkey, timestamp);
-                if !signed(&old_pubkey, &text, &signature) || !signed(&new_pubkey, &text, &proof) {
+                let said = Succession { old_pubkey, new_pubkey, timestamp, signature, proof };
+                if !is_succession(mesh, member, &said) {
                     return Err(RegistryError::Unproven("both keys must sign".to_owned()));
                 }
+                let Succession { old_pubkey, new_pubkey, .. } = said;
                 // What is done already is said, however late it is asked: nothing changes by it, and whoever did not hear
                 // the first answer must not take the key for refused.
                 let found = registry.mesh(mesh).and_then(|mesh| mesh.member(member).cloned());
@@ -68,11 +68,4 @@ impl<E: Engine> Asker<'_, E> {
             "already": rotated.already,
         })))
     }
-}
-
-fn signed(pubkey: &str, text: &str, signature: &str) -> bool {
-    let (Some(key), Some(signature)) = (PublicKey::from_hex(pubkey), Signature::from_hex(signature)) else {
-        return false;
-    };
-    key.verify(text.as_bytes(), &signature)
 }

@@ -22,9 +22,6 @@ use super::connection::{Connection, Status};
 use crate::engine::Engine;
 use crate::registry::{Mesh, RegistryError};
 
-/// A list in an answer has about so many bytes.
-const LIST: usize = 200 * 1024;
-
 /// The longest `_reqId` that is echoed.
 const REQ_ID: usize = 256;
 
@@ -55,6 +52,32 @@ impl<E: Engine> Asker<'_, E> {
 
     pub(super) fn member(&self) -> &str {
         &self.connection.member
+    }
+
+    /// As much of a list as fits into an answer, and whether that is not all.
+    pub(super) fn fitting(&self, items: impl IntoIterator<Item = Value>) -> (Vec<Value>, bool) {
+        let mut bytes = 0;
+        let mut kept = Vec::new();
+        for item in items {
+            bytes += item.to_string().len() + 1;
+            if bytes > self.broker.settings.list_bytes && !kept.is_empty() {
+                return (kept, true);
+            }
+            kept.push(item);
+        }
+        (kept, false)
+    }
+
+    /// A list as an answer has it: as much as fits, each item with its place, and `next`, the place of the last one, if that
+    /// is not all. Whoever gives it as `after` gets what comes behind it.
+    pub(super) fn paged(&self, name: &str, items: impl IntoIterator<Item = (String, Value)>) -> Value {
+        let mut places = Vec::new();
+        let (items, more) = self.fitting(items.into_iter().map(|(place, item)| {
+            places.push(place);
+            item
+        }));
+        let next = places.get(items.len().saturating_sub(1)).filter(|_| more);
+        json!({name: items, "more": more, "next": next})
     }
 
     /// The mesh as it is now, if the asker is still in it.
@@ -98,18 +121,13 @@ fn answer_of(r#type: &str, req_id: Option<String>, value: Value) -> Answer {
     Answer { r#type: r#type.to_owned(), req_id, fields }
 }
 
-/// As much of a list as fits, and whether that is not all.
-pub(super) fn fitting(items: impl IntoIterator<Item = Value>) -> (Vec<Value>, bool) {
-    let mut bytes = 0;
-    let mut kept = Vec::new();
-    for item in items {
-        bytes += item.to_string().len() + 1;
-        if bytes > LIST && !kept.is_empty() {
-            return (kept, true);
-        }
-        kept.push(item);
-    }
-    (kept, false)
+/// A place in a list that is sorted by time: the time, and the id of what is there.
+pub(super) fn dated(place: &str) -> Result<(u64, &str), RegistryError> {
+    let read = || {
+        let (at, id) = place.split_once(':')?;
+        Some((at.parse().ok()?, id))
+    };
+    read().ok_or_else(|| RegistryError::Invalid("`after` is no place in this list".to_owned()))
 }
 
 fn status(word: &str) -> Result<Status, RegistryError> {
@@ -122,7 +140,7 @@ impl<E: Engine> Asker<'_, E> {
         let (mesh, member) = (self.mesh_id(), self.member());
         let (registry, connection) = (&self.broker.registry, self.connection);
         match call {
-            Call::ListPeers { all } => self.list_peers(all),
+            Call::ListPeers { all, after } => self.list_peers(all, after.as_deref()),
             Call::SetStatus { status: word } => {
                 self.broker.set_presence(connection, Some(status(&word)?), None, None).await?;
                 Ok(Reply::Silent)
@@ -186,9 +204,9 @@ impl<E: Engine> Asker<'_, E> {
             | Call::Disconnect { .. }
             | Call::Ban { .. }
             | Call::Unban { .. }
-            | Call::ListBans {}
+            | Call::ListBans { .. }
             | Call::InviteCreate { .. }
-            | Call::InviteList {}
+            | Call::InviteList { .. }
             | Call::InviteRevoke { .. }
             | Call::AuditQuery { .. }) => self.people(call).await,
             call @ (Call::GetFile { .. }

@@ -5,7 +5,7 @@ use hostel_wire::frames::close;
 use hostel_wire::iso;
 use serde_json::{Value, json};
 
-use super::{Asker, Outcome, Reply, fitting};
+use super::{Asker, Outcome, Reply, dated};
 use crate::audit::kind;
 use crate::engine::Engine;
 use crate::registry::{InviteRecord, MemberRecord, NewInvite, RegistryError};
@@ -45,24 +45,31 @@ impl<E: Engine> Asker<'_, E> {
             Call::Unban { target } => Ok(Reply::Ok(who(&*registry.unban(mesh, member, &target).await?))),
             Call::Kick { target } => self.close_all(&target, true).await,
             Call::Disconnect { target } => self.close_all(&target, false).await,
-            Call::ListBans {} => {
+            Call::ListBans { after } => {
+                let after = after.as_deref().map(dated).transpose()?;
                 let bans = registry.bans(mesh, member)?;
-                let (bans, more) = fitting(bans.iter().map(|member| {
+                let place = |member: &MemberRecord| (member.revoked_ms.unwrap_or_default(), member.id.clone());
+                // The newest first.
+                let behind = |place: &(u64, String)| after.is_none_or(|after| (place.0, place.1.as_str()) < after);
+                let bans = bans.iter().map(|member| (place(member), member)).filter(|(place, _)| behind(place));
+                let bans = bans.map(|((at, id), member)| {
                     let mut ban = who(member);
                     ban["revokedAt"] = json!(member.revoked_ms.map(iso));
-                    ban
-                }));
-                Ok(Reply::Of("bans_list", json!({"bans": bans, "more": more})))
+                    (format!("{at}:{id}"), ban)
+                });
+                Ok(Reply::Of("bans_list", self.paged("bans", bans)))
             }
             Call::InviteCreate { token, sealed_root_key, max_uses, preset } => {
                 let new = NewInvite { token, sealed_root_key, max_uses, preset };
                 let made = registry.invite_create(mesh, member, new).await?;
                 Ok(Reply::Of("invite_created", invite(&made)))
             }
-            Call::InviteList {} => {
+            Call::InviteList { after } => {
                 let invites = registry.invite_list(mesh, member)?;
-                let (invites, more) = fitting(invites.iter().map(|one| invite(one)));
-                Ok(Reply::Of("invite_list_response", json!({"invites": invites, "more": more})))
+                // The newest first.
+                let behind = |id: &str| after.as_deref().is_none_or(|after| id < after);
+                let invites = invites.iter().filter(|one| behind(&one.id)).map(|one| (one.id.clone(), invite(one)));
+                Ok(Reply::Of("invite_list_response", self.paged("invites", invites)))
             }
             Call::InviteRevoke { invite } => {
                 registry.invite_revoke(mesh, member, &invite).await?;
@@ -72,7 +79,7 @@ impl<E: Engine> Asker<'_, E> {
                 let limit = limit.map_or(100, |limit| limit as usize).clamp(1, RECORDS);
                 let records = registry.audit_query(mesh, member, after, limit).await?;
                 let full = records.len() == limit;
-                let (events, more) = fitting(records.iter().filter_map(|record| {
+                let (events, more) = self.fitting(records.iter().filter_map(|record| {
                     let mut event = serde_json::to_value(record).ok()?;
                     event["time"] = iso(record.time_ms).into();
                     Some(event)

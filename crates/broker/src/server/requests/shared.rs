@@ -28,7 +28,14 @@ impl<E: Engine> Asker<'_, E> {
                 Ok(Reply::Of("state_entries", json!({"entries": entries, "more": more})))
             }
             Call::TaskCreate(new) => Ok(stepped(registry.task_create(mesh, self.by(), *new).await?)),
-            Call::TaskStep(step) => Ok(stepped(registry.task_step(mesh, self.by(), *step).await?)),
+            Call::TaskStep(step) => {
+                let leased = step.lease_s.is_some();
+                let answer = stepped(registry.task_step(mesh, self.by(), *step).await?);
+                if leased {
+                    self.broker.claimed.notify_one();
+                }
+                Ok(answer)
+            }
             Call::TaskGet(get) => {
                 let task = registry.task_get(mesh, member, &get.id).await?;
                 Ok(Reply::Of("task", json!({"task": task})))

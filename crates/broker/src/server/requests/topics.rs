@@ -4,7 +4,7 @@ use hostel_wire::frames::client::Call;
 use hostel_wire::iso;
 use serde_json::{Value, json};
 
-use super::{Asker, Outcome, Reply, fitting};
+use super::{Asker, Outcome, Reply};
 use crate::engine::Engine;
 use crate::registry::{Mesh, RegistryError, TopicRecord};
 use crate::server::keys_needed;
@@ -25,8 +25,8 @@ impl<E: Engine> Asker<'_, E> {
                 let shown = |topic: &TopicRecord| behind(&topic.name) && mesh.shows(topic, member);
                 let mut topics: Vec<_> = mesh.topics().filter(|topic| shown(topic)).collect();
                 topics.sort_unstable_by(|one, other| one.name.cmp(&other.name));
-                let (topics, more) = fitting(topics.into_iter().map(|topic| self.topic(&mesh, topic)));
-                Ok(Reply::Of("topic_list_response", json!({"topics": topics, "more": more})))
+                let topics = topics.into_iter().map(|topic| (topic.name.clone(), self.topic(&mesh, topic)));
+                Ok(Reply::Of("topic_list_response", self.paged("topics", topics)))
             }
             Call::TopicJoin { topic } => {
                 registry.subscribe(mesh, member, &topic, false).await?;
@@ -50,7 +50,7 @@ impl<E: Engine> Asker<'_, E> {
                 let topic = self.topic(&*self.mesh()?, &topic);
                 Ok(Reply::Of("topic_unsubscribed", json!({"topic": topic, "subscribed": false})))
             }
-            Call::TopicMembers { topic } => self.topic_members(&topic),
+            Call::TopicMembers { topic, after } => self.topic_members(&topic, after.as_deref()),
             Call::TopicDelete { topic } => {
                 registry.topic_delete(mesh, member, &topic).await?;
                 Ok(Reply::Ok(json!({})))
@@ -98,21 +98,25 @@ impl<E: Engine> Asker<'_, E> {
         })
     }
 
-    fn topic_members(&self, topic: &str) -> Outcome {
+    fn topic_members(&self, topic: &str, after: Option<&str>) -> Outcome {
         let mesh = self.mesh()?;
         let found = mesh.topic(topic).filter(|topic| mesh.shows(topic, self.member()));
         let found = found.ok_or_else(|| RegistryError::TopicNotFound(topic.to_owned()))?;
-        let mut members: Vec<_> = mesh.subscribers(&found.id).filter_map(|id| mesh.member(id)).collect();
+        let behind = |id: &str| after.is_none_or(|after| id > after);
+        let subscribers = mesh.subscribers(&found.id).filter_map(|id| mesh.member(id));
+        let mut members: Vec<_> = subscribers.filter(|member| behind(&member.id)).collect();
         members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
-        let (members, more) = fitting(members.into_iter().map(|member| {
-            json!({
+        let members = members.into_iter().map(|member| {
+            let said = json!({
                 "memberId": member.id,
                 "pubkey": member.pubkey,
                 "displayName": member.name,
                 "hasKey": mesh.holds(&found.id, found.epoch, &member.id),
-            })
-        }));
-        let topic = self.topic(&mesh, found);
-        Ok(Reply::Of("topic_members_response", json!({"topic": topic, "members": members, "more": more})))
+            });
+            (member.id.clone(), said)
+        });
+        let mut said = self.paged("members", members);
+        said["topic"] = self.topic(&mesh, found);
+        Ok(Reply::Of("topic_members_response", said))
     }
 }

@@ -124,11 +124,12 @@ pub(super) async fn search(asked: &Asked) -> Outcome {
     let limit = query.clamped("limit", DEFAULT_LIMIT, 1, MOST)?;
     this_mesh(asked, query.text("mesh")?.as_deref())?;
     let turn = asked.live.page().await?;
-    let found = asked.door.mesh.search(&words, limit, &asked.caller).await?;
+    let (found, cut) = asked.door.mesh.search(&words, limit, &asked.caller).await?;
     let items = written(&found, asked.live.settings.limits.answer.saturating_sub(FRAME))?;
     let mut text = items.text;
     // A search has no next page: the newest that fit are the answer.
-    text.extend_from_slice(if items.count < found.len() { br#","truncated":true}"#.as_slice() } else { b"}" });
+    let cut = cut || items.count < found.len();
+    text.extend_from_slice(if cut { br#","truncated":true}"#.as_slice() } else { b"}" });
     let space = asked.live.room(text.len()).await?;
     drop((found, turn));
     Ok(answer::written(text).map(|body| body.taking(space)))

@@ -1,29 +1,14 @@
 //! The verbs of `daemon` that look after what is kept: backup, recovery, removal.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-#[derive(Args, Debug)]
-pub(crate) struct Backup {
-    /// The file to write; one that is there is replaced
-    #[arg(long, value_name = "PATH")]
-    pub(crate) out: PathBuf,
-
-    /// Read the passphrase from this descriptor instead of asking for it
-    #[arg(long, value_name = "N")]
-    pub(crate) passphrase_fd: Option<u32>,
-}
+pub(crate) use crate::backup::cli::Backup;
+use crate::backup::cli::Source;
 
 #[derive(Args, Debug)]
 pub(crate) struct Restore {
-    /// The file that `backup` wrote
-    #[arg(long = "in", value_name = "PATH")]
-    pub(crate) input: PathBuf,
-
-    /// Read the passphrase from this descriptor instead of asking for it
-    #[arg(long, value_name = "N")]
-    pub(crate) passphrase_fd: Option<u32>,
+    #[command(flatten)]
+    pub(crate) source: Source,
 
     /// Put it in the place of the identity that is here; that one is kept beside it
     #[arg(long)]

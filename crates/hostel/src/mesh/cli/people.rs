@@ -78,7 +78,7 @@ pub(crate) enum MemberAction {
     /// Take a member's key out of the mesh for good
     #[command(after_help = "Examples:\n  hostel mesh member revoke worker-3")]
     Revoke(Target),
-    /// Close a member's session connections
+    /// Close a member's connections; its sessions end, its daemon comes back
     #[command(after_help = "Examples:\n  hostel mesh member kick worker-3")]
     Kick(Target),
     /// The same as revoke

@@ -34,7 +34,7 @@ pub(super) fn run(desk: &Desk<'_>, arguments: &cli::Backup) -> Result<ExitCode, 
     let out = &arguments.out;
     writable(out)?;
     let question = format!("Passphrase for the backup of `{mesh}`: ");
-    let passphrase = passphrase::obtain_new_for(arguments.passphrase_fd, &question)?;
+    let passphrase = passphrase::obtain_for_backup(arguments.passphrase_fd, &question)?;
     let now_ms = Clock::system().now_ms();
     let plain =
         backup::collect(desk.host.places(), &mesh, env!("CARGO_PKG_VERSION"), now_ms).map_err(|error| fault(&error))?;
@@ -64,7 +64,7 @@ fn writable(out: &Path) -> Result<(), Failure> {
 
 /// `daemon restore`.
 pub(super) fn restore(desk: &Desk<'_>, arguments: &cli::Restore) -> Result<ExitCode, Failure> {
-    let path = &arguments.input;
+    let path = &arguments.source.input;
     let problem =
         |error: &dyn std::fmt::Display| Failure::daemon(1, "io", format!("cannot read `{}`: {error}", path.display()));
     let Some(bytes) = files::read_bounded(path, LARGEST).map_err(|error| problem(&error))? else {
@@ -72,7 +72,7 @@ pub(super) fn restore(desk: &Desk<'_>, arguments: &cli::Restore) -> Result<ExitC
     };
     // What is no backup is said before anybody types a passphrase for it.
     sealed::Header::expect(&bytes, Content::Mesh).map_err(unreadable(path))?;
-    let passphrase = passphrase::obtain(arguments.passphrase_fd, "Passphrase of the backup: ")?;
+    let passphrase = passphrase::obtain(arguments.source.passphrase_fd, "Passphrase of the backup: ")?;
     let plain: Zeroizing<Vec<u8>> =
         sealed::open(Content::Mesh, passphrase.as_bytes(), &bytes).map_err(unreadable(path))?;
     let kept = Kept::read(&plain).map_err(|error| fault(&error))?;
@@ -107,7 +107,7 @@ fn unreadable(path: &Path) -> impl FnOnce(BackupError) -> Failure {
         let word = match error {
             BackupError::Passphrase => "wrong_passphrase",
             BackupError::Damaged(_) => "backup_damaged",
-            BackupError::NotOne => "not_a_backup",
+            BackupError::NotOne | BackupError::Earlier(_) => "not_a_backup",
             BackupError::TooNew(_) => "backup_too_new",
             BackupError::Other { .. } => "other_backup",
             _ => "backup",

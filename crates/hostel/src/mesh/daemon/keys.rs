@@ -1,11 +1,8 @@
 //! The member's key: replaced by the daemon that uses it.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use hostel_mesh::KeyOptions;
-use hostel_mesh::Step;
-use rustix::process::Signal;
 use serde_json::Value;
 use serde_json::json;
 
@@ -16,6 +13,7 @@ use crate::mesh::show;
 use crate::text;
 
 /// Names a step of a rotation at which the daemon is killed: for tests of what is left behind.
+#[cfg(debug_assertions)]
 const DIE_AT: &str = "CLAUDEMESH_INTERNAL_DIE_AT";
 
 /// `daemon rotate-keypair`.
@@ -36,15 +34,22 @@ pub(super) async fn rotate(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
 
 /// How the daemon keeps its key.
 pub(super) fn options(desk: &Desk<'_>) -> KeyOptions {
-    let die_at = std::env::var(DIE_AT).ok().filter(|step| !step.is_empty());
-    KeyOptions {
-        places: Some(desk.host.places().clone()),
-        at_step: die_at.map(|wanted| -> hostel_mesh::AtStep {
-            Arc::new(move |step: Step| {
-                if step.as_str() == wanted {
-                    rustix::process::kill_process(rustix::process::getpid(), Signal::KILL).ok();
-                }
-            })
-        }),
-    }
+    KeyOptions { places: Some(desk.host.places().clone()), at_step: at_step() }
+}
+
+/// Kills the daemon at the step that the environment names.
+#[cfg(debug_assertions)]
+fn at_step() -> Option<hostel_mesh::AtStep> {
+    let wanted = std::env::var(DIE_AT).ok().filter(|step| !step.is_empty())?;
+    Some(std::sync::Arc::new(move |step: hostel_mesh::Step| {
+        if step.as_str() == wanted {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).ok();
+        }
+    }))
+}
+
+/// What people run cannot be told to die.
+#[cfg(not(debug_assertions))]
+fn at_step() -> Option<hostel_mesh::AtStep> {
+    None
 }

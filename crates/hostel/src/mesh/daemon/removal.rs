@@ -8,10 +8,10 @@
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use hostel_mesh::enrol::Enrol;
 use hostel_mesh::home::Memberships;
 use hostel_mesh::home::PidLock;
 use hostel_wire::Clock;
@@ -20,9 +20,11 @@ use serde_json::json;
 use super::asking;
 use super::down;
 use super::service;
+use crate::backup::leftovers;
 use crate::mesh::Desk;
 use crate::mesh::cli;
 use crate::mesh::failure::Failure;
+use crate::mesh::route;
 
 /// How long the broker may take to hear that we leave.
 const FAREWELL: Duration = Duration::from_secs(10);
@@ -60,7 +62,7 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
     down::stop(desk, &mesh).await?;
     let mut told = Err("this host is no member any more".to_owned());
     if let Some(joined) = &joined {
-        let enrol = Enrol::new(desk.host.places().clone(), Clock::system());
+        let enrol = route::enrol(desk, joined, Clock::system());
         told = match tokio::time::timeout(FAREWELL, enrol.leave(joined)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(error.to_string()),
@@ -73,9 +75,10 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
         Failure::daemon(1, "io", format!("cannot remove `{}`: {error}", directory.path().display()))
             .hint("the membership is gone already; remove the directory by hand, or run this again")
     })?;
+    let copies = copies(directory.path());
     if desk.ui.json() {
         desk.ui.data(&json!({
-            "ok": true, "mesh": mesh, "broker_told": told.is_ok(), "broker_error": told.as_ref().err(),
+            "ok": true, "mesh": mesh, "copies_left": copies, "broker_told": told.is_ok(), "broker_error": told.as_ref().err(),
             "removed": directory.path(), "service_removed": service.removed,
             "service_left": service.left.iter().map(|(path, _)| path).collect::<Vec<_>>(),
         }))?;
@@ -89,6 +92,10 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
         desk.ui
             .note(&format!("its service `{}` is still there and would fail at every start: {by_hand}", path.display()));
     }
+    for path in &copies {
+        desk.ui
+            .note(&format!("an earlier copy with its keys and messages is left, of a restore: `{}`", path.display()));
+    }
     if let (Err(reason), Some(joined)) = (&told, &joined) {
         desk.ui.note(&format!("the broker was not told: {reason}"));
         desk.ui.note(&format!(
@@ -98,6 +105,19 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &cli::Removal) -> Resu
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `hostel restore --force` has kept of the mesh.
+fn copies(directory: &Path) -> Vec<PathBuf> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    let beginning = format!(".{name}.before-");
+    let beside = directory.parent().and_then(|parent| fs::read_dir(parent).ok()).into_iter().flatten().flatten();
+    let mut copies: Vec<PathBuf> = beside
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with(&beginning))
+        .map(|entry| entry.path())
+        .collect();
+    copies.sort();
+    copies
 }
 
 /// The mesh that is meant, also one of which only the directory is left.
@@ -111,7 +131,11 @@ fn named(desk: &Desk<'_>) -> Result<String, Failure> {
 /// Removes a directory: under another name first, so that what is left after an interruption is nobody's.
 fn remove(directory: &Path) -> io::Result<()> {
     let Some(name) = directory.file_name().and_then(|name| name.to_str()) else { return Ok(()) };
-    let gone = directory.with_file_name(format!(".{name}.gone-{}", std::process::id()));
+    let beginning = format!(".{name}.gone-");
+    if let Some(parent) = directory.parent() {
+        leftovers::sweep(parent, &beginning, &[""]);
+    }
+    let gone = directory.with_file_name(format!("{beginning}{}", std::process::id()));
     match fs::rename(directory, &gone) {
         Ok(()) => fs::remove_dir_all(&gone),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -152,7 +176,7 @@ pub(super) async fn reset(desk: &Desk<'_>, arguments: &cli::Removal) -> Result<E
         desk.ui.data(&json!({"ok": true, "mesh": mesh, "removed": removed}))?;
         return Ok(ExitCode::SUCCESS);
     }
-    desk.ui.line(&format!("`{mesh}` is as it was when it was joined"))?;
+    desk.ui.line(&format!("what was received in `{mesh}` and what waited to be sent is gone; the membership stays"))?;
     desk.ui
         .note(&format!("`{} daemon up --mesh {mesh}` goes on; what the broker still keeps comes again", desk.called));
     Ok(ExitCode::SUCCESS)
@@ -188,8 +212,12 @@ mod tests {
         let directory = scratch.path().join("lab");
         fs::create_dir_all(directory.join("hooks")).unwrap();
         fs::write(directory.join("hooks/on-dm"), "x").unwrap();
+        let kept = scratch.path().join(".lab.before-7");
+        fs::create_dir(&kept).unwrap();
+        fs::create_dir(scratch.path().join(".lab2.before-7")).unwrap();
         remove(&directory).unwrap();
-        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
+        assert_eq!(copies(&directory), [kept]);
         remove(&directory).unwrap();
     }
 }

@@ -302,10 +302,7 @@ fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Resul
     let membership = &settled.membership;
     let dial = route::dial(&settled.settings, membership.cert)?;
     let known = Memberships::load(desk.host.places());
-    let broker_urls = match settled.settings.broker.urls.is_empty() {
-        true => route::broker_urls(membership),
-        false => settled.settings.broker.urls.clone(),
-    };
+    let broker_urls = route::chosen_urls(&settled.settings, membership);
     Ok(MeshOptions {
         slug: membership.slug.clone(),
         mesh_id: membership.mesh_id.clone(),

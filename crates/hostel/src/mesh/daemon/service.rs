@@ -253,6 +253,7 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &UninstallService) -> 
         let unit = unit(desk, &mesh, scope, false)?;
         let path = place::file(&unit, kind, &arguments.place)?;
         let there = path.exists();
+        place::check_ours(&unit, kind, &path)?;
         if there && absence == Some(false) {
             manager.disable(&unit.file_name()).await?;
         }
@@ -275,16 +276,16 @@ pub(super) async fn uninstall(desk: &Desk<'_>, arguments: &UninstallService) -> 
 
 /// What became of the services of a mesh that leaves this host.
 #[derive(Debug, Default)]
-pub(super) struct Withdrawn {
+pub(crate) struct Withdrawn {
     /// The user's own: its file is gone.
-    pub(super) removed: Option<PathBuf>,
+    pub(crate) removed: Option<PathBuf>,
     /// What is still there, and how it is taken away.
-    pub(super) left: Vec<(PathBuf, String)>,
+    pub(crate) left: Vec<(PathBuf, String)>,
 }
 
 /// Takes the services of a mesh away that would start its daemon once it is gone: the user's own is ended and removed,
 /// the machine's takes root and is named. Nothing that goes wrong here keeps the mesh from being removed.
-pub(super) async fn withdraw(desk: &Desk<'_>, mesh: &str) -> Withdrawn {
+pub(crate) async fn withdraw(desk: &Desk<'_>, mesh: &str) -> Withdrawn {
     let mut withdrawn = Withdrawn::default();
     for scope in [Scope::User, Scope::System] {
         let Ok(unit) = unit(desk, mesh, scope, false) else { continue };

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use hostel_mesh::enrol::Enrol;
 use hostel_mesh::home::ClonePolicy;
 use hostel_mesh::home::Membership;
 use hostel_mesh::home::Memberships;
@@ -36,6 +35,7 @@ use crate::broker::place::replace;
 use crate::mesh::Desk;
 use crate::mesh::cli::Up;
 use crate::mesh::failure::Failure;
+use crate::mesh::route;
 
 /// How long whoever merely looks at the lock, or is ending, may hold it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -179,7 +179,7 @@ async fn settle_host(
         |error: io::Error| Failure::daemon(1, "io", format!("cannot read or write `{}`: {error}", file.display()));
     let host = Host::here();
     if arguments.remint {
-        let enrol = Enrol::new(desk.host.places().clone(), clock.clone());
+        let enrol = route::enrol(desk, &joined, clock.clone());
         let reminted = enrol.remint(&joined).await.map_err(|error| {
             Failure::daemon(1, error.code(), format!("cannot make a new identity: {error}"))
                 .hint("the broker has to be asked for it; see whether it is up with `claudemesh broker status`")
@@ -250,7 +250,7 @@ fn settle_name(
         (None, None) => return Ok((membership.slug.clone(), false)),
     };
     membership.display_name = Some(name.clone());
-    Memberships::put(desk.host.places(), membership)
+    Memberships::rename(desk.host.places(), &membership.slug, &name)
         .map_err(|error| Failure::daemon(1, "io", format!("cannot keep the name: {error}")))?;
     Ok((name, rename))
 }
@@ -276,7 +276,7 @@ async fn settle_ephemeral(
         Some(_) => hostel_wire::topic::display_slug(&base),
         None => hostel_wire::topic::display_slug(&format!("{base}-{}", std::process::id())),
     };
-    let enrol = Enrol::new(desk.host.places().clone(), Clock::system());
+    let enrol = route::enrol(desk, &joined, Clock::system());
     let membership = enrol.ephemeral(&joined, &display_name).await.map_err(|error| {
         Failure::daemon(1, error.code(), format!("cannot enrol an ephemeral identity: {error}"))
             .hint("the broker has to be asked for it; see whether it is up with `claudemesh broker status`")

@@ -3,7 +3,8 @@
 //!
 //! Invariant: the one line it writes comes before anything of the hook's. Everything it gives up it gives up for good:
 //! what runs after it cannot take it back. Where something cannot be enforced the hook runs all the same; where it
-//! cannot be started, that is in the line.
+//! cannot be started, that is in the line. A sandbox that was asked for by name is tried first, with nothing in it: if it
+//! cannot be had, the hook is not started.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Command;
 use std::process::ExitCode;
+use std::process::Stdio;
 
 use hostel_keeper::confine;
 use hostel_mesh::hooks::sandbox::Plan;
@@ -35,6 +37,9 @@ const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", 
 /// Devices that hold nothing of anybody's.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
+/// What is passed on of what bubblewrap says, in characters: the line has a bound.
+const SAID: usize = 500;
+
 /// What the kernel is asked to know; where it knows less, the rest is said to be missing.
 const FILES: ABI = ABI::V5;
 const NETWORK: ABI = ABI::V4;
@@ -52,8 +57,12 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let mut report = Report::default();
     let mut command = match &plan.bwrap {
         Some(bwrap) => {
+            if let Err(reason) = try_out(bwrap, &plan) {
+                let failed = Some(format!("bubblewrap cannot start here: {reason}"));
+                return say(&Report { unenforced: vec!["sandbox".to_owned()], failed });
+            }
             let mut command = Command::new(bwrap);
-            command.args(wrapped(&plan));
+            command.args(wrapped(&plan)).arg(&plan.program);
             command
         }
         None => {
@@ -111,7 +120,21 @@ fn restrict_files(plan: &Plan) -> Result<RulesetStatus, RulesetError> {
     Ok(rules.restrict_self()?.ruleset)
 }
 
-/// The words of bubblewrap for a plan: no processes of others, no `/proc`, no message bus, nothing to write to but the
+/// Whether bubblewrap can make the sandbox of a plan, with a program in it that does nothing. Its own end would not tell:
+/// it is 1 as well where a hook ended so. Why not, in its own words.
+fn try_out(bwrap: &Path, plan: &Plan) -> Result<(), String> {
+    let nothing = ["/bin/sh", "-c", ":"];
+    let tried = Command::new(bwrap).args(wrapped(plan)).args(nothing).stdin(Stdio::null()).output();
+    let tried = tried.map_err(|error| format!("`{}`: {error}", bwrap.display()))?;
+    if tried.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&tried.stderr);
+    let said: String = said.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(SAID).collect();
+    Err(if said.is_empty() { tried.status.to_string() } else { said })
+}
+
+/// The words of bubblewrap for a plan, up to the program: no processes of others, no `/proc`, no message bus, nothing to write to but the
 /// hook's own directory. Later words cover what earlier ones show.
 fn wrapped(plan: &Plan) -> Vec<OsString> {
     let mut words: Vec<OsString> = Vec::new();
@@ -149,7 +172,7 @@ fn wrapped(plan: &Plan) -> Vec<OsString> {
     if plan.files != "rw" {
         add(&[&"--remount-ro", &"/tmp", &"--remount-ro", &"/dev", &"--remount-ro", &"/"]);
     }
-    add(&[&"--chdir", &plan.hooks, &"--", &plan.program]);
+    add(&[&"--chdir", &plan.hooks, &"--"]);
     words
 }
 
@@ -181,7 +204,7 @@ mod tests {
             "--tmpfs /proc",
             "--bind /tmp/id-on-dm /tmp/id-on-dm",
             "--remount-ro /tmp",
-            "--chdir /h -- /h/on-dm",
+            "--chdir /h --",
         ] {
             assert!(readonly.contains(part), "{part} in {readonly}");
         }
@@ -210,8 +233,23 @@ mod tests {
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).expect("a mode");
         let (hooks, scratch) = (hooks.path().to_owned(), scratch.path().to_owned());
         let plan = Plan { program, hooks, scratch: scratch.clone(), ..plan(files) };
-        let ran = Command::new(bwrap).args(wrapped(&plan)).env("SCRATCH", scratch).output().expect("it runs");
+        let ran = Command::new(bwrap)
+            .args(wrapped(&plan))
+            .arg(&plan.program)
+            .env("SCRATCH", scratch)
+            .output()
+            .expect("it runs");
         Some(format!("{}{}", String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr)))
+    }
+
+    #[test]
+    fn a_sandbox_that_cannot_be_made_is_told_from_a_hook_that_failed() {
+        let with = |program: &str| try_out(Path::new(program), &plan("readonly"));
+        assert_eq!(with("/bin/true"), Ok(()));
+        // One that says why, one that does not, and one that is not there.
+        assert!(with("/usr/bin/env").is_err_and(|reason| reason.contains("unshare") && reason.lines().count() == 1));
+        assert!(with("/bin/false").is_err_and(|reason| reason.contains('1')));
+        assert!(with("/no/bwrap").is_err_and(|reason| reason.contains("/no/bwrap")));
     }
 
     #[test]

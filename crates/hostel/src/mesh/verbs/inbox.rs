@@ -35,7 +35,11 @@ pub(crate) async fn search(desk: &Desk<'_>, arguments: &Search) -> Result<ExitCo
     let limit = arguments.limit.to_string();
     let words = arguments.query.join(" ");
     let answer = client.get(&with_query("/v1/inbox/search", &[("q", Some(&words)), ("limit", Some(&limit))])).await?;
-    tell(desk, &answer, "(nothing found)")
+    let told = tell(desk, &answer, "(nothing found)")?;
+    if answer.get("truncated").and_then(Value::as_bool) == Some(true) {
+        desk.ui.note("there is more than fits into one answer; search for more words, or with a smaller --limit");
+    }
+    Ok(told)
 }
 
 fn tell(desk: &Desk<'_>, answer: &Value, nothing: &str) -> Result<ExitCode, Failure> {

@@ -74,7 +74,7 @@ async fn create(desk: &Desk<'_>, arguments: &InviteCreate) -> Result<ExitCode, F
 async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     let answer = match route::choose(desk).await? {
         Route::Daemon(client) => client.get("/v1/invite/list").await?,
-        Route::Cold(cold) => cold.ask(Call::InviteList {}).await?,
+        Route::Cold(cold) => cold.invites().await?,
     };
     let invites = show::list(&answer, "invites");
     if desk.ui.json() {

@@ -68,7 +68,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Member) -> Result<ExitCode,
 async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     let (answer, key) = match route::choose(desk).await? {
         Route::Daemon(client) => (client.get("/v1/member/list").await?, "members"),
-        Route::Cold(cold) => (cold.ask(Call::ListPeers { all: true }).await?, "peers"),
+        Route::Cold(cold) => (cold.peers(true).await?, "peers"),
     };
     let members = show::list(&answer, key);
     if desk.ui.json() {

@@ -14,7 +14,6 @@ use crate::mesh::route::Route;
 use crate::mesh::show;
 use crate::ui::Paint;
 use crate::ui::Table;
-use hostel_wire::frames::client::Call;
 
 pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, Failure> {
     if !arguments.fields.is_empty() && !desk.ui.json() {
@@ -28,7 +27,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Peers) -> Result<ExitCode, 
                 _ => failure,
             })?
         }
-        Route::Cold(cold) => cold.ask(Call::ListPeers { all: arguments.all }).await?,
+        Route::Cold(cold) => cold.peers(arguments.all).await?,
     };
     let peers = show::list(&answer, "peers");
     if desk.ui.json() {

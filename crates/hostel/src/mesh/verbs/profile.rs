@@ -46,9 +46,9 @@ pub(crate) async fn rename(desk: &Desk<'_>, name: &str) -> Result<ExitCode, Fail
     let client = route::daemon(desk, "renaming").await?;
     let answer = client.post("/v1/member/rename", &json!({"displayName": name})).await?;
     // The next start goes by it too.
-    let mut joined = desk.host.joined(desk.mesh.as_deref())?;
-    joined.display_name = Some(show::field(&answer, "displayName").to_owned());
-    Memberships::put(desk.host.places(), &joined).map_err(|error| Failure::io(error.to_string()))?;
+    let joined = desk.host.joined(desk.mesh.as_deref())?;
+    Memberships::rename(desk.host.places(), &joined.slug, show::field(&answer, "displayName"))
+        .map_err(|error| Failure::io(error.to_string()))?;
     if desk.ui.json() {
         desk.ui.data(&answer)?;
     } else {

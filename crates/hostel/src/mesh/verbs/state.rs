@@ -126,6 +126,7 @@ async fn list(desk: &Desk<'_>, arguments: &cli::StateList) -> Result<ExitCode, F
     let entries = show::list(&answer, "items");
     if entries.is_empty() {
         desk.ui.line("(nothing)")?;
+        tell_unreadable(desk, &answer);
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = match arguments.values {
@@ -150,7 +151,17 @@ async fn list(desk: &Desk<'_>, arguments: &cli::StateList) -> Result<ExitCode, F
     if let Some(next) = answer.get("next").and_then(Value::as_str) {
         desk.ui.note(&format!("there are more; go on with `--after '{}'`", text::printable(next)));
     }
+    tell_unreadable(desk, &answer);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a list has left out, also one of tasks.
+pub(super) fn tell_unreadable(desk: &Desk<'_>, answer: &Value) {
+    match answer.get("unreadable").and_then(Value::as_u64).unwrap_or_default() {
+        0 => {}
+        1 => desk.ui.note("1 more cannot be read here: its key is missing, or it is damaged"),
+        many => desk.ui.note(&format!("{many} more cannot be read here: their keys are missing, or they are damaged")),
+    }
 }
 
 async fn watch(desk: &Desk<'_>, arguments: &cli::StateWatch) -> Result<ExitCode, Failure> {

@@ -130,6 +130,7 @@ async fn list(desk: &Desk<'_>, arguments: &cli::TaskList) -> Result<ExitCode, Fa
     if let Some(next) = answer.get("next").and_then(Value::as_str) {
         desk.ui.note(&format!("there are more; go on with `--after {}`", text::printable(next)));
     }
+    super::state::tell_unreadable(desk, &answer);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,12 +13,11 @@ use crate::mesh::show;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Table;
-use hostel_wire::frames::client::Call;
 
 pub(crate) async fn list(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
     let answer = match route::choose(desk).await? {
         Route::Daemon(client) => client.get("/v1/topic/list").await?,
-        Route::Cold(cold) => cold.ask(Call::TopicList { after: None }).await?,
+        Route::Cold(cold) => cold.topics().await?,
     };
     if desk.ui.json() {
         desk.ui.data(&show::list(&answer, "topics"))?;

@@ -2,7 +2,7 @@
 
 /// Every key, with what is built in. A test makes sure that it says the truth.
 pub(super) const DEFAULT: &str = r#"# Settings of this mesh's daemon. What is commented out is what is built in.
-# It is read when the daemon starts.
+# It is read when the daemon starts, and again by `claudemesh daemon reload`.
 
 [daemon]
 # mesh = "lab"                  # refuse to serve another mesh with this file

@@ -1,0 +1,28 @@
+//! An inbox for the tests of this module, without processes.
+
+use std::sync::Arc;
+
+use super::{Answer, ApprovalOptions, Approvals, Household, KeeperId};
+
+/// A house that nobody is inside of.
+struct Empty;
+
+impl Household for Empty {
+    fn is_inside(&self, _pid: u32) -> Answer<'_> {
+        Box::pin(async { false })
+    }
+
+    fn keeper(&self) -> Option<KeeperId> {
+        None
+    }
+}
+
+/// An inbox in a directory that goes with the test.
+pub(super) async fn inbox(change: impl FnOnce(&mut ApprovalOptions)) -> (tempfile::TempDir, Approvals) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = ApprovalOptions::with_household(directory.path().join("approver"), Arc::new(Empty));
+    change(&mut options);
+    let store = crate::store::open(&directory.path().join("state.db")).unwrap();
+    let approvals = Approvals::open(store, options).await.unwrap();
+    (directory, approvals)
+}
