@@ -401,8 +401,8 @@ fn strict_means_the_passphrase_here_too() {
     daemon.terminal().wait(start, wait::LIMIT, |text| text.contains("Not decided: that is not")).expect("a refusal");
     // It is asked again.
     daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("the question again");
-    daemon.terminal().press("y");
     let again = daemon.terminal().length();
+    daemon.terminal().press("y");
     daemon.terminal().wait(again, wait::LIMIT, |text| text.ends_with("passphrase: ")).expect("a question");
     daemon.terminal().press("correct horse battery\r");
     assert_eq!(answer(&mut client)["stdout"], "aW4K");

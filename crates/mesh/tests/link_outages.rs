@@ -192,18 +192,25 @@ async fn a_broker_that_was_set_back_hears_of_topics_and_subscriptions_again() {
     assert_eq!((&told["event"], &told["count"]), (&"topics_lost".into(), &1.into()), "{told}");
     assert_eq!(told["made_again"], serde_json::json!(["new"]), "{told}");
     alice.connected().await;
-    for topic in ["old", "new"] {
-        let post = async {
-            loop {
-                let request = PostRequest { topic: topic.into(), message: topic.into(), ..PostRequest::default() };
-                // Whoever has made it again, alice hears of it soon.
-                if alice.mesh.topic_post(request, &Caller::Member).await.is_ok() {
-                    break;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    // What is posted before bob is subscribed again is not for bob, and what alice knows may be of before.
+    let subscribed = async {
+        loop {
+            let mesh = broker.broker().registry().meshes().remove(0);
+            let topics = alice.mesh.topics().await.unwrap();
+            let both = |name: &str| {
+                let id = mesh.topic(name).map(|topic| topic.id.clone()).unwrap_or_default();
+                mesh.subscribers(&id).count() == 2 && topics.iter().any(|topic| topic.id == id)
+            };
+            if both("old") && both("new") {
+                break;
             }
-        };
-        soon("a post", post).await;
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    soon("both to be subscribed again", subscribed).await;
+    for topic in ["old", "new"] {
+        let request = PostRequest { topic: topic.into(), message: topic.into(), ..PostRequest::default() };
+        alice.mesh.topic_post(request, &Caller::Member).await.unwrap();
     }
     let all = |items: &[InboxItem]| {
         ["old", "new"].iter().all(|topic| items.iter().any(|item| item.body.as_deref() == Some(topic)))

@@ -77,6 +77,10 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
         core.log.warn("history_gap", data.clone());
         let told = vec![NewEvent::new("history_gap", data)];
         core.inbox.store(Vec::new(), told, Some(cursor.clone())).await.map_err(failed)?;
+    } else if elsewhere {
+        // Which log it is has to be known also where nothing was received yet: who has only sent notices by it that the
+        // broker was set back.
+        core.inbox.store(Vec::new(), Vec::new(), Some(cursor.clone())).await.map_err(failed)?;
     }
     Ok(cursor)
 }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::events::NewEvent;
 use crate::inbox::{Arrival, Content, Plain, Sealed, Unreadable, Waiting};
 use crate::mesh::core::Core;
-use crate::topics::{Ask, GENERAL};
+use crate::topics::GENERAL;
 
 /// What a frame is about, for the comparison with what is in its box.
 struct Frame<'a> {
@@ -159,7 +159,6 @@ fn shared(core: &Core, push: &Push, kind: Kind) -> Content {
     };
     let epoch = push.key_epoch.unwrap_or_default();
     let Some(key) = core.topics.key(&ring, epoch) else {
-        core.topics.ask(Ask::Read(ring.clone(), epoch));
         return Content::KeyPending(Sealed {
             topic_id: ring,
             key_epoch: epoch,

@@ -5,6 +5,7 @@
 //! it was skipped; urgent ones that came ahead are kept beside it. What is wrong is counted, dropped, and passed: it
 //! would only come again. What is there already is acknowledged all the same.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hostel_wire::frames::Kind;
@@ -20,6 +21,7 @@ use crate::events::NewEvent;
 use crate::inbox::{Arrival, Content, Cursor, Stored, Unreadable};
 use crate::mesh::core::Core;
 use crate::shared;
+use crate::topics::Ask;
 
 /// Entries that are stored together: half of what a broker sends before it waits, so that one half is opened while the
 /// other is stored.
@@ -147,6 +149,7 @@ async fn store(
     let seq = Some(cursor.seq).filter(|seq| *seq > 0);
     if !arrivals.is_empty() || !events.is_empty() || moved {
         let place = (is_member && moved).then_some(cursor);
+        let closed: BTreeSet<Ask> = arrivals.iter().filter_map(key_asked_for).collect();
         let stored = core.inbox.store(arrivals, events, place).await;
         let stored = stored.map_err(|error| End::lost("storage", format!("inbox: {error}")))?;
         for one in &stored {
@@ -155,6 +158,8 @@ async fn store(
                 Stored::Duplicate => core.metrics.deduped("in", 1),
             }
         }
+        // Only now: a key that came between opening and storing opens nothing, for nothing was waiting for it yet.
+        closed.into_iter().for_each(|ask| core.topics.ask(ask));
     }
     if let Some(end) = revoked {
         return Err(end);
@@ -162,6 +167,14 @@ async fn store(
     // Also when nothing moved: the broker waits for an answer to what it sent twice.
     let owed = seq.is_some() || !ahead.is_empty();
     Ok(owed.then(|| ClientAck { seq, above: ahead, ..ClientAck::default() }))
+}
+
+/// The key that something waits for.
+fn key_asked_for(arrival: &Arrival) -> Option<Ask> {
+    match &arrival.content {
+        Content::KeyPending(sealed) => Some(Ask::Read(sealed.topic_id.clone(), sealed.key_epoch)),
+        Content::Open(_) | Content::Unreadable(_) => None,
+    }
 }
 
 /// Moves past an entry.
