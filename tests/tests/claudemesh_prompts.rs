@@ -32,7 +32,9 @@ impl Dialogue {
     fn start(inner: &Command) -> Self {
         let (terminal, side) = Terminal::open();
         let mut command = Command::new("setsid");
-        command.arg("--ctty").arg(inner.get_program()).args(inner.get_args()).env_clear();
+        // Whoever started the tests may ignore Ctrl-C, and that is inherited.
+        command.args(["--ctty", "env", "--default-signal=INT"]);
+        command.arg(inner.get_program()).args(inner.get_args()).env_clear();
         for (name, value) in inner.get_envs() {
             command.env(name, value.unwrap_or_default());
         }

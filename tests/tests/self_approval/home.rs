@@ -115,9 +115,13 @@ impl Home {
     /// Runs a script in a tree of its own.
     pub(crate) fn detached(&self, script: &str) {
         let mut command = Command::new("setsid");
-        command.args(["--fork", "sh", "-c", script]).current_dir(self.path());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        assert!(command.status().expect("setsid can be run").success());
+        // It begins when its parent is gone: until then it is of our own tree.
+        command.args(["--fork", "sh", "-c", &format!("read -r begin\n{script}")]).current_dir(self.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("setsid can be run");
+        let begin = child.stdin.take();
+        assert!(child.wait().expect("it ends").success());
+        drop(begin);
     }
 
     /// Somebody elsewhere asks for a command.
