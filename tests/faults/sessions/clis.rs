@@ -117,7 +117,7 @@ fn a_line_without_end_is_passed_over_and_said() {
         let before = procfs::resident(house.daemon().pid);
         let told = guest.turn(&house, "say before\nbigline 50000000\nsay after");
         let after = procfs::resident(house.daemon().pid);
-        assert_eq!(told.turn.outcome, "completed", "{}", guest.name());
+        assert_eq!(told.turn.outcome, "completed", "{}: {:.300}", guest.name(), told.turn.text);
         let said = told.turn.pieces.concat();
         assert!(said.starts_with("before") && said.ends_with("big line doneafter"), "{}: {said:?}", guest.name());
         let errors = told.turn.errors();
@@ -134,7 +134,7 @@ fn a_line_that_is_long_but_allowed_arrives_whole() {
     let house = Resident::start();
     for guest in guests(&house, &["claude", "codex"]) {
         let told = guest.turn(&house, "bigline 4000000");
-        assert_eq!(told.turn.outcome, "completed", "{}", guest.name());
+        assert_eq!(told.turn.outcome, "completed", "{}: {:.300}", guest.name(), told.turn.text);
         let longest = told.turn.texts.iter().chain(&told.turn.pieces).map(String::len).max();
         assert_eq!(longest, Some(4_000_000), "{}", guest.name());
         guest.works(&house);

@@ -1,17 +1,20 @@
-//! A full disk under the database: what cannot be kept is refused, and what was taken is there when space returns.
+//! A full or slow disk under the database: what cannot be kept is refused, and what was taken is there when space
+//! returns.
 
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
+use hostel_tests::procfs::Identity;
 use hostel_tests::wait;
 use serde_json::json;
 
 use super::events;
 use super::native::Trouble;
-use super::resident::Resident;
+use super::resident::{GRACE, Resident};
 
 /// A small file system of its own.
 pub(crate) struct SmallDisk {
@@ -167,4 +170,38 @@ fn a_turn_outlasts_a_full_disk_without_a_restart() {
         assert!(turn.pieces == expected, "{} pieces, {count} were said", turn.pieces.len());
     }
     assert_eq!(turns[2].text, "the last");
+}
+
+/// The agents are long gone when the disk takes their words at last: they are heard to the end all the same.
+#[test]
+fn a_disk_that_holds_everybody_up_costs_no_answer() {
+    let house = Resident::start();
+    let mut native = house.native().patient(Duration::from_secs(60));
+    // More than may be on its way to the disk at once, so that the rest is still unread when the process is gone.
+    let prompt = format!("sleep 1\n{}say the last", "bigline 600000\n".repeat(6));
+    let ids: Vec<String> = (0..3).map(|_| house.cast().make(&json!({"path": house.work()}))).collect();
+    let mut agents = Vec::new();
+    for id in &ids {
+        native.send(id, &prompt);
+        let pid = wait::until(wait::LIMIT, "the agent to run", || native.listed(id).ok()?["pid"].as_i64());
+        agents.extend(i32::try_from(pid).ok().and_then(Identity::of));
+    }
+    let mut database = rusqlite::Connection::open(house.home().join("state.db")).expect("the database");
+    database.busy_timeout(wait::LIMIT).expect("a setting");
+    let slow = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).expect("the lock");
+    for agent in agents {
+        agent.wait_gone(wait::LIMIT);
+    }
+    // That much time has to pass: longer than a process that is gone has for its last words.
+    thread::sleep(GRACE * 2);
+    drop(slow);
+    for id in &ids {
+        native.attach(id, 0, true).expect("a session to attach to");
+        let ended = native.ended(1);
+        assert_eq!(ended["outcome"], "completed", "{ended}");
+        let turns = events::turns_of(&mut native, id);
+        let lengths: Vec<usize> = turns[0].texts.iter().map(String::len).filter(|length| *length == 600_000).collect();
+        assert_eq!(lengths.len(), 6, "long answers of {id}");
+        assert!(turns[0].text.ends_with("the last") || turns[0].texts.concat().ends_with("the last"));
+    }
 }

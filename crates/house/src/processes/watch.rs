@@ -35,7 +35,7 @@ pub enum WatchError {
 
 impl WatchError {
     /// Whether the same call may work a moment later.
-    fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         let error = match self {
             Self::Io(error) | Self::Damaged(ReadError::Io(error)) => error,
             Self::Damaged(_) => return false,

@@ -213,8 +213,8 @@ impl Runner {
         } else if asks {
             self.hear_decisions().await?;
         }
-        let ended = |talk: &Talk| talk.has_ended() || talk.is_unreadable() || talk.is_endless(grace);
-        if self.talk.as_ref().is_some_and(ended) || self.session.change(|state| std::mem::take(&mut state.retire)) {
+        let ended = |talk: &mut Talk| talk.has_ended() || talk.is_unreadable() || talk.is_endless(grace);
+        if self.talk.as_mut().is_some_and(ended) || self.session.change(|state| std::mem::take(&mut state.retire)) {
             self.end_process(false).await?;
         }
         Ok(())
@@ -252,7 +252,10 @@ impl Runner {
     /// Reads again what the last daemon may have shown of an idle process, so that it keeps its numbers.
     async fn catch_up(&mut self) -> Result<(), StoreError> {
         let grace = self.hub.options.stop_grace;
-        while let Some(talk) = self.talk.as_mut().filter(|talk| !talk.is_current() && !talk.is_stuck(grace)) {
+        while let Some(talk) = &mut self.talk
+            && !talk.is_current()
+            && !talk.is_stuck(grace)
+        {
             match tokio::time::timeout(grace, talk.read()).await {
                 Ok(true) => self.hear_idle().await?,
                 Ok(false) | Err(_) => break,

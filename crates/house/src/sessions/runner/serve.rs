@@ -110,7 +110,7 @@ impl Runner {
         while self.turn.is_some() {
             let current = self.talk.as_ref().is_some_and(Talk::is_current);
             // Before it is current nothing may be said or stopped, unless it never will be.
-            let known = current || self.talk.as_ref().is_some_and(|talk| talk.is_stuck(grace));
+            let known = current || self.talk.as_mut().is_some_and(|talk| talk.is_stuck(grace));
             if known && self.stop_if_asked(current).await? {
                 return Ok(());
             }

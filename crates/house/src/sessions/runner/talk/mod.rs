@@ -1,10 +1,11 @@
-//! The process that serves a session: read it, feed it, stop it.
+//! The process that serves a session: read it, feed it; `stopping` stops it.
+
+mod stopping;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Setup};
-use rustix::process::Signal;
 use tokio::time::Instant;
 
 use crate::approvals::{Approval, State};
@@ -13,29 +14,14 @@ use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId
 use crate::sessions::launch;
 use crate::sessions::types::SessionOptions;
 
+use stopping::Stop;
+pub(super) use stopping::Stopping;
+
 /// Before input that found no room is offered again.
 const NO_ROOM: Duration = Duration::from_millis(20);
 
-/// How long an agent that has stopped a turn may take to end its tools.
-const LAST_TOOLS: Duration = Duration::from_secs(1);
-
-/// How long is looked for what an agent has started, before it is told to stop.
-const LOOK: Duration = Duration::from_millis(500);
-
 /// What an agent hears when nobody answered its question.
 const NOBODY: &str = "Nobody answered in time, so this was not allowed.";
-
-/// How far stopping has come.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Stop {
-    No,
-    /// The agent was asked, or will be as soon as it can be.
-    Asked(Instant),
-    /// Its process was told to end.
-    Signalled(Instant),
-    /// It was killed, with everything it started.
-    Killed(Instant),
-}
 
 /// A question that is open.
 struct Asked {
@@ -50,6 +36,8 @@ pub(super) struct Talk {
     process: Arc<Process>,
     watch: Option<Watch>,
     batch: Batch,
+    /// What `batch` holds was read ahead, and is still to be handed out.
+    ahead: Option<Next>,
     conversation: Conversation,
     setup: Setup,
     prompt_in_args: bool,
@@ -76,14 +64,6 @@ pub(super) struct Talk {
     written_off: bool,
 }
 
-/// What became of a wish to stop a turn.
-pub(super) enum Stopping {
-    /// It is under way.
-    UnderWay,
-    /// The agent never got the prompt: there is nothing to stop.
-    NotBegun,
-}
-
 impl Talk {
     pub(super) fn fresh(process: Arc<Process>, setup: Setup, options: &SessionOptions) -> Self {
         let driver = hostel_agents::driver(&setup);
@@ -106,6 +86,7 @@ impl Talk {
             process,
             watch,
             batch: Batch::default(),
+            ahead: None,
             conversation: Conversation::new(driver, from, options.line_limit),
             prompt_in_args: hostel_agents::launch(&setup).prompt_in_args,
             setup,
@@ -159,8 +140,9 @@ impl Talk {
 
     /// It should be current by now, and is not: what is known of it has to do. Input whose mark cannot be written while
     /// the journal is full is such a case, and input that did not come from here.
-    pub(super) fn is_stuck(&self, grace: Duration) -> bool {
-        !self.is_current() && self.heard_at + grace <= Instant::now()
+    pub(super) fn is_stuck(&mut self, grace: Duration) -> bool {
+        let late = !self.is_current() && self.heard_at + grace <= Instant::now();
+        late && !(self.conversation.last_seq() < self.goal.0 && self.has_news())
     }
 
     /// It died before the prompt reached it, after it had served others: another process may try.
@@ -195,8 +177,25 @@ impl Talk {
     }
 
     /// It is gone and its end is nowhere to be read, as when somebody has removed its journal.
-    pub(super) fn is_endless(&self, grace: Duration) -> bool {
-        self.is_unheard() && self.read_at + grace <= Instant::now()
+    pub(super) fn is_endless(&mut self, grace: Duration) -> bool {
+        self.is_unheard() && self.read_at + grace <= Instant::now() && !self.has_news()
+    }
+
+    /// Whether there is something to read right now. That time has passed says nothing: it may be this daemon that was
+    /// held up, by its disk or by a busy machine, and not the process that has nothing more to say.
+    fn has_news(&mut self) -> bool {
+        if self.ahead.is_none() {
+            match self.watch.as_mut().map(|watch| watch.poll(&mut self.batch)) {
+                Some(Ok(next)) => self.ahead = next,
+                // Nothing can be said of it yet: it has its time again.
+                Some(Err(error)) if error.is_passing() => {
+                    self.read_at = Instant::now();
+                    return true;
+                }
+                Some(Err(_)) | None => return false,
+            }
+        }
+        self.ahead.is_some()
     }
 
     /// An input that may be found in the journal that is read again.
@@ -217,7 +216,11 @@ impl Talk {
     /// Waits for news. `false` when there will be none.
     pub(super) async fn read(&mut self) -> bool {
         let Some(watch) = &mut self.watch else { return std::future::pending().await };
-        match watch.next(&mut self.batch).await {
+        let next = match self.ahead.take() {
+            Some(next) => Ok(next),
+            None => watch.next(&mut self.batch).await,
+        };
+        match next {
             Ok(Next::Items) => true,
             // Its end was read, or its journal cannot be: either way there is no more.
             Ok(Next::Ended | Next::Replaced) | Err(_) => {
@@ -373,37 +376,6 @@ impl Talk {
         None
     }
 
-    /// Begins to stop the running turn, if that has not begun. `hurry`: the agent is not asked, its process is told.
-    pub(super) async fn stop_turn(&mut self, turn: u64, grace: Duration, hurry: bool) -> Stopping {
-        let asked = self.stop != Stop::No || self.interrupt_waits;
-        if self.is_signalled() || (asked && !hurry) {
-            return Stopping::UnderWay;
-        }
-        match self.conversation.say(MarkId::interrupt(turn), Given::Interrupt) {
-            _ if self.ended => {}
-            Said::Signal => self.signal(grace),
-            Said::Nothing if !self.prompt_given(turn) => return Stopping::NotBegun,
-            _ if hurry => self.signal(grace),
-            Said::Due(_) | Said::Later | Said::Nothing => {
-                // Later it could not be told whose they were.
-                let offspring = tokio::time::timeout(LOOK, self.process.offspring()).await;
-                self.offspring = offspring.ok().map(Arc::from);
-                self.interrupt_waits = true;
-                self.stop = Stop::Asked(Instant::now() + grace);
-            }
-        }
-        Stopping::UnderWay
-    }
-
-    /// The process is to end. Its tools are not told: an agent that sees its tool end goes on with its turn. They are
-    /// swept when it is gone.
-    pub(super) fn signal(&mut self, grace: Duration) {
-        self.conversation.stopped = true;
-        self.stop = Stop::Signalled(Instant::now() + grace);
-        let process = Arc::clone(&self.process);
-        tokio::spawn(async move { process.signal_group(Signal::TERM).await });
-    }
-
     /// When to look again, if nothing happens before.
     pub(super) fn deadline(&self, grace: Duration) -> Option<Instant> {
         let stop = match self.stop {
@@ -413,72 +385,6 @@ impl Talk {
         let stuck = (!self.is_current()).then(|| self.heard_at + grace).filter(|at| *at > Instant::now());
         let endless = self.is_unheard().then(|| self.read_at + grace);
         [stop, self.retry, stuck, endless].into_iter().flatten().min()
-    }
-
-    /// The next degree of stopping, if its time has come. `true` when there is nothing more that could be done.
-    pub(super) fn escalate(&mut self, grace: Duration) -> bool {
-        let now = Instant::now();
-        match self.stop {
-            Stop::Asked(at) if at <= now => self.signal(grace),
-            Stop::Signalled(at) if at <= now => {
-                self.stop = Stop::Killed(now + grace);
-                let process = Arc::clone(&self.process);
-                tokio::spawn(async move { drop(process.kill_tree().await) });
-            }
-            Stop::Killed(at) if at <= now => return true,
-            _ => {}
-        }
-        false
-    }
-
-    /// The turn is over: a process that was asked to stop may serve the next one.
-    pub(super) fn turn_over(&mut self) {
-        self.interrupt_waits = false;
-        if matches!(self.stop, Stop::Asked(_)) {
-            self.stop = Stop::No;
-        }
-    }
-
-    /// Whether the house has told the process to end.
-    pub(super) fn is_signalled(&self) -> bool {
-        matches!(self.stop, Stop::Signalled(_) | Stop::Killed(_))
-    }
-
-    /// Kills what was left behind: by a process that was told to end, everything; by one that was asked to stop, the
-    /// tools that lost their parent by that. CLIs end a tool's process group at best, and `timeout` alone makes another.
-    pub(super) async fn sweep(&mut self) {
-        let offspring = self.offspring.take();
-        if self.ended && self.is_signalled() {
-            self.process.kill_tree().await;
-        } else if let Some(offspring) = offspring.filter(|offspring| !offspring.is_empty()) {
-            self.process.kill_orphans(Arc::clone(&offspring)).await;
-            // It may have answered before it ended them.
-            let process = Arc::clone(&self.process);
-            tokio::spawn(async move {
-                tokio::time::sleep(LAST_TOOLS).await;
-                process.kill_orphans(offspring).await;
-            });
-        }
-    }
-
-    /// Ends the process. `hard`: with everything it ever started, as one that was told to end before.
-    pub(super) async fn end(&mut self, grace: Duration, hard: bool) {
-        let hard = hard || self.is_signalled();
-        if self.process.is_running() {
-            if hard {
-                self.process.kill(Signal::TERM).await;
-            } else {
-                // Its own way to leave.
-                self.process.close_stdin().await.ok();
-            }
-            if self.process.wait_exit(grace).await.is_some() && !hard {
-                return;
-            }
-            self.process.kill_tree().await;
-            self.process.wait_exit(grace).await;
-        } else if hard {
-            self.process.kill_tree().await;
-        }
     }
 }
 
