@@ -86,7 +86,7 @@ fn a_grandchild_that_holds_the_pipe_delays_the_exit_no_longer_without_a_daemon()
     client.follow_until("leaving", &mut transcript, |so_far| so_far.exit.is_some());
     let took = since.elapsed();
     assert_eq!(transcript.exit, Some(6));
-    assert!(took < Duration::from_secs(8), "the exit frame took {took:?}");
+    assert!(took < Duration::from_secs(15), "the exit frame took {took:?}");
     grandchild.signal(Signal::KILL);
 }
 

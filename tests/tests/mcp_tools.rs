@@ -179,7 +179,7 @@ fn an_agent_that_dies_takes_its_requests_with_it() {
     drop(agent);
     wait::until(wait::LIMIT, "the end of the server", || child.try_wait().unwrap());
     place.wait_pending(0);
-    assert!(died.elapsed() < Duration::from_secs(4), "{:?}", died.elapsed());
+    assert!(died.elapsed() < Duration::from_secs(10), "{:?}", died.elapsed());
 }
 
 #[test]

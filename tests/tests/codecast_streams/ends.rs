@@ -76,7 +76,7 @@ fn an_interrupt_reaches_a_cli_that_does_not_listen() {
     let start = Instant::now();
     let answer = daemon.call("session.interrupt", &json!({"sessionId": session})).result();
     assert_eq!(answer["interrupted"], true);
-    assert!(start.elapsed() < Duration::from_secs(2), "the call does not wait: {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(4), "the call does not wait: {:?}", start.elapsed());
     let events = stream.events();
     assert_eq!(kinds(&events).last(), Some(&"interrupted"), "{events:?}");
 }

@@ -15,7 +15,7 @@ use hostel_house::store::{self, Store};
 use parking_lot::Mutex;
 
 /// How long anything may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A cost that tests can pay.
 pub(crate) const CHEAP: Cost = Cost { memory: 8 << 10, passes: 1 };

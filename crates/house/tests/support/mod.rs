@@ -16,7 +16,7 @@ pub(crate) mod sessions;
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
 
 /// How long anything may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// The example program that is nothing but a keeper.
 pub(crate) fn keeper_program() -> PathBuf {
