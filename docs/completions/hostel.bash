@@ -373,8 +373,20 @@ _hostel() {
             hostel__subcmd__mesh__subcmd__member,unban)
                 cmd="hostel__subcmd__mesh__subcmd__member__subcmd__unban"
                 ;;
+            hostel__subcmd__mesh__subcmd__peer,block)
+                cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__block"
+                ;;
+            hostel__subcmd__mesh__subcmd__peer,grant)
+                cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__grant"
+                ;;
+            hostel__subcmd__mesh__subcmd__peer,grants)
+                cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__grants"
+                ;;
             hostel__subcmd__mesh__subcmd__peer,list)
                 cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__list"
+                ;;
+            hostel__subcmd__mesh__subcmd__peer,unblock)
+                cmd="hostel__subcmd__mesh__subcmd__peer__subcmd__unblock"
                 ;;
             hostel__subcmd__mesh__subcmd__state,delete)
                 cmd="hostel__subcmd__mesh__subcmd__state__subcmd__delete"
@@ -3119,7 +3131,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__launch)
-            opts="-p -h --print --name --agent --mode --model --cwd --role --group --no-start --mesh --json --home --house --color --help"
+            opts="-p -h --print --name --agent --mode --model --messages --cwd --role --group --no-start --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3147,6 +3159,10 @@ _hostel() {
                     ;;
                 --model)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --messages)
+                    COMPREPLY=($(compgen -W "off ask on" -- "${cur}"))
                     return 0
                     ;;
                 --cwd)
@@ -3455,8 +3471,98 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__peer)
-            opts="-h --mesh --json --home --house --color --help list"
+            opts="-h --mesh --json --home --house --color --help list block unblock grant grants"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__peer__subcmd__block)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__peer__subcmd__grant)
+            opts="-h --mesh --json --home --house --color --help read dm broadcast state-read"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__peer__subcmd__grants)
+            opts="-h --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -3486,6 +3592,36 @@ _hostel() {
             ;;
         hostel__subcmd__mesh__subcmd__peer__subcmd__list)
             opts="-a -h --all --mesh --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --mesh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__mesh__subcmd__peer__subcmd__unblock)
+            opts="-h --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

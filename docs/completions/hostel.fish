@@ -381,7 +381,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "member" -d 'List members, and revoke, ban, kick or disconnect them'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "audit" -d 'Show what the broker has recorded: joins, revocations, suspected clones'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "peers" -d 'List who is in the mesh and who is connected'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "peer" -d 'The same as `peers`, under its longer name'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "peer" -d 'List peers, and say what one may do to this host'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "send" -d 'Send a message to a peer, a topic, a group or everybody'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "post" -d 'Post to a topic'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and not __fish_seen_subcommand_from create join list leave invite member audit peers peer send post subscribe unsubscribe topics topic inbox search file events state task profile rename verify launch install daemon" -f -a "subscribe" -d 'Receive a topic\'s posts from now on; makes a topic that is not there'
@@ -499,6 +499,10 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "list" -d 'List who is in the mesh and who is connected'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "block" -d 'Hear nothing of a peer any more'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "unblock" -d 'Take a block or a grant back: the peer may do what everybody may'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "grant" -d 'Let a peer do some things and no others'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from peer" -f -a "grants" -d 'List the peers for whom something was set'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from send" -l priority -d 'How urgent it is' -r -f -a "now\t''
 next\t''
 low\t''"
@@ -677,6 +681,9 @@ code\t''
 plan\t''
 ask\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l model -d 'The model the agent is to use' -r
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l messages -d 'What becomes of messages from the mesh for the session: they lie in its mailbox (off), you are asked about each (ask), or each is put to the agent (on) [default: `mesh` below [sessions] in hostel.toml, else off]' -r -f -a "off\t'They lie in the mailbox'
+ask\t'A person is asked about each'
+on\t'Each is put to the agent'"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l cwd -d 'Where the agent works' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l role -d 'What the session is there for, for peers' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l group -d 'A group the session is in; may be repeated' -r
@@ -688,7 +695,7 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l no-start -d 'Start neither house nor mesh daemon'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l mesh -d 'Which mesh; needed only where several are joined' -r
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from install" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r

@@ -29,6 +29,7 @@ fn arrival(number: u64) -> Arrival {
     Arrival {
         sender_member_id: "bob-id".into(),
         client_message_id: format!("c-{number}"),
+        origin: None,
         broker_message_id: format!("m-{number}"),
         broker_seq: number,
         kind: Kind::Dm,
@@ -52,6 +53,7 @@ impl World {
                 path: ":memory:".into(),
                 mesh: "lab".into(),
                 clock: Clock::system(),
+                ages: Clock::system(),
                 retention_days: 0,
                 max_bytes: 0,
                 inline: true,

@@ -66,6 +66,7 @@ async fn fill(directory: &Path) {
         let arrival = Arrival {
             sender_member_id: "bob".to_owned(),
             client_message_id: format!("in-{number}"),
+            origin: None,
             broker_message_id: format!("broker-{number}"),
             broker_seq: number,
             kind: Kind::Dm,

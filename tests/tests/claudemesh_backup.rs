@@ -185,7 +185,8 @@ fn what_cannot_be_restored_says_why_and_changes_nothing() {
     let mut house = whole.clone();
     house[9] = b'h';
     attempt(&house, "it is a backup of a house, not of a mesh's identity");
-    attempt(b"CMB1 of the program before this one", "it is a `.cmb` backup (`CMB1`) of claudemesh-cli");
+    attempt(b"CMB1 and not much more", "it is damaged: it ends inside its header");
+    attempt(b"CMB2 of another program", "it is a `.cmb` backup (`CMB2`) of claudemesh-cli");
     refused(&restore(&elsewhere, &lab.path().join("nowhere"), PASSPHRASE, &[]), "there is no such file");
     assert!(!elsewhere.home().join(".claudemesh/config.json").exists(), "nothing was written");
     assert_eq!(fs::read(lab.host("bob").home().join(".claudemesh/config.json")).unwrap(), before);
@@ -337,6 +338,49 @@ fn a_newer_schema_is_refused_with_the_way_out() {
     assert!(!alice.directory().join("outbox.db").exists(), "nothing is opened");
 }
 
+/// What claudemesh-cli wrote: its `config.json` in a box under a passphrase.
+fn earlier(config: &[u8]) -> Vec<u8> {
+    use dryoc::classic::crypto_aead_xchacha20poly1305_ietf::crypto_aead_xchacha20poly1305_ietf_encrypt as encrypt;
+    use dryoc::classic::crypto_pwhash::{PasswordHashAlgorithm, crypto_pwhash};
+    let (salt, nonce, mut key) = ([3; 16], [4; 24], [0; 32]);
+    let (passphrase, algorithm) = (PASSPHRASE.as_bytes(), PasswordHashAlgorithm::Argon2id13);
+    crypto_pwhash(&mut key, passphrase, &salt, 2, 64 << 20, algorithm).unwrap();
+    let mut sealed = vec![0; config.len() + 16];
+    encrypt(&mut sealed, config, None, &nonce, &key).unwrap();
+    [&b"CMB1"[..], &salt, &nonce, &sealed].concat()
+}
+
+#[test]
+fn a_backup_of_claudemesh_cli_is_put_back() {
+    let mut lab = lab();
+    lab.host_mut("bob").stop();
+    let config = fs::read(lab.host("bob").home().join(".claudemesh/config.json")).unwrap();
+    let mut several: Value = serde_json::from_slice(&config).unwrap();
+    let mut other = several["meshes"][0].clone();
+    (other["slug"], other["meshId"]) = (json!("attic"), json!("01hzzzzzzzzzzzzzzzzzzzzzzz"));
+    several["meshes"].as_array_mut().unwrap().insert(0, other);
+    let path = lab.path().join("bob.cmb");
+    fs::write(&path, earlier(several.to_string().as_bytes())).unwrap();
+    let mut elsewhere = Host::new("elsewhere", lab.path());
+    refused(&restore(&elsewhere, &path, "other words, quite", &[]), "it does not open");
+    refused(&restore(&elsewhere, &path, PASSPHRASE, &[]), "the backup holds these meshes: attic, lab");
+    refused(&restore(&elsewhere, &path, PASSPHRASE, &["--mesh", "cellar"]), "the backup holds these meshes");
+    assert!(!elsewhere.home().join(".claudemesh/config.json").exists(), "nothing was written");
+    let said = worked(&restore(&elsewhere, &path, PASSPHRASE, &["--mesh", "lab"]));
+    assert!(said.contains("this host is bob in `lab` again\n"), "{said}");
+    // Its settings were not in it.
+    elsewhere.configure(&format!("[ipc]\ntcp_enabled = true\n{QUICK}"));
+    elsewhere.start();
+    elsewhere.wait_connected();
+    send(&lab.host("alice").client(Transport::Socket), "bob", "welcome back");
+    wait_for(&elsewhere.client(Transport::Socket), &["welcome back"]);
+    // Only one, and it needs no name; what is here already is in the way.
+    fs::write(&path, earlier(&config)).unwrap();
+    elsewhere.stop();
+    refused(&restore(&elsewhere, &path, PASSPHRASE, &[]), "already has an identity in `lab`");
+    worked(&restore(&elsewhere, &path, PASSPHRASE, &["--force"]));
+}
+
 /// The version this program knows, as it says so itself.
 fn lab_schema(said: &str) -> u32 {
     let digits = said.split("this program knows ").nth(1).expect("it says what it knows");
@@ -371,27 +415,63 @@ fn version_and_compat_say_what_fits() {
     }
 }
 
-#[test]
-fn a_daemon_of_another_major_is_not_asked_and_that_is_said() {
+/// Somebody on a host's socket who says this of themselves, and has no topics.
+fn pretend(host: &Host, version: &Value) {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::os::unix::net::UnixListener;
-    let lab = Lab::prepare(&Options::of(&["alice"]));
-    let alice = lab.host("alice");
-    let listener = UnixListener::bind(alice.directory().join("sock")).unwrap();
+    let listener = UnixListener::bind(host.directory().join("sock")).unwrap();
+    let version = version.to_string();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let mut line = String::new();
+            let (mut line, mut first) = (String::new(), String::new());
             while reader.read_line(&mut line).is_ok_and(|read| read > 2) {
+                if first.is_empty() {
+                    line.clone_into(&mut first);
+                }
                 line.clear();
             }
-            let body = r#"{"daemon_version":"7.0.0","ipc_api":"v2","mesh":"lab"}"#;
+            let body = if first.contains("/v1/version") { version.as_str() } else { r#"{"topics":[]}"# };
             let head =
                 format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
             let mut stream = stream;
             stream.write_all((head + body).as_bytes()).ok();
         }
     });
+}
+
+/// After an upgrade a daemon of before runs on: who asks it hears so, beside the answer and never in it.
+#[test]
+fn a_daemon_of_another_version_is_asked_and_that_is_said() {
+    let lab = Lab::prepare(&Options::of(&["alice"]));
+    let alice = lab.host("alice");
+    pretend(alice, &json!({"daemon_version": "0.0.7", "ipc_api": "v1", "mesh": "lab"}));
+    for arguments in [&["topics", "--mesh", "lab", "--json"][..], &["topics", "--json"]] {
+        let output = alice.try_run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        assert!(said.contains("the daemon of `lab` runs version 0.0.7, this is "), "{said}");
+        assert!(said.contains("claudemesh daemon restart --mesh lab"), "{said}");
+        assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap(), json!([]));
+    }
+    // Also where there is no other way than through it.
+    let output = alice.try_run(&["daemon", "version", "--mesh", "lab", "--json"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("runs version 0.0.7"), "{output:?}");
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["daemon_version"], "0.0.7");
+}
+
+#[test]
+fn a_daemon_of_this_version_needs_no_word() {
+    let lab = Lab::start(&["alice"]);
+    let output = lab.host("alice").try_run(&["topics", "--mesh", "lab", "--json"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_daemon_of_another_major_is_not_asked_and_that_is_said() {
+    let lab = Lab::prepare(&Options::of(&["alice"]));
+    let alice = lab.host("alice");
+    pretend(alice, &json!({"daemon_version": "7.0.0", "ipc_api": "v2", "mesh": "lab"}));
     // Sending goes without it, over a connection of its own.
     let output = alice.try_run(&["send", "--mesh", "lab", "#general", "hello"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

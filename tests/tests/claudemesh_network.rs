@@ -131,9 +131,16 @@ fn machines_speak_tls_and_only_with_the_certificate_of_the_invite() {
     let Some(mut machines) = Machines::start() else { return };
     // An invite whose certificate is another one's, or has none, lets nobody in and leaves nothing behind.
     let link = machines.alice.invite(9);
-    let (plain, digest) = link.rsplit_once("&cert=").expect("the certificate is in the invite");
-    let other: String = digest.chars().map(|digit| if digit == '0' { '1' } else { '0' }).collect();
-    for forged in [format!("{plain}&cert={other}"), plain.to_owned()] {
+    let (plain, digests) = link.rsplit_once("&cert=").expect("the certificate is in the invite");
+    let (digest, key) = digests.split_once("&key=").expect("and its key");
+    let other = |digits: &str| digits.chars().map(|digit| if digit == '0' { '1' } else { '0' }).collect::<String>();
+    let forgeries = [
+        format!("{plain}&cert={}&key={}", other(digest), other(key)),
+        format!("{plain}&cert={}", other(digest)),
+        format!("{plain}&key={key}"),
+        plain.to_owned(),
+    ];
+    for forged in forgeries {
         let output = machines.bob.try_run(&["join", &forged, "--name", "bob"]);
         assert!(!output.status.success(), "{output:?}");
         let config = fs::read_to_string(machines.bob.home().join(".claudemesh/config.json")).unwrap_or_default();
@@ -189,6 +196,36 @@ fn machines_speak_tls_and_only_with_the_certificate_of_the_invite() {
     machines.start_broker();
     machines.bob.wait_connected();
     wait_for_bodies(&machines.alice.client(Transport::Socket), &["over the cable", "not for strangers"]);
+    // A certificate that is renewed under the same key is no other broker, for who has joined and for who joins.
+    machines.stop_broker();
+    let key = rcgen::KeyPair::from_pem(&fs::read_to_string(broker.join("key.pem")).unwrap()).unwrap();
+    let renewed = rcgen::CertificateParams::new(vec!["lab.example".to_owned()]).unwrap().self_signed(&key).unwrap();
+    assert_ne!(fs::read_to_string(broker.join("cert.pem")).unwrap(), renewed.pem());
+    fs::write(broker.join("cert.pem"), renewed.pem()).unwrap();
+    machines.start_broker();
+    machines.bob.wait_connected();
+    send(&machines.bob.client(Transport::Socket), "alice", "renewed");
+    let all = ["over the cable", "not for strangers", "renewed"];
+    wait_for_bodies(&machines.alice.client(Transport::Socket), &all);
+    let link = machines.alice.invite(1);
+    let again = machines.bob.run(&["join", &link, "--name", "bob", "--json"]);
+    assert!(again.contains("\"alreadyMember\":true"), "{again}");
+    // Another key is, until the broker's host has invited anew: its daemon knows which one it has now.
+    machines.stop_broker();
+    for name in ["cert.pem", "key.pem"] {
+        fs::remove_file(broker.join(name)).unwrap();
+    }
+    machines.start_broker();
+    machines.alice.stop();
+    machines.alice.start();
+    machines.alice.wait_connected();
+    let anew = machines.alice.invite(1);
+    assert_ne!(anew.split("&cert=").nth(1), link.split("&cert=").nth(1));
+    let again = machines.bob.run(&["join", &anew, "--name", "bob", "--json"]);
+    assert!(again.contains("\"alreadyMember\":true"), "{again}");
+    machines.bob.stop();
+    machines.bob.start();
+    machines.bob.wait_connected();
 }
 
 #[test]

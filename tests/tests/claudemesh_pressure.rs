@@ -255,3 +255,26 @@ fn a_full_log_of_the_broker_holds_messages_back_and_loses_none() {
     wait::until_true(PATIENCE, "everything to arrive", || received(&bob, "alice").len() >= ids.len());
     assert_eq!(received(&bob, "alice"), ids);
 }
+
+/// A broker's audit has a limit: the oldest records go as others are written, and the numbers go on.
+#[test]
+fn the_audit_of_a_broker_keeps_the_newest_records() {
+    let lab =
+        Lab::start_with(&Options { broker: "[broker]\naudit_records = 100\n".to_owned(), ..Options::of(&["alice"]) });
+    let alice = lab.host("alice").client(Transport::Socket);
+    let names = |number: usize| format!("alice-{number}");
+    for number in 0..120 {
+        let renamed = alice.post("/v1/member/rename", &json!({"displayName": names(number)}));
+        assert_eq!(renamed.status, 200, "{renamed:?}");
+    }
+    let audit = alice.get_json("/v1/audit?limit=500");
+    let events = audit["events"].as_array().expect("events");
+    assert_eq!(events.len(), 100);
+    let number = |event: &Value| event["no"].as_u64().expect("a number");
+    assert!(events.windows(2).all(|pair| number(&pair[0]) + 1 == number(&pair[1])));
+    assert!(events.windows(2).all(|pair| pair[0]["digest"] == pair[1]["previous"]));
+    assert!(number(&events[0]) > 20, "{}", events[0]);
+    assert!(events.last().expect("one").to_string().contains(&names(119)));
+    // What has gone is not made up for: reading from before the beginning gives the beginning.
+    assert_eq!(alice.get_json("/v1/audit?after=3&limit=1")["events"][0], events[0]);
+}

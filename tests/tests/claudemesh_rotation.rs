@@ -170,7 +170,7 @@ fn the_ninth_is_refused_a_malformed_archive_is_set_aside_and_old_keys_go() {
     fs::write(&archive, document.to_string()).unwrap();
     lab.host_mut("bob").start();
     lab.host("bob").wait_connected();
-    assert_eq!(json_of(&archive)["keys"].as_array().unwrap().len(), 6, "they are taken out");
+    wait::until_true(PATIENCE, "them to be taken out", || json_of(&archive)["keys"].as_array().unwrap().len() == 6);
     rotate(lab.host("bob"));
     // What cannot be read is set aside, and the daemon starts.
     lab.host_mut("bob").kill();

@@ -134,6 +134,14 @@ fn a_client_that_cannot_say_so_is_vouched_for() {
     let mut client = Stdio::start(command);
     send(&bob, "alice", "hello");
     assert_eq!(pushed(&mut client)["content"], "hello");
+    // It is not offered what has no way for them: a client that speaks both would take that.
+    let version = "2026-07-28";
+    let meta = json!({"io.modelcontextprotocol/protocolVersion": version,
+        "io.modelcontextprotocol/clientInfo": {"name": "tests", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {}});
+    let answer = client.call("server/discover", json!({"_meta": meta}));
+    let supported = answer["error"]["data"]["supported"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    assert!(supported.contains(&json!("2025-11-25")) && !supported.contains(&json!(version)), "{answer}");
 }
 
 #[test]

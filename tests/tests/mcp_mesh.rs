@@ -151,7 +151,13 @@ fn pages_go_on_where_the_last_one_ended() {
     let (mut seen, mut cursor) = (Vec::new(), Value::Null);
     for _ in 0..6 {
         let page = to.tool("mesh_inbox", &json!({"cursor": cursor}));
-        let page = given(&page);
+        // Who reads the words alone learns that there is more, and how to get it.
+        let (words, page) = (text(&page), given(&page));
+        assert_eq!(page["more"], !page["next"].is_null());
+        let told = words.lines().last().is_some_and(|last| {
+            last.contains("this is not all") && last.contains(&format!("`cursor`: {}", page["next"]))
+        });
+        assert_eq!(told, page["more"] == true, "{:?}", words.lines().last());
         assert!(page["messages"].to_string().len() < 300 << 10);
         let bodies = page["messages"].as_array().unwrap().iter().map(|message| message["body"].as_str().unwrap());
         seen.extend(bodies.map(|body| body.split(' ').next().unwrap().to_owned()));

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use hostel_tests::claudemesh::{Client, Host, Lab, Transport};
+use hostel_tests::claudemesh::{Client, Host, Lab, Transport, letter};
 use hostel_tests::random::{self, Random};
 use hostel_tests::zeroclaw::Peer;
 use hostel_tests::{binary, house, wait};
@@ -150,15 +150,6 @@ impl Drop for House {
             child.wait().ok();
         }
     }
-}
-
-/// The text of a letter, if a prompt is one: between its two lines, with the same number on both.
-fn letter(prompt: &str) -> Option<String> {
-    let rest = prompt.strip_prefix("A message came over the mesh \"lab\" from ")?;
-    let (_, rest) = rest.split_once("\n--- message ")?;
-    let (number, rest) = rest.split_once(" ---\n")?;
-    assert!(number.len() == 32 && number.bytes().all(|byte| byte.is_ascii_hexdigit()), "{prompt}");
-    Some(rest.strip_suffix(&format!("\n--- end of message {number} ---")).expect("its end").to_owned())
 }
 
 fn client(lab: &Lab, name: &str) -> Client {

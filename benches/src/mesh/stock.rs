@@ -89,6 +89,7 @@ fn arrival(number: u64) -> Arrival {
     Arrival {
         sender_member_id: MEMBER.to_owned(),
         client_message_id: ids::ulid(TIME_MS + number),
+        origin: None,
         broker_message_id: ids::message_id(),
         broker_seq: number + 1,
         kind: Kind::Dm,

@@ -2,7 +2,8 @@
 //! of the one before.
 //!
 //! Invariant: one chain for the whole broker, written by the engine's one writer in the same transaction as what it tells
-//! of; nothing is changed or removed. No secret and no content of a message is in it.
+//! of; nothing is changed, and only the oldest records go, when they are too many or too old, so that what is left is a
+//! chain. No secret and no content of a message is in it.
 //!
 //! It cannot keep away whoever may write to the file; it makes what they do visible. The tables are the engine's.
 
@@ -102,5 +103,9 @@ pub struct AuditRecord {
 }
 
 /// What is digested of a record.
-pub(crate) const CHAIN: Chain =
-    Chain { tag: b"hostel broker audit 1\0", time: "time_ms", texts: &["mesh", "kind", "actor", "subject", "body"] };
+pub(crate) const CHAIN: Chain = Chain {
+    tag: b"hostel broker audit 1\0",
+    time: "time_ms",
+    texts: &["mesh", "kind", "actor", "subject", "body"],
+    base: Some("audit_base"),
+};

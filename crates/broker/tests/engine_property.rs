@@ -23,6 +23,8 @@ const MESHES: [&str; 2] = ["m", "n"];
 struct Message {
     mesh: usize,
     sender: u8,
+    /// Whose id it has, if not its own.
+    origin: Option<u8>,
     client: u8,
     fingerprint: u8,
     /// The revision of the one record, as it is or as it was.
@@ -43,18 +45,28 @@ enum Step {
     Lookup(usize, u8, u8),
 }
 
+impl Message {
+    fn id(&self) -> Id {
+        (self.mesh, self.origin.unwrap_or(self.sender), self.client)
+    }
+}
+
 fn message() -> impl Strategy<Value = Message> {
-    (0..2_usize, 0..2_u8, 0..12_u8, 0..8_u8, proptest::option::weighted(0.3, any::<bool>()), any::<bool>(), 1..40_u64)
-        .prop_map(|(mesh, sender, client, fingerprint, guarded, lane, life)| Message {
+    let whose = (0..2_u8, proptest::option::weighted(0.3, 0..2_u8));
+    let guarded = proptest::option::weighted(0.3, any::<bool>());
+    (0..2_usize, whose, 0..12_u8, 0..8_u8, guarded, any::<bool>(), 1..40_u64).prop_map(
+        |(mesh, (sender, origin), client, fingerprint, guarded, lane, life)| Message {
             mesh,
             sender,
+            origin,
             client,
             // Mostly the same one.
             fingerprint: fingerprint / 6,
             guarded,
             lane,
             life,
-        })
+        },
+    )
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -129,6 +141,7 @@ impl Model {
             dest: "bob".to_owned(),
             sender: format!("sender {}", message.sender),
             client_id: format!("id {}", message.client),
+            origin: message.origin.map(|origin| format!("sender {origin}")),
             fingerprint: [message.fingerprint; 32],
             priority: Priority::Next,
             audience: Vec::new(),
@@ -150,7 +163,7 @@ impl Model {
         shut: &mut HashSet<(usize, u8)>,
         answer: Result<Appended, AppendError>,
     ) {
-        let id = (message.mesh, message.sender, message.client);
+        let id = message.id();
         let lane = (message.mesh, message.sender);
         let known = self.used.get(&id).cloned();
         if message.lane && shut.contains(&lane) {
@@ -183,7 +196,7 @@ impl Model {
     }
 
     fn there(&mut self, message: &Message, time: u64, seq: u64, broker_id: String) {
-        let id = (message.mesh, message.sender, message.client);
+        let id = message.id();
         assert_eq!(seq, self.logs[message.mesh].len() as u64 + 1, "{message:?}");
         let expires = NOW + time + message.life;
         let forget = NOW + time + 2 * message.life;

@@ -106,6 +106,13 @@ impl Identity {
         bytes.join(":")
     }
 
+    /// The certificate itself where it stands alone, else that of the authority at the end of its chain: its key is the one
+    /// that stays when the certificate is renewed.
+    #[must_use]
+    pub fn last(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.last()
+    }
+
     /// What turns accepted connections into TLS ones.
     pub fn acceptor(&self, protocols: Protocols) -> Result<TlsAcceptor, TlsError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -85,7 +85,7 @@ async fn open(settings: Settings) -> Open {
         inline_stores: false,
     };
     let mesh = Mesh::open(options).await.map_err(|error| error.to_string()).unwrap();
-    let tokens = Tokens::in_memory(clock);
+    let tokens = Tokens::in_memory(&clock);
     let socket = directory.path().join("sock");
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = tcp.local_addr().unwrap().port();

@@ -81,7 +81,7 @@ fn the_reference_is_up_to_date() {
         "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test generated` \
          compares it.\n",
     );
-    let verbs: [&[&str]; 108] = [
+    let verbs: [&[&str]; 112] = [
         &[],
         &["up"],
         &["down"],
@@ -131,6 +131,10 @@ fn the_reference_is_up_to_date() {
         &["mesh", "peers"],
         &["mesh", "peer"],
         &["mesh", "peer", "list"],
+        &["mesh", "peer", "block"],
+        &["mesh", "peer", "unblock"],
+        &["mesh", "peer", "grant"],
+        &["mesh", "peer", "grants"],
         &["mesh", "send"],
         &["mesh", "post"],
         &["mesh", "subscribe"],

@@ -14,6 +14,7 @@ use hostel_wire::frames::client::{Call, ClientFrame, Features, Request, Send};
 use hostel_wire::frames::server::{Ack, ServerFrame};
 use hostel_wire::frames::{Kind, To};
 use hostel_wire::ids;
+use hostel_wire::invite::CertPin;
 use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::{PairKey, RootKey, Sealed, TopicKey};
 use serde_json::{Value, json};
@@ -30,6 +31,7 @@ use crate::link::pages;
 use crate::link::seal::sealed_len;
 use crate::link::socket::{self, Ear, Heard, Mouth};
 use crate::log::Log;
+use crate::mesh::grants;
 use crate::mesh::invite::{self, Inviter};
 use crate::mesh::sending::mentioned;
 use crate::mesh::{InviteRequest, Invited, Refusal, SendRequest, Sent};
@@ -55,7 +57,7 @@ pub struct ColdOptions {
     /// The mesh owner's key, on the owner's host.
     pub owner_key: Option<SecretKey>,
     /// The digest of the broker's certificate, for invites.
-    pub certificate: Option<[u8; 32]>,
+    pub certificate: Option<CertPin>,
     /// Our name.
     pub display_name: String,
     /// Where the brokers are.
@@ -177,6 +179,7 @@ impl Cold {
                 key_epoch,
                 lane: None,
                 lane_seq: None,
+                origin: None,
                 file_id: None,
             };
             self.line.tell(ClientFrame::Send(Box::new(frame)).encode()).await?;
@@ -303,14 +306,25 @@ impl Cold {
         Ok(json!({"invites": pages::invites(&self.line).await?.items}))
     }
 
-    /// Makes an invite; only with the owner's key.
+    /// Sets what a peer may do to us; see [`Mesh::grant`](crate::Mesh::grant).
+    pub async fn grant(&self, peer: &str, capabilities: Option<Vec<String>>) -> Result<Value, Refusal> {
+        grants::set(&self.line, &self.roster, peer, capabilities).await
+    }
+
+    /// For which peers something was set.
+    pub async fn grants(&self) -> Result<Value, Refusal> {
+        grants::list(&self.line).await
+    }
+
+    /// Makes an invite; only on the owner's host.
     pub async fn invite_create(&self, request: InviteRequest) -> Result<Invited, Refusal> {
         let options = &self.options;
+        let owner = invite::signer(options.owner_key.as_ref(), &self.roster, &options.member_id, &options.member_key);
         let who = Inviter {
             slug: &options.slug,
             mesh_id: &options.mesh_id,
             broker_url: options.broker_urls.first().cloned().unwrap_or_default(),
-            owner: options.owner_key.as_ref(),
+            owner: owner.as_ref(),
             root: options.root_key.as_ref(),
             certificate: options.certificate,
             now_ms: options.clock.now_ms(),

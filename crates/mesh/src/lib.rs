@@ -31,6 +31,7 @@ mod roster;
 pub mod schema;
 mod sessions;
 mod shared;
+mod time;
 mod topics;
 
 pub use keyring::{AtStep, KeyOptions, Step};

@@ -7,6 +7,7 @@ mod answers;
 pub(crate) mod core;
 mod faces;
 mod filing;
+pub(crate) mod grants;
 mod hooking;
 pub(crate) mod invite;
 mod options;
@@ -40,6 +41,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_wire::frames::server::Member;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -58,6 +60,7 @@ use crate::metrics::Metrics;
 use crate::outbox::{Outbox, OutboxError, OutboxOptions};
 use crate::roster::Roster;
 use crate::sessions::Sessions;
+use crate::time::MeshTime;
 use crate::topics::Topics;
 use crate::{files, recover, retention, schema};
 
@@ -66,6 +69,8 @@ const REAP: Duration = Duration::from_secs(15);
 
 /// How often it is looked whether earlier keys are to be let go.
 const LET_GO: Duration = Duration::from_secs(3600);
+/// How long the first look waits for the broker, which says what time it is.
+const FIRST_LOOK: Duration = Duration::from_secs(60);
 
 /// How long the databases may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
@@ -114,14 +119,21 @@ impl Mesh {
             recover::finish(dir).map_err(io)?;
         }
         let read_only = dir.map(recover::read_only).transpose().map_err(io)?.flatten();
+        let time = MeshTime::new(options.clock.clone());
         // The damaged outbox stays as it is until somebody has decided about it.
-        let outbox = open_outbox(&options, dir.filter(|_| read_only.is_none())).await?;
-        let inbox = open_inbox(&options, dir).await?;
+        let outbox = open_outbox(&options, &time, dir.filter(|_| read_only.is_none())).await?;
+        let inbox = open_inbox(&options, &time, dir).await?;
         if let Some(dir) = dir {
             schema::record(dir).map_err(|error| OpenError::Io(error.to_string()))?;
         }
         let (log, clock) = (options.log.clone(), options.clock.clone());
         let roster = Roster::load(Kept::new(dir, "roster.json"), log.clone()).map_err(io)?;
+        roster.settle(Member {
+            id: options.member_id.clone(),
+            name: options.display_name.clone(),
+            pubkey: options.member_key.public().hex(),
+            ..Member::default()
+        });
         let topics = Topics::load(Kept::new(dir, "topics.json"), log.clone(), options.root_key.as_ref()).map_err(io)?;
         let sessions = Sessions::load(Kept::new(dir, "sessions.json"), log.clone(), clock.clone()).map_err(io)?;
         let spool = files::Spool::load(dir, log.clone(), clock.now_ms()).map_err(io)?;
@@ -136,7 +148,9 @@ impl Mesh {
             dir: options.dir.clone().map(MeshDir::at),
             options: options.keys,
             settings: settings.clone(),
-            clock: clock.clone(),
+            // An earlier key's time passes; it does not end because a clock is set.
+            clock: time.waiting(),
+            ages: time.ages(),
             log: log.clone(),
         });
         let keys = keys.map_err(io)?;
@@ -157,6 +171,7 @@ impl Mesh {
             me,
             keys,
             clock,
+            time,
             log,
             dial: options.dial,
             settings,
@@ -277,12 +292,16 @@ impl Mesh {
             }
         };
         let letting_go = async {
+            // Once the broker has said what time it is, or does not come.
+            let mut standing = core.watch_standing();
+            let heard = standing.wait_for(|standing| *standing == Standing::Open);
+            tokio::time::timeout(FIRST_LOOK, heard).await.ok();
             loop {
-                tokio::time::sleep(LET_GO).await;
                 if core.keys.is_due() {
                     let core = Arc::clone(core);
                     tokio::task::spawn_blocking(move || core.keys.look_after()).await.ok();
                 }
+                tokio::time::sleep(LET_GO).await;
             }
         };
         tokio::join!(
@@ -396,11 +415,14 @@ fn database(dir: Option<&Path>, name: &str) -> PathBuf {
     dir.map_or_else(|| PathBuf::from(":memory:"), |dir| dir.join(name))
 }
 
-async fn open_outbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Outbox, OpenError> {
+async fn open_outbox(options: &MeshOptions, time: &MeshTime, dir: Option<&Path>) -> Result<Outbox, OpenError> {
     let settings = &options.settings;
     let opened = Outbox::open(OutboxOptions {
         path: database(dir, "outbox.db"),
-        clock: options.clock.clone(),
+        member: Some(options.member_id.clone()),
+        // What waits becomes older by waiting, not by a clock that is set.
+        clock: time.waiting(),
+        ages: time.ages(),
         limits: reloading::outbox_limits(settings),
         max_age_hours: settings.outbox.max_age_hours,
         inline: options.inline_stores || dir.is_none(),
@@ -414,11 +436,12 @@ async fn open_outbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Outbox
     })
 }
 
-async fn open_inbox(options: &MeshOptions, dir: Option<&Path>) -> Result<Inbox, OpenError> {
+async fn open_inbox(options: &MeshOptions, time: &MeshTime, dir: Option<&Path>) -> Result<Inbox, OpenError> {
     let opened = Inbox::open(InboxOptions {
         path: database(dir, "inbox.db"),
         mesh: options.slug.clone(),
         clock: options.clock.clone(),
+        ages: time.ages(),
         retention_days: options.settings.inbox.retention_days,
         max_bytes: options.settings.inbox.max_bytes,
         inline: options.inline_stores || dir.is_none(),

@@ -30,8 +30,9 @@ pub struct Swept {
     pub failed: Option<StoreError>,
 }
 
-/// Keeps house until it is dropped: expiry every minute, sweeps at once and every hour, the weekly vacuum with them. An
-/// inbox that could not be looked through at the start is looked through first.
+/// Keeps house until it is dropped: expiry every minute, sweeps every hour, the weekly vacuum with them; from the first
+/// minute on, in which the broker mostly says what time it is. An inbox that could not be looked through at the start is
+/// looked through first.
 pub async fn run(outbox: Outbox, inbox: Inbox, tell: impl Fn(Swept)) {
     if inbox.is_unchecked() {
         let (health, failed) = match inbox.look_through().await {
@@ -42,9 +43,9 @@ pub async fn run(outbox: Outbox, inbox: Inbox, tell: impl Fn(Swept)) {
     }
     let mut round = 0_u32;
     loop {
+        tokio::time::sleep(EXPIRE_EVERY).await;
         tell(keep_house(&outbox, &inbox, round.is_multiple_of(SWEEP_EVERY)).await);
         round = round.wrapping_add(1);
-        tokio::time::sleep(EXPIRE_EVERY).await;
     }
 }
 

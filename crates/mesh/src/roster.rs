@@ -64,6 +64,20 @@ impl Roster {
         Ok(Self { kept, log, state: RwLock::new(state), parts, heard, online: RwLock::default(), changed })
     }
 
+    /// A list that was kept and does not know who we are is of the time before this host had this identity: until there is
+    /// another, the name is ours, as it will be then, and not the earlier one's.
+    pub(crate) fn settle(&self, me: Member) {
+        let mut state = self.state.write();
+        if state.members.is_empty() || state.members.contains_key(&me.id) {
+            return;
+        }
+        let name = me.name.to_lowercase();
+        for other in state.members.values_mut().filter(|other| other.name.to_lowercase() == name) {
+            other.name.push_str("-old");
+        }
+        state.members.insert(me.id.clone(), me);
+    }
+
     /// Takes a part of a whole list, and the list once all of it is here; `true` then.
     pub(crate) fn take_part(&self, mut frame: RosterFrame, first: bool) -> bool {
         let mut parts = self.parts.lock();

@@ -15,13 +15,18 @@ use model::world::World;
 /// A bound on memory, well above what is there.
 const MOST_STATES: usize = 20_000_000;
 
-fn look_at(breaks: u8, kills: u8, refusals: u8, flaw: Option<Flaw>) -> Explored<Action> {
-    explore(&Delivery { initial: World::new(breaks, kills, refusals), flaw }, MOST_STATES)
+fn look_from(initial: World, flaw: Option<Flaw>) -> Explored<Action> {
+    explore(&Delivery { initial, flaw }, MOST_STATES)
 }
 
 fn holds(breaks: u8, kills: u8, refusals: u8) {
+    holds_from(World::new(breaks, kills, refusals));
+}
+
+fn holds_from(initial: World) {
     let begun = Instant::now();
-    let Explored { states, steps, depth, fault } = look_at(breaks, kills, refusals, None);
+    let World { breaks, kills, refusals, .. } = initial;
+    let Explored { states, steps, depth, fault } = look_from(initial, None);
     if let Some((fault, story)) = fault {
         panic!("{breaks} breaks, {kills} kills, {refusals} refusals: {fault}: {story:#?}");
     }
@@ -62,13 +67,28 @@ fn with_two_kills() {
     holds(0, 2, 0);
 }
 
+#[test]
+fn with_a_new_identity_and_a_kill() {
+    holds_from(World::new(0, 1, 0).reminted());
+}
+
+#[test]
+fn with_a_new_identity_and_a_broken_connection() {
+    holds_from(World::new(1, 0, 0).reminted());
+}
+
 /// The model with one mistake in it is found out, by a fault the mistake was made for.
 #[test]
 fn every_mistake_is_found() {
     for flaw in Flaw::ALL {
         let budgets = [(0, 0, 2), (1, 0, 1), (0, 1, 1), (1, 1, 0)];
-        let found =
-            budgets.iter().find_map(|(breaks, kills, refusals)| look_at(*breaks, *kills, *refusals, Some(flaw)).fault);
+        let start = |breaks, kills, refusals| {
+            let world = World::new(breaks, kills, refusals);
+            if flaw == Flaw::IdsOfWhoSends { world.reminted() } else { world }
+        };
+        let found = budgets
+            .iter()
+            .find_map(|(breaks, kills, refusals)| look_from(start(*breaks, *kills, *refusals), Some(flaw)).fault);
         let Some((fault, story)) = found else { panic!("{flaw:?} is not found") };
         eprintln!("{flaw:?}: {fault}, after {} steps", story.len());
         assert!(flaw.shows().contains(&fault), "{flaw:?} was found as: {fault}, by {story:#?}");

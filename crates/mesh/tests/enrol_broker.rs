@@ -10,7 +10,7 @@ use hostel_mesh::enrol::{Create, Enrol};
 use hostel_mesh::home::{Memberships, Places};
 use hostel_wire::Clock;
 use hostel_wire::fingerprint::sha256;
-use hostel_wire::invite::{InviteLink, Terms};
+use hostel_wire::invite::{CertPin, InviteLink, Terms};
 use rcgen::generate_simple_self_signed;
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ struct Running {
     dir: TempDir,
     broker: Arc<Broker<SqliteEngine>>,
     url: String,
-    cert: Option<[u8; 32]>,
+    cert: Option<CertPin>,
 }
 
 impl Running {
@@ -53,7 +53,7 @@ impl Running {
     }
 }
 
-fn certificate() -> (Option<Arc<rustls::ServerConfig>>, Option<[u8; 32]>) {
+fn certificate() -> (Option<Arc<rustls::ServerConfig>>, Option<CertPin>) {
     let made = generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let cert = made.cert.der().clone();
     let digest = sha256(&cert);
@@ -65,7 +65,7 @@ fn certificate() -> (Option<Arc<rustls::ServerConfig>>, Option<[u8; 32]>) {
         .with_no_client_auth()
         .with_single_cert(vec![cert], key)
         .unwrap();
-    (Some(Arc::new(config)), Some(digest))
+    (Some(Arc::new(config)), Some(digest.into()))
 }
 
 fn wanted(running: &Running) -> Create {
@@ -127,7 +127,7 @@ async fn over_tls_with_the_certificate_of_the_invite() {
 async fn another_certificate_is_refused() {
     let running = Running::start(true).await;
     let (places, ada) = running.user("ada");
-    let with_wrong = Create { cert: Some([7; 32]), ..wanted(&running) };
+    let with_wrong = Create { cert: Some([7; 32].into()), ..wanted(&running) };
     let said = ada.create(with_wrong).await.unwrap_err();
     assert_eq!(said.code(), "broker_unavailable");
     assert!(said.to_string().contains("another certificate"), "{said}");

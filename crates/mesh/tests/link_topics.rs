@@ -3,13 +3,8 @@
 
 mod link_support;
 
-use hostel_mesh::{Caller, Ending, MemberAction, PostRequest, Sent, State};
-use link_support::{Host, TestBroker, hosts};
-
-async fn post(host: &Host, topic: &str, message: &str) -> Sent {
-    let request = PostRequest { topic: topic.to_owned(), message: message.to_owned(), ..PostRequest::default() };
-    host.mesh.topic_post(request, &Caller::Member).await.unwrap()
-}
+use hostel_mesh::{Caller, Ending, MemberAction, PostRequest, State};
+use link_support::{TestBroker, hosts};
 
 #[tokio::test]
 async fn a_post_reaches_subscribers_and_a_late_one_gets_the_later_ones() {
@@ -19,12 +14,12 @@ async fn a_post_reaches_subscribers_and_a_late_one_gets_the_later_ones() {
     assert_eq!((made.topic.as_str(), made.created, made.subscribed, made.pending), ("alerts", Some(true), true, false));
     let joined = bob.mesh.subscribe("alerts").await.unwrap();
     assert_eq!((joined.created, joined.topic_id), (Some(false), made.topic_id));
-    assert_eq!(post(&alice, "alerts", "first").await.topic.as_deref(), Some("alerts"));
+    assert_eq!(alice.post("alerts", "first").await.topic.as_deref(), Some("alerts"));
     let items = bob.wait_inbox(1).await;
     assert_eq!((items[0].body.as_deref(), items[0].topic.as_deref()), (Some("first"), Some("alerts")));
 
     carol.mesh.subscribe("alerts").await.unwrap();
-    post(&bob, "alerts", "second").await;
+    bob.post("alerts", "second").await;
     assert_eq!(carol.wait_inbox(1).await[0].body.as_deref(), Some("second"));
     assert_eq!(alice.wait_inbox(1).await[0].body.as_deref(), Some("second"));
 
@@ -40,13 +35,13 @@ async fn a_topic_without_its_key_waits_for_it() {
     let [mut alice, bob, mut carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
     alice.mesh.subscribe("alerts").await.unwrap();
     bob.mesh.subscribe("alerts").await.unwrap();
-    post(&alice, "alerts", "first").await;
+    alice.post("alerts", "first").await;
     bob.wait_inbox(1).await;
     // Nobody who holds the key is there when carol subscribes and a post comes.
     alice.down().await;
     bob.net.cut();
     carol.mesh.subscribe("alerts").await.unwrap();
-    post(&bob, "alerts", "while nobody could seal").await;
+    bob.post("alerts", "while nobody could seal").await;
     carol.down().await;
     carol.up().await;
     carol.connected().await;
@@ -81,7 +76,7 @@ async fn subscribing_without_a_broker_is_told_later() {
         }
     })
     .await;
-    post(&alice, "later", "now").await;
+    alice.post("later", "now").await;
     assert_eq!(bob.wait_inbox(1).await[0].body.as_deref(), Some("now"));
 }
 
@@ -92,13 +87,13 @@ async fn unsubscribing_ends_it_and_changes_the_key() {
     for host in [&alice, &bob, &carol] {
         host.mesh.subscribe("alerts").await.unwrap();
     }
-    post(&alice, "alerts", "for three").await;
+    alice.post("alerts", "for three").await;
     bob.wait_inbox(1).await;
     carol.wait_inbox(1).await;
     let left = carol.mesh.unsubscribe("alerts").await.unwrap();
     assert!(!left.subscribed && !left.pending);
     assert!(!carol.mesh.unsubscribe("alerts").await.unwrap().subscribed, "again is no error");
-    post(&alice, "alerts", "for two").await;
+    alice.post("alerts", "for two").await;
     bob.wait_inbox(2).await;
     assert_eq!(bob.bodies().await, ["for three", "for two"]);
     assert_eq!(carol.bodies().await, ["for three"]);
@@ -111,7 +106,7 @@ async fn a_revoked_member_ends_and_reads_nothing_more() {
     for host in [&alice, &bob, &mallory] {
         host.mesh.subscribe("alerts").await.unwrap();
     }
-    post(&alice, "alerts", "for all").await;
+    alice.post("alerts", "for all").await;
     alice.send("*", "good morning").await;
     mallory.wait_inbox(2).await;
     let refused = bob.mesh.member_action(MemberAction::Revoke, "mallory").await.unwrap_err();
@@ -122,10 +117,10 @@ async fn a_revoked_member_ends_and_reads_nothing_more() {
     let refusal = mallory.mesh.inbox(hostel_mesh::InboxRequest::default(), &Caller::Member).await.unwrap_err();
     assert_eq!(refusal.code(), "member_revoked");
 
-    post(&alice, "alerts", "for two").await;
+    alice.post("alerts", "for two").await;
     alice.send("*", "good riddance").await;
     bob.wait_inbox(4).await;
-    post(&bob, "alerts", "and back").await;
+    bob.post("alerts", "and back").await;
     assert_eq!(alice.wait_inbox(1).await[0].body.as_deref(), Some("and back"));
     let refusal = alice.mesh.send(
         hostel_mesh::SendRequest { to: "mallory".into(), message: "x".into(), ..Default::default() },
@@ -162,11 +157,11 @@ async fn posts_are_not_given_up_because_the_topics_were_forgotten_here() {
     let [mut alice, bob] = hosts(&broker, ["alice", "bob"]).await;
     alice.mesh.subscribe("alerts").await.unwrap();
     bob.mesh.subscribe("alerts").await.unwrap();
-    post(&alice, "alerts", "zero").await;
+    alice.post("alerts", "zero").await;
     bob.wait_inbox(1).await;
     broker.down().await;
     for text in ["one", "two"] {
-        assert_eq!(post(&alice, "alerts", text).await.status, "queued");
+        assert_eq!(alice.post("alerts", text).await.status, "queued");
     }
     alice.down().await;
     // As after a power cut: the outbox has everything, what is learned from the broker is gone.
@@ -186,11 +181,11 @@ async fn a_post_to_a_topic_that_was_deleted_is_given_up() {
     let broker = TestBroker::start().await;
     let [alice, bob] = hosts(&broker, ["alice", "bob"]).await;
     bob.mesh.subscribe("alerts").await.unwrap();
-    post(&bob, "alerts", "is there").await;
+    bob.post("alerts", "is there").await;
     bob.drained().await;
     let gone = bob.follow("daemon_disconnect").await;
     tokio::join!(async { bob.net.cut() }, gone);
-    post(&bob, "alerts", "too late").await;
+    bob.post("alerts", "too late").await;
     broker.delete_topic("alerts").await;
     let given_up = bob.follow("outbox_dead").await;
     let ((), given_up) = tokio::join!(async { bob.net.mend() }, given_up);

@@ -38,8 +38,18 @@ async fn the_steps_make_what_they_always_made() {
     let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
     drop(outbox(scratch.path(), &hands).await);
     drop(inbox(scratch.path(), &hands).await);
-    compare(&scratch.path().join("outbox.db"), "outbox-1.sql");
-    compare(&scratch.path().join("inbox.db"), "inbox-1.sql");
+    for schema in [schema::OUTBOX, schema::INBOX] {
+        let stem = schema.name.trim_end_matches(".db");
+        compare(&scratch.path().join(schema.name), &format!("{stem}-{}.sql", schema.steps.len()));
+        // And as each step before the last left it.
+        let path = scratch.path().join(format!("{stem}-by-step.db"));
+        let connection = Connection::open(&path).unwrap();
+        for (step, number) in schema.steps.iter().zip(1..) {
+            connection.execute_batch(step).unwrap();
+            connection.pragma_update(None, "user_version", number).unwrap();
+            compare(&path, &format!("{stem}-{number}.sql"));
+        }
+    }
 }
 
 #[tokio::test]

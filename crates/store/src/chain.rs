@@ -5,8 +5,9 @@
 //! What is appended meanwhile is read as well.
 //!
 //! The rooms that keep such records have them in a table `audit`, numbered from 1 without gaps, and note the last one in
-//! `audit_head`, so that one that is cut off is missed. It cannot keep away whoever may write to the file; it makes what
-//! they do visible.
+//! `audit_head`, so that one that is cut off is missed. A room whose records end some day notes the last one it let go, and
+//! the first that is left must follow that one. It cannot keep away whoever may write to the file; it makes what they do
+//! visible.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
@@ -26,12 +27,14 @@ pub struct Chain {
     pub time: &'static str,
     /// The columns with texts, in this order.
     pub texts: &'static [&'static str],
+    /// The table with the number and the digest of the last record that was let go; none if none ever goes.
+    pub base: Option<&'static str>,
 }
 
 /// What a look through the records found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// Records that are as they were written, from the first on.
+    /// Records that are as they were written, from the first that is kept.
     pub records: u64,
     /// The first that is not.
     pub broken: Option<Broken>,
@@ -50,6 +53,9 @@ pub struct Broken {
 struct Whole {
     no: i64,
     digest: [u8; 32],
+    /// Records that were looked at, and whether the first are among them.
+    records: u64,
+    begun: bool,
 }
 
 /// What a batch showed.
@@ -79,34 +85,46 @@ impl Chain {
 
     /// Looks through all records and finds the first that is not as it was written.
     pub async fn verify(self, store: &Store) -> Result<Verified, StoreError> {
-        let mut whole = Whole { no: 0, digest: [0; 32] };
+        let mut whole = Whole { no: 0, digest: [0; 32], records: 0, begun: false };
         loop {
             let step = store.read(move |connection| self.batch(connection, whole)).await?;
             whole = match step {
                 Step::Whole(further) => further,
-                Step::End(last) => return Ok(Verified { records: last.no as u64, broken: None }),
+                Step::End(last) => return Ok(Verified { records: last.records, broken: None }),
                 Step::Broken(last, no, what) => {
                     let broken = Some(Broken { no: no as u64, what });
-                    return Ok(Verified { records: last.no as u64, broken });
+                    return Ok(Verified { records: last.records, broken });
                 }
             };
         }
     }
 
-    /// Goes on by one batch. The note of the last record is read at the same moment, so that what is appended meanwhile
-    /// does not look like tampering.
+    /// Goes on by one batch. The notes of the first and the last record are read at the same moment, so that what is
+    /// appended or let go meanwhile does not look like tampering.
     fn batch(self, connection: &Connection, mut whole: Whole) -> rusqlite::Result<Step> {
         let moment = connection.unchecked_transaction()?;
+        if let Some(table) = self.base {
+            match note(&moment, table)? {
+                Some((no, digest)) if no > whole.no => whole = Whole { no, digest, ..whole },
+                Some(_) => {}
+                None => {
+                    let no = whole.no + 1;
+                    let what = "the note of the last record that was let go is missing or unreadable".to_owned();
+                    return Ok(Step::Broken(whole, no, what));
+                }
+            }
+        }
         let (time, texts) = (self.time, self.texts.join(", "));
         let sql = format!("SELECT no, {time}, previous, digest, {texts} FROM audit WHERE no > ? ORDER BY no LIMIT ?");
         let mut select = moment.prepare_cached(&sql)?;
         // The first batch also finds what was slipped in before the first record.
-        let after = if whole.no == 0 { i64::MIN } else { whole.no };
+        let after = if whole.begun { whole.no } else { i64::MIN };
+        whole.begun = true;
         let mut rows = select.query([after, BATCH])?;
         let mut count = 0;
         while let Some(row) = rows.next()? {
             match self.check(row, &whole)? {
-                Ok(digest) => whole = Whole { no: whole.no + 1, digest },
+                Ok(digest) => whole = Whole { no: whole.no + 1, digest, records: whole.records + 1, begun: true },
                 Err(what) => {
                     let no = whole.no + 1;
                     return Ok(Step::Broken(whole, no, what));
@@ -118,13 +136,13 @@ impl Chain {
             return Ok(Step::Whole(whole));
         }
         let next = whole.no + 1;
-        let (no, what) = match head(&moment)? {
+        let (no, what) = match note(&moment, "audit_head")? {
             None => (next, "the note of the last record is missing or unreadable".to_owned()),
-            Some(head) if head.no > whole.no => (next, format!("records {next} to {} are missing at the end", head.no)),
-            Some(head) if head.no < whole.no => {
-                (head.no.max(0) + 1, "it comes after the record that was noted as the last one".to_owned())
+            Some((last, _)) if last > whole.no => (next, format!("records {next} to {last} are missing at the end")),
+            Some((last, _)) if last < whole.no => {
+                (last.max(0) + 1, "it comes after the record that was noted as the last one".to_owned())
             }
-            Some(head) if head.digest != whole.digest => {
+            Some((_, digest)) if digest != whole.digest => {
                 (whole.no.max(1), "it is not the record that was noted as the last one".to_owned())
             }
             Some(_) => return Ok(Step::End(whole)),
@@ -162,12 +180,13 @@ impl Chain {
     }
 }
 
-fn head(connection: &Connection) -> rusqlite::Result<Option<Whole>> {
-    let mut select = connection.prepare_cached("SELECT no, digest FROM audit_head")?;
+/// The number and digest that a table of one row holds.
+fn note(connection: &Connection, table: &str) -> rusqlite::Result<Option<(i64, [u8; 32])>> {
+    let mut select = connection.prepare_cached(&format!("SELECT no, digest FROM {table}"))?;
     let mut rows = select.query([])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (no, digest) = (integer(row, 0)?, bytes(row, 1)?.try_into().ok());
-    Ok(no.zip(digest).map(|(no, digest)| Whole { no, digest }))
+    Ok(no.zip(digest))
 }
 
 fn integer(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<i64>> {

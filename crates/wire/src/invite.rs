@@ -1,8 +1,8 @@
 //! Invites: a text that lets whoever holds it join a mesh.
 //!
 //! Invariant: the owner's signature covers everything but the part after `#`, which is never sent to a broker: a random
-//! secret that opens the root key, and the digest of the broker's certificate. The signature covers the secret's
-//! digest, so the secret cannot be exchanged either.
+//! secret that opens the root key, and the digests of the broker's certificate and of the key behind it. The signature
+//! covers the secret's digest, so the secret cannot be exchanged either.
 //!
 //! It joins nothing; it only writes and reads the text.
 
@@ -192,6 +192,22 @@ impl std::fmt::Debug for InviteSecret {
     }
 }
 
+/// By what a broker is known whose certificate no authority of ours vouches for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CertPin {
+    /// SHA-256 of its certificate.
+    pub cert: [u8; 32],
+    /// SHA-256 of the public key (SPKI) that stays when the certificate is renewed: the certificate's own, or that of the
+    /// authority that came with it. Absent in invites of before.
+    pub key: Option<[u8; 32]>,
+}
+
+impl From<[u8; 32]> for CertPin {
+    fn from(cert: [u8; 32]) -> Self {
+        Self { cert, key: None }
+    }
+}
+
 /// An invite as it is handed over.
 #[derive(Debug, Clone)]
 pub struct InviteLink {
@@ -201,13 +217,13 @@ pub struct InviteLink {
     pub payload: Invite,
     /// For the joiner alone; absent where somebody cut the link short.
     pub secret: Option<InviteSecret>,
-    /// SHA-256 of the broker's certificate, where that is one of its own making.
-    pub cert: Option<[u8; 32]>,
+    /// The broker's certificate, where that is one of its own making.
+    pub cert: Option<CertPin>,
 }
 
 impl InviteLink {
     /// Makes and signs one.
-    pub fn make(terms: &Terms, owner: &SecretKey, cert: Option<[u8; 32]>) -> Result<Self, InviteError> {
+    pub fn make(terms: &Terms, owner: &SecretKey, cert: Option<CertPin>) -> Result<Self, InviteError> {
         let secret = InviteSecret::generate();
         let mut payload = Invite {
             v: 1,
@@ -236,7 +252,11 @@ impl InviteLink {
         if let Some(cert) = &self.cert {
             text.push(if self.secret.is_some() { '&' } else { '#' });
             text.push_str("cert=");
-            text.push_str(&encoding::hex(cert));
+            text.push_str(&encoding::hex(&cert.cert));
+            if let Some(key) = &cert.key {
+                text.push_str("&key=");
+                text.push_str(&encoding::hex(key));
+            }
         }
         text
     }
@@ -288,8 +308,8 @@ fn token_of(address: &str) -> Result<&str, InviteError> {
     }
 }
 
-fn read_fragment(fragment: &str) -> Result<(Option<InviteSecret>, Option<[u8; 32]>), InviteError> {
-    let (mut secret, mut cert) = (None, None);
+fn read_fragment(fragment: &str) -> Result<(Option<InviteSecret>, Option<CertPin>), InviteError> {
+    let (mut secret, mut cert, mut key) = (None, None, None);
     for part in fragment.split('&').filter(|part| !part.is_empty()) {
         match part.split_once('=') {
             Some(("k", value)) => {
@@ -298,11 +318,15 @@ fn read_fragment(fragment: &str) -> Result<(Option<InviteSecret>, Option<[u8; 32
             Some(("cert", value)) => {
                 cert = Some(encoding::unhex_array(value).ok_or(InviteError::Malformed("`cert` is not 32 bytes"))?);
             }
+            Some(("key", value)) => {
+                key = Some(encoding::unhex_array(value).ok_or(InviteError::Malformed("`key` is not 32 bytes"))?);
+            }
             // A later version may say more.
             _ => {}
         }
     }
-    Ok((secret, cert))
+    // A key alone names no broker: what is renewed must have been something.
+    Ok((secret, cert.map(|cert| CertPin { cert, key })))
 }
 
 #[cfg(test)]

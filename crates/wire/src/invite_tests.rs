@@ -17,7 +17,7 @@ fn terms() -> Terms {
 #[test]
 fn a_link_is_read_as_it_was_written() {
     let owner = SecretKey::generate();
-    for cert in [None, Some([5; 32])] {
+    for cert in [None, Some([5; 32].into()), Some(CertPin { cert: [5; 32], key: Some([6; 32]) })] {
         let made = InviteLink::make(&terms(), &owner, cert).unwrap();
         let link = made.text();
         assert!(link.starts_with("ic://join/"));

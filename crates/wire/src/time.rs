@@ -1,35 +1,126 @@
 //! The time of day as a value, so that tests and simulations can set it.
 //!
+//! Invariant: there are two kinds of time. What is shown, and what is compared with what others say, is the time of day,
+//! which may be set at any moment. How long something has lasted is told by time that only passes: a clock that is set
+//! ages nothing.
+//!
 //! It never waits; waiting is tokio's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
+
+type Read = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A clock of the wall, in milliseconds since 1970. Cheap to clone.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> u64 + Send + Sync>);
+pub struct Clock {
+    wall: Read,
+    /// Time that only passes, where that is not the same.
+    passing: Option<Read>,
+}
 
 impl Clock {
     /// The machine's own.
     #[must_use]
     pub fn system() -> Self {
-        Self::of(|| {
+        let wall = || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-        })
+        };
+        Self::of_both(wall, since_boot_ms)
     }
 
-    /// One that says what `read` says.
+    /// One that says what `read` says, and is never set.
     #[must_use]
     pub fn of(read: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self(Arc::new(read))
+        Self { wall: Arc::new(read), passing: None }
+    }
+
+    /// One that shows what `wall` says and may be set, while time passes as `passing` says.
+    #[must_use]
+    pub fn of_both(
+        wall: impl Fn() -> u64 + Send + Sync + 'static,
+        passing: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Self {
+        Self { wall: Arc::new(wall), passing: Some(Arc::new(passing)) }
     }
 
     /// Milliseconds since 1970.
     #[must_use]
     pub fn now_ms(&self) -> u64 {
-        (self.0)()
+        (self.wall)()
     }
+
+    /// Milliseconds since some moment, of time that only passes.
+    #[must_use]
+    pub fn passing_ms(&self) -> u64 {
+        self.passing.as_ref().unwrap_or(&self.wall)()
+    }
+
+    /// A clock that shows what this one shows now and goes on from there, to whatever this one is set later.
+    #[must_use]
+    pub fn unset(&self) -> Self {
+        let Some(passing) = self.passing.clone() else { return self.clone() };
+        let (shown, began) = (self.now_ms(), passing());
+        Self::of(move || shown.saturating_add(passing().saturating_sub(began)))
+    }
+
+    /// A clock by which things are thrown away when they are old: what this one shows, or what it would show if it had
+    /// never been set forward, whichever is earlier. One that was set by mistake throws nothing away. What it was set to
+    /// and stays at for a day is no mistake: on a machine that starts with a clock that is behind, things grow old too.
+    #[must_use]
+    pub fn cautious(&self) -> Self {
+        let Some(passing) = self.passing.clone() else { return self.clone() };
+        let wall = Arc::clone(&self.wall);
+        let belief = Mutex::new(Belief { shown: wall(), at: passing(), apart: None });
+        Self::of(move || {
+            let mut belief = belief.lock().unwrap_or_else(PoisonError::into_inner);
+            belief.look(wall(), passing())
+        })
+    }
+}
+
+/// Clocks that differ by less than this agree.
+const AGREE_MS: u64 = 60_000;
+
+/// What a clock was set forward to is believed after this long.
+const BELIEVED_MS: u64 = 24 * 3_600_000;
+
+/// What a cautious clock takes for the time.
+struct Belief {
+    /// What was shown at a moment of time that passes, and was believed.
+    shown: u64,
+    at: u64,
+    /// How far ahead of that the clock is, and since when.
+    apart: Option<(u64, u64)>,
+}
+
+impl Belief {
+    fn look(&mut self, wall: u64, passing: u64) -> u64 {
+        let unset = self.shown.saturating_add(passing.saturating_sub(self.at));
+        let ahead = wall.saturating_sub(unset);
+        if wall > unset && ahead <= AGREE_MS {
+            self.apart = None;
+            return unset;
+        }
+        let since = self.apart.filter(|(by, _)| by.abs_diff(ahead) <= AGREE_MS).map_or(passing, |(_, since)| since);
+        // Set back, it is believed at once: that throws nothing away.
+        if wall <= unset || passing.saturating_sub(since) >= BELIEVED_MS {
+            *self = Self { shown: wall, at: passing, apart: None };
+            return wall;
+        }
+        let by = self.apart.filter(|(_, from)| *from == since).map_or(ahead, |(by, _)| by);
+        self.apart = Some((by, since));
+        unset
+    }
+}
+
+/// Milliseconds since the machine was started, those in which it slept included.
+fn since_boot_ms() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let (seconds, nanos) =
+        (u64::try_from(time.tv_sec).unwrap_or_default(), u64::try_from(time.tv_nsec).unwrap_or_default());
+    seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
 impl std::fmt::Debug for Clock {
@@ -50,4 +141,62 @@ pub fn iso(ms: u64) -> String {
 pub fn parse_iso(text: &str) -> Option<u64> {
     let time: jiff::Timestamp = text.parse().ok()?;
     u64::try_from(time.as_millisecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_ages_nothing() {
+        let (wall, passing) = (Arc::new(AtomicU64::new(1_000_000)), Arc::new(AtomicU64::new(5000)));
+        let (shown, passed) = (Arc::clone(&wall), Arc::clone(&passing));
+        let clock = Clock::of_both(move || shown.load(Ordering::Relaxed), move || passed.load(Ordering::Relaxed));
+        let (unset, cautious) = (clock.unset(), clock.cautious());
+        wall.store(9_000_000, Ordering::Relaxed);
+        passing.store(5300, Ordering::Relaxed);
+        assert_eq!((clock.now_ms(), clock.passing_ms(), unset.now_ms()), (9_000_000, 5300, 1_000_300));
+        assert_eq!(cautious.now_ms(), 1_000_300, "it was set forward");
+        wall.store(10, Ordering::Relaxed);
+        assert_eq!(cautious.now_ms(), 10, "it was set back");
+        assert_eq!((unset.now_ms(), unset.unset().now_ms(), unset.passing_ms()), (1_000_300, 1_000_300, 1_000_300));
+    }
+
+    #[test]
+    fn what_a_clock_stays_at_for_a_day_is_believed() {
+        const HOUR: u64 = 3_600_000;
+        let (wall, passing) = (Arc::new(AtomicU64::new(1000)), Arc::new(AtomicU64::new(0)));
+        let (shown, passed) = (Arc::clone(&wall), Arc::clone(&passing));
+        let clock = Clock::of_both(move || shown.load(Ordering::Relaxed), move || passed.load(Ordering::Relaxed));
+        let cautious = clock.cautious();
+        let pass = |ms| {
+            wall.fetch_add(ms, Ordering::Relaxed);
+            passing.fetch_add(ms, Ordering::Relaxed);
+            cautious.now_ms()
+        };
+        // Started before anybody had set it; set for a moment, and then to the right time.
+        wall.store(9000 * HOUR, Ordering::Relaxed);
+        assert_eq!(pass(HOUR), 1000 + HOUR);
+        wall.store(5000 * HOUR, Ordering::Relaxed);
+        assert_eq!(pass(HOUR), 1000 + 2 * HOUR);
+        assert_eq!(pass(23 * HOUR), 1000 + 25 * HOUR, "not yet");
+        assert_eq!(pass(HOUR), 5025 * HOUR);
+        assert_eq!(pass(HOUR), 5026 * HOUR, "and it goes on");
+        // Set back, and forward by less: that is still forward.
+        wall.store(4000 * HOUR, Ordering::Relaxed);
+        assert_eq!(pass(0), 4000 * HOUR);
+        wall.store(4900 * HOUR, Ordering::Relaxed);
+        assert_eq!(pass(HOUR), 4001 * HOUR);
+    }
+
+    #[test]
+    fn the_machines_own_goes_on() {
+        let clock = Clock::system();
+        let (unset, before) = (clock.unset(), clock.passing_ms());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(clock.passing_ms() >= before + 5);
+        assert!(unset.now_ms() > clock.now_ms() - 60_000 && unset.now_ms() < clock.now_ms() + 60_000);
+    }
 }

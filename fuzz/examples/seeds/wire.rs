@@ -6,7 +6,7 @@ use hostel_wire::body::Body;
 use hostel_wire::frames::client::{Call, ClientAck, ClientFrame, Hello, Request, SessionHello};
 use hostel_wire::frames::server::{Ack, HelloAck, HelloChallenge, Push, ServerFrame};
 use hostel_wire::hello::succeed;
-use hostel_wire::invite::{InviteLink, Terms};
+use hostel_wire::invite::{CertPin, InviteLink, Terms};
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::{FileHead, FileKey, FileSealer};
 
@@ -63,7 +63,8 @@ pub fn all() -> Result<(), Failure> {
         expires_at: 1_790_000_000,
         role: "member".into(),
     };
-    put("wire_invite", "link", &*InviteLink::make(&terms, &owner, Some([5; 32]))?.text())?;
+    let cert = CertPin { cert: [5; 32], key: Some([6; 32]) };
+    put("wire_invite", "link", &*InviteLink::make(&terms, &owner, Some(cert))?.text())?;
     let head = FileHead { name: "a".into(), size: 0, sha256: String::new() };
     let (mut sealer, mut sealed) = FileSealer::new(&FileKey::from_bytes([3; 32]), &head)?;
     sealed.extend(sealer.chunk(b"hello", true));

@@ -28,13 +28,15 @@ pub struct Options {
     pub config: String,
     /// `hostel.toml` of the broker.
     pub broker: String,
+    /// Variables in the environment of the broker.
+    pub broker_variables: Vec<(String, String)>,
 }
 
 impl Options {
     /// These members, all by default.
     pub fn of(members: &[&str]) -> Self {
         let members = members.iter().map(|name| (*name).to_owned()).collect();
-        Self { members, config: String::new(), broker: String::new() }
+        Self { members, config: String::new(), broker: String::new(), broker_variables: Vec::new() }
     }
 }
 
@@ -44,6 +46,7 @@ pub struct Lab {
     /// The hosts, by the order of their names in the options.
     pub hosts: Vec<Host>,
     broker: Option<Child>,
+    broker_variables: Vec<(String, String)>,
     root: TempDir,
 }
 
@@ -76,7 +79,7 @@ impl Lab {
         let root = tempfile::Builder::new().prefix("hostel-mesh-").tempdir().expect("a temporary directory");
         let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
-        let mut lab = Self { hosts, broker: None, root };
+        let mut lab = Self { hosts, broker: None, broker_variables: options.broker_variables.clone(), root };
         fs::create_dir_all(lab.broker_home()).expect("a directory");
         fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
         lab.start_broker();
@@ -140,6 +143,7 @@ impl Lab {
         command.args(["as", "claudemesh", "broker", "up", "--foreground"]);
         house::set_base_environment(&mut command, &home);
         command.env("HOSTEL_HOME", &home).current_dir(&home).stdin(Stdio::null());
+        command.envs(self.broker_variables.iter().map(|(name, value)| (name, value)));
         command.stdout(output("broker.out")).stderr(output("broker.err"));
         // Kept before anything can fail: what was started must be ended.
         self.broker = Some(command.spawn().expect("the program can be started"));

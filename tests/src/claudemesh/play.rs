@@ -23,7 +23,12 @@ use crate::{house, wait};
 /// If a directory cannot be made.
 pub fn play(script: &Script, transport: Transport) -> Vec<String> {
     let mut failures = Vec::new();
-    let options = Options { members: script.members.clone(), config: script.config.clone(), broker: String::new() };
+    let options = Options {
+        members: script.members.clone(),
+        config: script.config.clone(),
+        broker: String::new(),
+        broker_variables: Vec::new(),
+    };
     let mut lab = Lab::start_with(&options);
     for (index, case) in script.cases.iter().enumerate() {
         if case.only.is_some_and(|only| only != transport) {

@@ -98,7 +98,8 @@ pub trait Engine: Clone + Send + Sync + 'static {
     /// The number of the last entry on disk, as it rises.
     fn tail(&self, mesh: &str) -> Option<watch::Receiver<u64>>;
 
-    /// Removes entries and ids whose time has come, a batch per call; `more` says that there is more to do.
+    /// Removes entries, ids and records of the audit whose time has come, a batch per call; `more` says that there is more
+    /// to do.
     fn prune(&self, now_ms: u64) -> impl Future<Output = Result<Pruned, EngineError>> + Send;
 
     /// How much a mesh's log takes with the ids it remembers, and how much it may; `None` if it has no log. From memory.
@@ -187,7 +188,7 @@ pub trait Engine: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<AuditRecord>, EngineError>> + Send;
 
-    /// Looks through all of it and finds the first record that is not as it was written.
+    /// Looks through all that is kept and finds the first record that is not as it was written.
     fn audit_verify(&self) -> impl Future<Output = Result<Verified, EngineError>> + Send;
 
     /// Lets what stands in line be written, and nothing after it.

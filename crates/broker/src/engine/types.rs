@@ -84,6 +84,8 @@ pub struct Append {
     pub sender: String,
     /// The sender's id for it. Empty for the broker's own entries, which are not deduplicated.
     pub client_id: String,
+    /// The member whose id that is, if it is not the sender's.
+    pub origin: Option<String>,
     /// What is compared when the id comes again.
     pub fingerprint: [u8; 32],
     /// How urgent it is.
@@ -105,6 +107,13 @@ pub struct Append {
     pub forget_ms: u64,
     /// Now.
     pub now_ms: u64,
+}
+
+impl Append {
+    /// Among whose ids its id is looked for.
+    pub(super) fn whose(&self) -> &str {
+        self.origin.as_deref().unwrap_or(&self.sender)
+    }
 }
 
 /// Where an entry is.
@@ -264,6 +273,8 @@ pub struct Pruned {
     pub entries: u64,
     /// Ids.
     pub ids: u64,
+    /// Records of the audit.
+    pub audit: u64,
     /// There is more to remove.
     pub more: bool,
 }

@@ -141,7 +141,7 @@ impl<E: Engine> Registry<E> {
     ) -> Result<(Arc<Held<FileRecord>>, Option<String>), RegistryError> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.active_member(member)?;
-        let now = self.inner.clock.now_ms();
+        let now = self.inner.ages.now_ms();
         let found = snapshot.file(file).filter(|file| file.is_kept(now)).ok_or(RegistryError::FileNotFound)?;
         if !found.is_for(member) {
             return Err(RegistryError::NotShared);
@@ -162,7 +162,7 @@ impl<E: Engine> Registry<E> {
         snapshot.active_member(member)?;
         let from = from.map(|from| snapshot.find(from).map(|found| found.id.clone())).transpose()?;
         let query = query.map(str::to_lowercase);
-        let now = self.inner.clock.now_ms();
+        let now = self.inner.ages.now_ms();
         let fits = |file: &FileRecord| {
             let named = |query: &String| {
                 file.name.to_lowercase().contains(query) || file.tags.iter().any(|tag| tag.to_lowercase() == *query)
@@ -264,7 +264,10 @@ impl<E: Engine> Inner<E> {
         mesh.active_member(by)?;
         new.check()?;
         match mesh.file(&new.id) {
-            Some(known) if known.uploaded_by == by && new.made(known) => return Ok(Some(Arc::clone(known))),
+            // One may have begun what the one that has taken its place goes on with, and either may come first.
+            Some(known) if mesh.are_one(&known.uploaded_by, by) && new.made(known) => {
+                return Ok(Some(Arc::clone(known)));
+            }
             Some(known) if known.uploaded_by == by => return Err(RegistryError::Reused),
             Some(_) => return Err(RegistryError::Taken("a file of this id exists".to_owned())),
             None => {}

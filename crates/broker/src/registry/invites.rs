@@ -1,6 +1,8 @@
 //! Invites: registered by the owner, who has signed them; counted here.
 //!
-//! Invariant: the broker cannot make one (it has no owner key) and cannot open the root key that goes with one.
+//! Invariant: the broker cannot make one (it has no owner key) and cannot open the root key that goes with one. An owner by
+//! succession has not the key the mesh was made with, and signs with its own. Who signed is looked at when an invite is
+//! registered: it stays good whoever owns the mesh later.
 
 use std::sync::Arc;
 
@@ -91,7 +93,7 @@ impl<E: Engine> Inner<E> {
         let invalid = |text: &str| RegistryError::Invalid(text.to_owned());
         let payload = Invite::from_token(&new.token).map_err(|error| invalid(&error.to_string()))?;
         payload.verify().map_err(|error| invalid(&error.to_string()))?;
-        if payload.mesh_id != mesh || payload.owner_pubkey != snapshot.record.owner_pubkey {
+        if payload.mesh_id != mesh || !snapshot.signs_invites(&payload.owner_pubkey) {
             return Err(RegistryError::Forbidden("the invite is not signed by this mesh's owner".to_owned()));
         }
         let now = self.clock.now_ms();
@@ -142,6 +144,12 @@ impl<E: Engine> Inner<E> {
 }
 
 impl Mesh {
+    /// Whether a key signs this mesh's invites: the one it was made with, or its owner's own.
+    pub(super) fn signs_invites(&self, pubkey: &str) -> bool {
+        let owner = self.member(&self.record.owner_member).filter(|owner| owner.is_active());
+        pubkey == self.record.owner_pubkey || owner.is_some_and(|owner| owner.pubkey == pubkey)
+    }
+
     /// An invite by its id or its token.
     pub(super) fn invite(&self, text: &str) -> Option<&Arc<Held<InviteRecord>>> {
         self.invites.get(text).or_else(|| self.invites.get(self.tokens.get(&token_digest(text))?))

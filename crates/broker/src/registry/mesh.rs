@@ -219,6 +219,13 @@ impl Mesh {
         wanted.filter(|(_, members)| !members.is_empty()).collect()
     }
 
+    /// Whether two members are the same one, or one has taken the other's place.
+    #[must_use]
+    pub fn are_one(&self, one: &str, other: &str) -> bool {
+        let follows = |new: &str, old: &str| self.member(new).is_some_and(|member| member.descends_from(old));
+        one == other || follows(one, other) || follows(other, one)
+    }
+
     /// Members in a group who are there, by id.
     #[must_use]
     pub fn group(&self, name: &str) -> Vec<String> {

@@ -48,6 +48,7 @@ use records::{CursorRecord, SeenRecord};
 pub use change::{Change, What};
 pub use error::{JoinError, Refusal, RegistryError};
 pub use files::{NewFile, blob_id};
+pub use grants::Granted;
 pub use invites::NewInvite;
 pub use join::{JoinRequest, Joined};
 pub use mesh::Mesh;
@@ -155,6 +156,10 @@ impl<E> Clone for Registry<E> {
 struct Inner<E> {
     engine: E,
     clock: Clock,
+    /// By which what is old goes.
+    ages: Clock,
+    /// By which what somebody has for a time ends: to what the clock is set changes nothing.
+    leases: Clock,
     settings: RegistrySettings,
     meshes: RwLock<HashMap<String, Arc<Mesh>>>,
     /// By mesh and member.
@@ -171,6 +176,8 @@ impl<E: Engine> Registry<E> {
         let loaded = load::load(&engine).await?;
         let inner = Inner {
             engine,
+            ages: clock.cautious(),
+            leases: clock.unset(),
             clock,
             settings,
             meshes: RwLock::new(loaded.meshes),

@@ -182,6 +182,8 @@ pub struct MemberRecord {
     pub invite: Option<String>,
     /// The member whose place it has taken.
     pub predecessor: Option<String>,
+    /// Those whose place that one had taken, the latest first.
+    pub ancestors: Vec<String>,
     /// The member that vouches for it: it is there for a while, and goes when that one does.
     pub sponsor: Option<String>,
     /// When its key was revoked.
@@ -193,6 +195,12 @@ pub struct MemberRecord {
 }
 
 impl MemberRecord {
+    /// Whether it has taken this member's place, or that of one who had. Both keys have signed for each step.
+    #[must_use]
+    pub fn descends_from(&self, member: &str) -> bool {
+        self.predecessor.iter().chain(&self.ancestors).any(|one| one == member)
+    }
+
     /// Neither revoked nor gone.
     #[must_use]
     pub fn is_active(&self) -> bool {

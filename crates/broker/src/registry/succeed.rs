@@ -1,6 +1,8 @@
 //! A member with a new key: another member that takes its place, while the old one is on its way out.
 //!
-//! Invariant: the old key counts until the announced time, so that what is on its way to it still arrives.
+//! Invariant: the old key counts until the announced time, so that what is on its way to it still arrives. Whose place a
+//! member has taken is never forgotten: ids of messages that were accepted before are the old one's, whoever of the two
+//! sends them, so what has arrived from one does not arrive from the other.
 
 use hostel_wire::keys::PublicKey;
 use hostel_wire::{ids, iso};
@@ -17,6 +19,10 @@ use crate::audit::kind;
 
 /// The old member leaves after this many hours at most.
 const MOST_HOURS: u32 = 24 * 30;
+
+/// Members before the predecessor that are remembered. What those before them had accepted is too old to be sent long
+/// before there are so many, unless somebody wants that.
+const MOST_ANCESTORS: usize = 63;
 
 impl<E: Engine> Registry<E> {
     /// Enrols a member's new key as a member of its own, with the old one's name, groups and role; an owner's successor is
@@ -62,6 +68,7 @@ impl<E: Engine> Inner<E> {
             joined_ms: now,
             joined_seq: self.next_seq(mesh),
             predecessor: Some(old.id.clone()),
+            ancestors: old.predecessor.iter().chain(&old.ancestors).take(MOST_ANCESTORS).cloned().collect(),
             leaves_ms: None,
             ..old.record.clone()
         };

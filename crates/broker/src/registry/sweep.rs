@@ -39,7 +39,7 @@ pub struct Swept {
     pub files: usize,
     /// Blobs that belonged to nothing.
     pub orphans: usize,
-    /// Entries and ids that were removed from the logs.
+    /// Entries and ids that were removed from the logs, and records from the audit.
     pub pruned: Pruned,
 }
 
@@ -56,9 +56,10 @@ impl<E: Engine> Registry<E> {
         }
         swept.orphans = self.sweep_blobs().await?;
         for _ in 0..BATCHES {
-            let part = self.inner.engine.prune(self.inner.clock.now_ms()).await?;
+            let part = self.inner.engine.prune(self.inner.ages.now_ms()).await?;
             swept.pruned.entries += part.entries;
             swept.pruned.ids += part.ids;
+            swept.pruned.audit += part.audit;
             swept.pruned.more = part.more;
             if !part.more {
                 break;
@@ -87,7 +88,7 @@ impl<E: Engine> Registry<E> {
 impl<E: Engine> Inner<E> {
     async fn sweep_mesh(&self, id: &str) -> Result<Swept, RegistryError> {
         let mut swept = Swept::default();
-        let now = self.clock.now_ms();
+        let now = self.ages.now_ms();
         let before = now.saturating_sub(self.settings.remember_days * DAY_MS);
         let snapshot = self.snapshot(id)?;
         // One after the other: two who leave at once would both raise the same topic's epoch by one.

@@ -32,6 +32,7 @@ const REJECTED_SENDS: &[&str] = &[
     "invalid",
     "lane_blocked",
     "message_too_large",
+    "origin_unknown",
     "rate_limited",
     "recipient_revoked",
     "recipient_unknown",

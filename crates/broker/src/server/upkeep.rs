@@ -58,7 +58,7 @@ pub(crate) async fn claims<E: Engine>(broker: Weak<Broker<E>>) {
         match strong.registry.task_leases(expires_ms, forget_ms).await {
             Ok(None) => {}
             Ok(Some(next)) => {
-                let left = Duration::from_millis(next.saturating_sub(strong.clock.now_ms()));
+                let left = Duration::from_millis(next.saturating_sub(strong.registry.leases_ms()));
                 wait = left.clamp(SOON, SWEEP);
             }
             Err(error) => strong.log.line(Level::Error, "task_lease_not_told", json!({"error": error.to_string()})),

@@ -18,6 +18,7 @@ use crate::registry::{Held, MemberRecord, Mesh};
 const FEATURES: &[&str] = &[
     "client_message_id_dedupe",
     "request_fingerprint",
+    "message_origin",
     "log_cursor",
     "lanes",
     "client_ack_cumulative",

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use hostel_broker::audit::AuditEvent;
-use hostel_broker::engine::{Engine, KvBatch, KvOp, SqliteEngine};
+use hostel_broker::engine::{Engine, EngineOptions, KvBatch, KvOp, SqliteEngine};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::{NOW, open};
+use crate::support::{DAY, NOW, open, options};
 
-const RECORDS: u64 = 12;
+pub(crate) const RECORDS: u64 = 12;
 
 fn event(number: u64) -> AuditEvent {
     AuditEvent {
@@ -22,7 +22,7 @@ fn event(number: u64) -> AuditEvent {
     }
 }
 
-async fn filled(directory: &Path) -> SqliteEngine {
+pub(crate) async fn filled(directory: &Path) -> SqliteEngine {
     let engine = open(directory).await;
     for number in 1..=RECORDS {
         // Also several in one transaction, with what they tell of.
@@ -147,4 +147,132 @@ async fn a_long_audit_is_verified_while_it_grows() {
     }
     writer.await.unwrap();
     assert_eq!(engine.audit_verify().await.unwrap().records, 3000);
+}
+
+fn events(numbers: std::ops::Range<u64>) -> KvBatch {
+    KvBatch { ops: Vec::new(), audit: numbers.map(event).collect() }
+}
+
+async fn bounded(directory: &Path, records: u64, days: u32) -> SqliteEngine {
+    let bounds = EngineOptions { audit_records: records, audit_days: days, ..options(directory) };
+    SqliteEngine::open(bounds).await.unwrap()
+}
+
+/// The numbers of the first and the last record that are kept, in both meshes.
+async fn kept(engine: &SqliteEngine) -> (u64, u64, usize) {
+    let mut all = Vec::new();
+    for mesh in ["m", "n"] {
+        all.extend(engine.audit_read(mesh, 0, 100_000).await.unwrap().into_iter().map(|one| one.no));
+    }
+    all.sort_unstable();
+    (all[0], all[all.len() - 1], all.len())
+}
+
+/// However fast somebody writes, there are never more than may be kept.
+#[tokio::test]
+async fn records_that_are_too_many_go_as_others_are_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = bounded(scratch.path(), 100, 0).await;
+    for number in 0..40 {
+        engine.commit(events(number * 7..number * 7 + 7)).await.unwrap();
+        let (first, last, count) = kept(&engine).await;
+        assert_eq!(last, number * 7 + 7);
+        assert_eq!((first, count as u64), (last.saturating_sub(100) + 1, last.min(100)));
+        let verified = engine.audit_verify().await.unwrap();
+        assert_eq!((verified.records, verified.broken), (last.min(100), None));
+    }
+    // One transaction with more than may be kept in all.
+    engine.commit(events(0..300)).await.unwrap();
+    assert_eq!(kept(&engine).await, (481, 580, 100));
+    engine.close().await;
+    drop(engine);
+    // A lower bound is reached step by step, and nothing starts again at 1.
+    let engine = bounded(scratch.path(), 10, 0).await;
+    engine.audit_append(event(1)).await.unwrap();
+    assert_eq!(kept(&engine).await, (483, 581, 99));
+    let pruned = engine.prune(NOW).await.unwrap();
+    assert_eq!((pruned.audit, pruned.more), (89, false));
+    assert_eq!(kept(&engine).await, (572, 581, 10));
+    assert_eq!(engine.audit_verify().await.unwrap().broken, None);
+}
+
+#[tokio::test]
+async fn records_that_are_too_old_go_in_pieces() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = bounded(scratch.path(), 0, 3).await;
+    engine.commit(events(0..1200)).await.unwrap();
+    let later = AuditEvent { time_ms: NOW + 2 * DAY, ..event(2) };
+    engine.audit_append(later).await.unwrap();
+    assert_eq!(engine.prune(NOW + 3 * DAY).await.unwrap().audit, 0);
+    let first = engine.prune(NOW + 4 * DAY).await.unwrap();
+    assert_eq!((first.audit, first.more), (500, true));
+    assert_eq!(engine.audit_verify().await.unwrap().records, 701);
+    engine.prune(NOW + 4 * DAY).await.unwrap();
+    let last = engine.prune(NOW + 4 * DAY).await.unwrap();
+    assert_eq!((last.audit, last.more), (200, false));
+    assert_eq!(kept(&engine).await, (1201, 1201, 1));
+    // The newest stays, whatever the time is: the chain goes on from it.
+    assert_eq!(engine.prune(NOW + 4000 * DAY).await.unwrap().audit, 0);
+    engine.audit_append(event(3)).await.unwrap();
+    let verified = engine.audit_verify().await.unwrap();
+    assert_eq!((verified.records, verified.broken), (2, None));
+}
+
+/// A chain that has lost its beginning is as good as a whole one.
+#[tokio::test]
+async fn changes_after_the_beginning_went_are_found() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = bounded(scratch.path(), 10, 0).await;
+    for number in 0..3 {
+        engine.commit(events(number * 6..number * 6 + 6)).await.unwrap();
+    }
+    assert_eq!(kept(&engine).await, (9, 18, 10));
+    let raw = Connection::open(scratch.path().join("broker.db")).unwrap();
+    let cases = [
+        ("DELETE FROM audit WHERE no = 9", 9, "record 9 is missing"),
+        ("UPDATE audit SET subject = 'x' WHERE no = 9", 9, "not what was written"),
+        ("UPDATE audit SET previous = zeroblob(32) WHERE no = 9", 9, "does not follow"),
+        ("UPDATE audit_base SET digest = zeroblob(32)", 9, "does not follow"),
+        ("UPDATE audit_base SET no = 7", 8, "record 8 is missing"),
+        ("UPDATE audit_base SET no = 9", 10, "slipped in"),
+        ("UPDATE audit_base SET no = 30", 31, "slipped in"),
+        ("DELETE FROM audit_base", 1, "missing or unreadable"),
+        (
+            "INSERT INTO audit SELECT 8, time_ms, mesh, kind, actor, subject, body, previous, digest FROM audit WHERE no = 9",
+            9,
+            "slipped in",
+        ),
+    ];
+    for (damage, no, what) in cases {
+        let copy = tempfile::tempdir().unwrap();
+        let target = copy.path().join("broker.db");
+        raw.execute("VACUUM INTO ?", [target.to_str().unwrap()]).unwrap();
+        let damaged = bounded(copy.path(), 10, 0).await;
+        Connection::open(&target).unwrap().execute_batch(damage).unwrap();
+        let broken = damaged.audit_verify().await.unwrap().broken.unwrap_or_else(|| panic!("{damage}"));
+        assert_eq!(broken.no, no, "{damage}: {}", broken.what);
+        assert!(broken.what.contains(what), "{damage}: {}", broken.what);
+    }
+    assert_eq!(engine.audit_verify().await.unwrap().broken, None);
+}
+
+/// Records go while somebody looks through them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_audit_is_verified_while_its_beginning_goes() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = bounded(scratch.path(), 2500, 0).await;
+    engine.commit(events(0..2500)).await.unwrap();
+    let writer = {
+        let engine = engine.clone();
+        tokio::spawn(async move {
+            for _ in 0..100 {
+                engine.commit(events(0..50)).await.unwrap();
+            }
+        })
+    };
+    while !writer.is_finished() {
+        assert_eq!(engine.audit_verify().await.unwrap().broken, None);
+    }
+    writer.await.unwrap();
+    assert_eq!(engine.audit_verify().await.unwrap().records, 2500);
 }

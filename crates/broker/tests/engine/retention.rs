@@ -31,7 +31,7 @@ async fn entries_go_before_their_ids_do() {
     let later = Append { now_ms: NOW + DAY, expires_ms: NOW + 31 * DAY, forget_ms: NOW + 61 * DAY, ..dm("m", "b") };
     engine.append(later).await.unwrap();
     assert_eq!(prune_all(&engine, NOW + 29 * DAY).await, Pruned::default());
-    assert_eq!(prune_all(&engine, NOW + 30 * DAY).await, Pruned { entries: 1, ids: 0, more: false });
+    assert_eq!(prune_all(&engine, NOW + 30 * DAY).await, Pruned { entries: 1, ids: 0, audit: 0, more: false });
     for _ in 0..2 {
         let bounds = engine.bounds("m").unwrap();
         assert_eq!((bounds.first_seq, bounds.last_seq), (2, 2));
@@ -44,7 +44,7 @@ async fn entries_go_before_their_ids_do() {
         // Who reads from before the beginning gets the beginning.
         assert_eq!(engine.read("m", 0, 10, usize::MAX).await.unwrap()[0].seq, 2);
     }
-    assert_eq!(prune_all(&engine, NOW + 60 * DAY).await, Pruned { entries: 1, ids: 1, more: false });
+    assert_eq!(prune_all(&engine, NOW + 60 * DAY).await, Pruned { entries: 1, ids: 1, audit: 0, more: false });
     let bounds = engine.bounds("m").unwrap();
     assert_eq!((bounds.first_seq, bounds.last_seq), (3, 2));
     assert!(engine.read("m", 0, 10, usize::MAX).await.unwrap().is_empty());
@@ -155,10 +155,10 @@ async fn a_full_log_takes_nothing_new_until_there_is_room() {
     // The broker's own news are few and always fit.
     engine.append(Append { sender: String::new(), client_id: String::new(), ..dm("m", "") }).await.unwrap();
     // Nothing goes that somebody may still need, and no more than has to.
-    assert_eq!(engine.trim("m", 2, room.enough()).await.unwrap(), Pruned { entries: 2, ids: 0, more: false });
+    assert_eq!(engine.trim("m", 2, room.enough()).await.unwrap(), Pruned { entries: 2, ids: 0, audit: 0, more: false });
     assert_eq!(engine.trim("m", 2, room.enough()).await.unwrap(), Pruned::default());
     assert!(matches!(engine.append(at(1, 30_000)).await, Err(AppendError::Full)), "still too long");
-    assert_eq!(engine.trim("m", u64::MAX, 60_000).await.unwrap(), Pruned { entries: 2, ids: 0, more: false });
+    assert_eq!(engine.trim("m", u64::MAX, 60_000).await.unwrap(), Pruned { entries: 2, ids: 0, audit: 0, more: false });
     assert_eq!(engine.bounds("m").unwrap().first_seq, 5);
     let again = engine.append(large("ä 0")).await.unwrap();
     assert!(again.duplicate && !again.history_available, "its id is remembered");

@@ -26,7 +26,7 @@ async fn the_steps_make_what_they_always_made() {
     let scratch = tempfile::tempdir().unwrap();
     drop(open(scratch.path()).await);
     let found = schema(&scratch.path().join("broker.db"));
-    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/broker-2.sql");
+    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/broker-3.sql");
     if std::env::var_os("HOSTEL_UPDATE").is_some() {
         std::fs::write(&snapshot, &found).unwrap();
     }
@@ -53,13 +53,31 @@ async fn a_database_of_the_first_step_is_brought_along() {
     drop(engine);
     let path = scratch.path().join("broker.db");
     let raw = Connection::open(&path).unwrap();
-    raw.execute_batch("ALTER TABLE logs DROP COLUMN bytes; PRAGMA user_version = 1;").unwrap();
+    raw.execute_batch("DROP TABLE audit_base; ALTER TABLE logs DROP COLUMN bytes; PRAGMA user_version = 1;").unwrap();
     drop(raw);
     let first = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/broker-1.sql");
     assert_eq!(schema(&path), std::fs::read_to_string(first).unwrap());
     let engine = open(scratch.path()).await;
     assert_eq!(rooms(&engine), before);
     assert_eq!(engine.read("m", 0, 10, usize::MAX).await.unwrap().len(), 3);
+}
+
+/// An audit of before, from whose beginning nothing could go.
+#[tokio::test]
+async fn a_database_of_the_second_step_is_brought_along() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = crate::audit::filled(scratch.path()).await;
+    engine.close().await;
+    drop(engine);
+    let path = scratch.path().join("broker.db");
+    let raw = Connection::open(&path).unwrap();
+    raw.execute_batch("DROP TABLE audit_base; PRAGMA user_version = 2;").unwrap();
+    drop(raw);
+    let second = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/broker-2.sql");
+    assert_eq!(schema(&path), std::fs::read_to_string(second).unwrap());
+    let engine = open(scratch.path()).await;
+    let verified = engine.audit_verify().await.unwrap();
+    assert_eq!((verified.records, verified.broken), (crate::audit::RECORDS, None));
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ pub(crate) fn dm(mesh: &str, client_id: &str) -> Append {
         dest: "bob".to_owned(),
         sender: "alice".to_owned(),
         client_id: client_id.to_owned(),
+        origin: None,
         fingerprint: [1; 32],
         priority: Priority::Next,
         audience: Vec::new(),

@@ -121,6 +121,45 @@ async fn every_way_an_invite_is_refused() {
     assert_eq!(world.now().active().count(), 2);
 }
 
+/// Who owns the mesh by succession has not the key it was made with, and invites with its own.
+#[tokio::test]
+async fn an_heir_invites_with_its_own_key() {
+    let world = World::new().await;
+    let before = world.invite("member", 1, None).await;
+    let (token, key) = (world.invite("admin", 1, None).await, SecretKey::generate());
+    let heir = world.join_with(&token, &key, "heir").await.unwrap().member_id;
+    let signed = |by: &SecretKey| InviteLink::make(&world.terms("member"), by, None).unwrap().token;
+    let create = async |by: &str, token: &str| {
+        let new = NewInvite { token: token.to_owned(), sealed_root_key: None, max_uses: Some(2), preset: None };
+        world.registry.invite_create(world.id(), by, new).await.map(drop).map_err(|error| error.code())
+    };
+    let early = signed(&key);
+    assert_eq!(create(&heir, &early).await, Err("forbidden"), "an administrator's key signs nothing");
+    let joining = SecretKey::generate();
+    assert_eq!(code(world.registry.join(join(&early, &joining, "x")).await), "invite_owner_mismatch");
+    world.registry.leave(world.id(), world.alice(), None).await.unwrap();
+    let own = signed(&key);
+    create(&heir, &own).await.unwrap();
+    world.join_with(&own, &joining, "bob").await.unwrap();
+    world.join_with(&before, &SecretKey::generate(), "carol").await.unwrap();
+    assert_eq!(create(&heir, &signed(&SecretKey::generate())).await, Err("forbidden"));
+    // Another owner, and what the heir has registered stays good; what it signs from then on is not.
+    let next = SecretKey::generate();
+    let promoted = world.join_with(&signed_admin(&world, &key, &heir).await, &next, "next").await.unwrap().member_id;
+    world.registry.leave(world.id(), &heir, None).await.unwrap();
+    world.join_with(&own, &SecretKey::generate(), "dave").await.unwrap();
+    assert_eq!(create(&promoted, &signed(&key)).await, Err("forbidden"));
+    create(&promoted, &signed(&next)).await.unwrap();
+}
+
+/// An invite for an administrator, signed by an heir.
+async fn signed_admin(world: &World, key: &SecretKey, by: &str) -> String {
+    let token = InviteLink::make(&world.terms("admin"), key, None).unwrap().token;
+    let new = NewInvite { token: token.clone(), sealed_root_key: None, max_uses: None, preset: None };
+    world.registry.invite_create(world.id(), by, new).await.unwrap();
+    token
+}
+
 #[tokio::test]
 async fn who_may_invite_and_with_what() {
     let world = World::new().await;

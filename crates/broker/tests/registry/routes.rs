@@ -124,6 +124,7 @@ async fn what_changes_between_looking_and_writing_is_noticed() {
         dest: route.dest,
         sender: alice.to_owned(),
         client_id: client.to_owned(),
+        origin: None,
         fingerprint: [0; 32],
         priority: Priority::Next,
         audience: route.audience,

@@ -112,6 +112,7 @@ impl World {
             dest: route.dest,
             sender: sender.to_owned(),
             client_id: id.to_owned(),
+            origin: None,
             fingerprint: [0; 32],
             priority: Priority::Next,
             audience: route.audience,

@@ -184,8 +184,16 @@ async fn who_is_barred_is_not_heard() {
     let lab = Lab::with(quick()).await;
     let bob = lab.join("bob").await;
     let (mut a, mut b) = (lab.alice().await, bob.link(&lab.host).await);
+    let none = b.ask(json!({"type": "grant_list"})).await;
+    assert_eq!((&none["type"], &none["grants"]), (&json!("grants_list"), &json!([])));
     let set = b.ask(json!({"type": "grant_set", "target": "alice", "capabilities": ["dm"]})).await;
-    assert_eq!(set["type"], "ok");
+    assert_eq!((&set["type"], &set["name"]), (&json!("ok"), &json!("alice")));
+    let listed = b.ask(json!({"type": "grant_list"})).await;
+    assert_eq!((&listed["grants"][0]["name"], &listed["grants"][0]["capabilities"]), (&json!("alice"), &json!(["dm"])));
+    // Each knows of their own alone.
+    assert_eq!(a.ask(json!({"type": "grant_list"})).await["grants"], json!([]));
+    let own = b.ask(json!({"type": "grant_set", "target": "bob", "capabilities": []})).await;
+    assert_eq!(own["code"], "invalid_argument");
     a.send(message(&json!({"all": true}), "all", "m1")).await;
     a.send(dm(&bob, "m2")).await;
     assert_eq!(b.push().await["client_message_id"], "m2");
@@ -193,6 +201,7 @@ async fn who_is_barred_is_not_heard() {
     let refused = a.send(dm(&bob, "m3")).await;
     assert_eq!((&refused["code"], &refused["permanent"]), (&json!("blocked"), &json!(true)));
     b.ask(json!({"type": "grant_set", "target": "alice"})).await;
+    assert_eq!(b.ask(json!({"type": "grant_list"})).await["grants"], json!([]));
     assert_eq!(a.send(dm(&bob, "m3")).await["queued"], true);
     assert_eq!(b.push().await["client_message_id"], "m3");
     let (_, metrics) = lab.host.http("GET", "/metrics", &[], b"").await;

@@ -4,6 +4,7 @@ mod delivery;
 mod hello;
 mod hostile;
 mod http;
+mod origin;
 mod peer;
 mod people;
 mod presence;

@@ -111,6 +111,33 @@ async fn a_join_may_be_signed_and_then_must_be_signed_well() {
     assert_eq!(lab.host.post("/join", &body(good, json!(now))).await.0, 200);
 }
 
+/// A joiner may name its key for boxes too; then it must be the one its identity leads to.
+#[tokio::test]
+async fn a_joiner_has_one_identity() {
+    let lab = Lab::new().await;
+    let link = lab.invite(3, "member").await;
+    let key = SecretKey::generate();
+    let join = async |recipient: Value| {
+        let body = json!({"invite_token": link.token, "peer_pubkey": key.public().hex(), "display_name": "bob",
+            "recipient_x25519_pubkey": recipient});
+        lab.host.post("/join", &body).await
+    };
+    let foreign = hostel_wire::encoding::hex(&SecretKey::generate().x25519_public());
+    for wrong in [json!(foreign), json!(key.public().hex()), json!("short"), json!("")] {
+        let (status, refused) = join(wrong).await;
+        assert_eq!((status, &refused["error"]), (400, &json!("member_insert_failed")), "{refused}");
+        assert!(refused["detail"].as_str().unwrap().contains("recipient_x25519_pubkey"), "{refused}");
+    }
+    let own = key.x25519_public();
+    let (status, joined) = join(json!(hostel_wire::encoding::hex(&own))).await;
+    assert_eq!((status, joined["alreadyMember"].is_null()), (200, true), "{joined}");
+    // The broker has no root key to seal: what it answers is sealed with the invite's secret.
+    let sealed = joined["sealed_root_key"].as_str().unwrap();
+    assert!(link.secret.as_ref().unwrap().open_root(sealed).is_ok());
+    assert_eq!(join(json!(hostel_wire::encoding::b64url(&own))).await.0, 200);
+    assert_eq!(join(Value::Null).await.0, 200);
+}
+
 #[tokio::test]
 async fn names_and_profiles_are_told_to_the_others() {
     let lab = Lab::new().await;

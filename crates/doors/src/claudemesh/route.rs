@@ -45,6 +45,8 @@ pub(super) enum Endpoint {
     InviteCreate,
     InviteList,
     InviteRevoke,
+    GrantSet,
+    GrantList,
     Audit,
     TokenRotate,
     KeypairRotate,
@@ -169,6 +171,8 @@ const PATHS: &[Path] = paths! {
     "/v1/invite/create" { POST InviteCreate }
     "/v1/invite/list" { GET InviteList }
     "/v1/invite/revoke" { POST InviteRevoke }
+    "/v1/grant/set" { POST GrantSet }
+    "/v1/grant/list" { GET GrantList }
     "/v1/audit" { GET Audit }
     "/v1/token/rotate" { POST TokenRotate }
     "/v1/rotate-keypair" { POST KeypairRotate }

@@ -239,10 +239,14 @@ impl ServerHandler for Server {
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        match self.profile.contract {
-            true => Cow::Borrowed(&[ProtocolVersion::V_2024_11_05, ProtocolVersion::V_2025_03_26]),
-            false => Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS),
-        }
+        let newest = match self.profile.contract {
+            true => &ProtocolVersion::V_2025_03_26,
+            // What came after has no way for what nobody asked for: a client that speaks it gets no channel, and one that
+            // finds it offered speaks it.
+            false if self.channel => &ProtocolVersion::LATEST_WITH_INITIALIZE,
+            false => &ProtocolVersion::LATEST,
+        };
+        Cow::Borrowed(ProtocolVersion::known_up_to(newest))
     }
 
     async fn list_tools(

@@ -98,6 +98,9 @@ pub(crate) async fn list(visitor: &Visitor, params: &Params) -> Outcome {
             if visitor.face.is_native() {
                 entry["address"] = json!(info.address);
                 entry["mesh"] = json!(info.mesh.word());
+                if let Some(launched) = &info.launched {
+                    entry["launched"] = json!({"mesh": launched.mesh, "name": launched.name});
+                }
             }
             found.push(entry);
         }

@@ -18,6 +18,8 @@ mod up;
 use std::process::ExitCode;
 
 use hostel_doors::tls::Identity;
+use hostel_mesh::link::dial::key_digest;
+use hostel_wire::invite::CertPin;
 
 use crate::commands::Context;
 use crate::error::CommandError;
@@ -46,9 +48,10 @@ fn identity(place: &Place) -> Result<(Identity, [u8; 32]), Failure> {
     }
 }
 
-/// The digest of the broker's certificate.
-pub(crate) fn certificate(place: &Place) -> Result<[u8; 32], Failure> {
-    identity(place).map(|(_, digest)| digest)
+/// The broker's certificate as invites name it, with the key that stays when it is renewed.
+pub(crate) fn certificate(place: &Place) -> Result<CertPin, Failure> {
+    let (identity, cert) = identity(place)?;
+    Ok(CertPin { cert, key: identity.last().and_then(key_digest) })
 }
 
 /// `hostel broker`.

@@ -228,7 +228,12 @@ async fn open_broker(
     let token = place.admin_token().map_err(|error| failed(&error))?;
     let clock = Clock::system();
     let options = EngineOptions::at(place.root().join("broker.db"), place.root().join("blobs"));
-    let options = EngineOptions { log_bytes: settings.log_size, ..options };
+    let options = EngineOptions {
+        log_bytes: settings.log_size,
+        audit_records: settings.audit_records,
+        audit_days: settings.audit_days,
+        ..options
+    };
     let engine = SqliteEngine::open(options).await.map_err(|error| failed(&error))?;
     let limits = Limits {
         rate_per_s: settings.rate_per_s,

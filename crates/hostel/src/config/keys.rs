@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 84] = [
+pub(super) const KEYS: [(&str, Shape); 86] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -76,6 +76,8 @@ pub(super) const KEYS: [(&str, Shape); 84] = [
     ("broker.dedupe_days", Shape::Bare),
     ("broker.retention_days", Shape::Bare),
     ("broker.log_size", Shape::Text),
+    ("broker.audit_records", Shape::Bare),
+    ("broker.audit_days", Shape::Bare),
     ("broker.file_size", Shape::Text),
     ("broker.state_entries", Shape::Bare),
     ("broker.state_size", Shape::Text),
@@ -211,6 +213,8 @@ impl Settings {
         take!("broker.dedupe_days", from.dedupe_days, into.dedupe_days);
         take!("broker.retention_days", from.retention_days, into.retention_days);
         take!("broker.log_size", from.log_size.map(|size| size.0), into.log_size);
+        take!("broker.audit_records", from.audit_records, into.audit_records);
+        take!("broker.audit_days", from.audit_days, into.audit_days);
         take!("broker.file_size", from.file_size.map(|size| size.0), into.file_size);
         take!("broker.state_entries", from.state_entries, into.state_entries);
         take!("broker.state_size", from.state_size.map(|size| size.0), into.state_size);
@@ -321,6 +325,8 @@ impl Settings {
             "broker.dedupe_days" => self.broker.dedupe_days.to_string(),
             "broker.retention_days" => self.broker.retention_days.to_string(),
             "broker.log_size" => text::size(self.broker.log_size),
+            "broker.audit_records" => self.broker.audit_records.to_string(),
+            "broker.audit_days" => self.broker.audit_days.to_string(),
             "broker.file_size" => text::size(self.broker.file_size),
             "broker.state_entries" => self.broker.state_entries.to_string(),
             "broker.state_size" => text::size(self.broker.state_size),

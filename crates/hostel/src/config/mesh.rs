@@ -38,6 +38,10 @@ pub(crate) struct BrokerSettings {
     pub(crate) retention_days: u32,
     /// Bytes of a mesh's log, with the ids it remembers.
     pub(crate) log_size: u64,
+    /// Records of the audit.
+    pub(crate) audit_records: u64,
+    /// How long a record of the audit is kept, in days.
+    pub(crate) audit_days: u32,
     /// The largest file.
     pub(crate) file_size: u64,
     /// Entries of a mesh's shared state.
@@ -67,6 +71,8 @@ impl Default for BrokerSettings {
             dedupe_days: 30,
             retention_days: 30,
             log_size: 16 << 30,
+            audit_records: 100_000,
+            audit_days: 365,
             file_size: 50 << 20,
             state_entries: 10_000,
             state_size: 256 << 20,
@@ -98,6 +104,8 @@ pub(super) struct Broker {
     pub(super) dedupe_days: Option<u32>,
     pub(super) retention_days: Option<u32>,
     pub(super) log_size: Option<Size>,
+    pub(super) audit_records: Option<u64>,
+    pub(super) audit_days: Option<u32>,
     pub(super) file_size: Option<Size>,
     pub(super) state_entries: Option<usize>,
     pub(super) state_size: Option<Size>,

@@ -183,6 +183,8 @@ impl Settings {
             (self.broker.dedupe_days < 7, "broker.dedupe_days", "must be at least 7: daemons retry for a week"),
             (self.broker.retention_days == 0, "broker.retention_days", at_least_one),
             (self.broker.log_size < 1 << 20, "broker.log_size", "must be at least 1 MiB"),
+            (self.broker.audit_records < 100, "broker.audit_records", "must be at least 100"),
+            (self.broker.audit_days == 0, "broker.audit_days", at_least_one),
             (self.broker.file_size < 1 << 10, "broker.file_size", "must be at least 1 KiB"),
             (self.broker.state_entries == 0, "broker.state_entries", at_least_one),
             (self.broker.state_size < 1 << 17, "broker.state_size", "must be at least 128 KiB, room for one value"),

@@ -39,10 +39,20 @@ pub(crate) struct SessionRow {
     pub(crate) pid: Option<u32>,
     /// What it is called in a mesh.
     pub(crate) address: String,
+    /// Where it was launched, if it was: it is called so there, and is in no other mesh.
+    pub(crate) launched: Option<LaunchedRow>,
     /// What becomes of messages from meshes: `off`, `ask` or `on`; empty where the house knows none.
     pub(crate) mesh: String,
     pub(crate) created_at: Value,
     pub(crate) last_activity: Value,
+}
+
+/// Where a session was launched.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct LaunchedRow {
+    pub(crate) mesh: String,
+    pub(crate) name: String,
 }
 
 impl SessionRow {

@@ -51,6 +51,7 @@ use crate::config::Settings;
 use crate::config::agents;
 use crate::config::agents::Defaults;
 use crate::error::CommandError;
+use crate::mesh::speaker;
 use crate::notify;
 use crate::paths;
 use crate::paths::HouseDir;
@@ -433,7 +434,7 @@ async fn open_sessions(
         keep_archived: ours.keep_archived,
         mesh: ours.mesh,
         mail: MailLimits::default(),
-        own_file: dir.is_main().then(|| (postman::TOKEN_FILE.into(), dir.mesh_sessions())),
+        own_file: dir.is_main().then(|| (speaker::TOKEN_FILE.into(), dir.mesh_sessions())),
     };
     let store = store::open(&dir.database()).map_err(|error| problem(&error))?;
     let consent = consent::approval_options(dir, settings, processes)?;

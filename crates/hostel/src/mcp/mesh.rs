@@ -88,7 +88,7 @@ impl Mesh {
             Ok::<_, Failure>((host, slug))
         });
         let (host, slug) = found.await.map_err(|error| Failure::internal(error.to_string()))??;
-        let client = route::reach(&host, &slug, "this").await?;
+        let (client, _) = route::reach(&host, &slug, "this").await?;
         Ok((slug, client.of_member()))
     }
 

@@ -191,11 +191,14 @@ impl Failure {
             "message_too_large" => failure.hint("share it as a file with `claudemesh file share PATH`"),
             "idempotency_key_reused" => failure.hint("take another key for another message"),
             "name_taken" => failure.hint("choose another name; see who is there with `claudemesh peers --all`"),
-            "owner_only" => failure.hint("do it on the host that made the mesh: it holds the owner's key"),
+            "owner_only" => failure.hint("do it on the owner's host; `claudemesh member list` says who owns the mesh"),
             "member_only" => failure.hint("this shell belongs to a session; do it from another one"),
             "daemon_busy" | "rate_limited" | "too_many_streams" => failure.hint("try again in a moment"),
             "not_requeueable" => failure.hint("only what waits or has failed can be sent again, see `claudemesh daemon outbox`"),
             "broker_unavailable" => failure.hint("see the state of the connection with `claudemesh daemon status`"),
+            "topic_key_missing" | "key_not_sealed_for_member" | "stale_key_epoch" => {
+                failure.hint("with a daemon it is sent as soon as the key is there: start one with `claudemesh daemon up`")
+            }
             "member_revoked" => failure.hint("ask the mesh's owner for a new invite"),
             "insufficient_storage" | "degraded" => failure
                 .hint("see what waits with `claudemesh daemon outbox`, make room with `claudemesh daemon outbox prune --confirm`"),

@@ -83,9 +83,15 @@ pub(crate) fn serve(desk: &Desk<'_>, verb: MeshVerb) -> Result<ExitCode, Failure
         MeshVerb::Member(arguments) => wait(verbs::members::run(desk, &arguments)),
         MeshVerb::Audit(arguments) => wait(verbs::members::audit(desk, &arguments)),
         MeshVerb::Peers(arguments) => wait(verbs::peers::run(desk, &arguments)),
-        MeshVerb::Peer(cli::Peer { action: cli::PeerAction::List(arguments) }) => {
-            wait(verbs::peers::run(desk, &arguments))
-        }
+        MeshVerb::Peer(cli::Peer { action }) => match action {
+            cli::PeerAction::List(arguments) => wait(verbs::peers::run(desk, &arguments)),
+            cli::PeerAction::Block(arguments) => wait(verbs::grants::set(desk, &arguments.peer, Some(&[]))),
+            cli::PeerAction::Unblock(arguments) => wait(verbs::grants::set(desk, &arguments.peer, None)),
+            cli::PeerAction::Grant(arguments) => {
+                wait(verbs::grants::set(desk, &arguments.peer, Some(&arguments.capabilities)))
+            }
+            cli::PeerAction::Grants => wait(verbs::grants::list(desk)),
+        },
         MeshVerb::Send(arguments) => wait(verbs::send::run(desk, &arguments)),
         MeshVerb::Post(arguments) => wait(verbs::send::post(desk, &arguments)),
         MeshVerb::Subscribe(arguments) => wait(verbs::topics::subscribe(desk, &arguments.topic)),

@@ -16,6 +16,7 @@ use hostel_mesh::home::Settings;
 use hostel_mesh::link::dial::NetDial;
 use hostel_wire::Clock;
 use hostel_wire::frames::client::Call;
+use hostel_wire::invite::CertPin;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -27,6 +28,8 @@ use super::failure::Code;
 use super::failure::Failure;
 use super::host::Host;
 use super::speaker::Speaker;
+use crate::broker;
+use crate::broker::place::Place;
 use crate::text;
 
 /// How a verb reaches its mesh.
@@ -44,7 +47,10 @@ pub(crate) fn is_set(name: &str) -> bool {
 pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
     let joined = desk.host.joined(desk.mesh.as_deref())?;
     match find(&desk.host, &joined.slug).await {
-        Found::Daemon(client) => return Ok(Route::Daemon(client)),
+        Found::Daemon(client, version) => {
+            compare(desk, &joined.slug, &version);
+            return Ok(Route::Daemon(client));
+        }
         Found::Other(version) => desk.ui.note(&other_major(&joined.slug, &version, "going without it")),
         Found::Nobody => {}
     }
@@ -63,7 +69,21 @@ pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
 /// The daemon of the mesh; an error that says how to start it if there is none.
 pub(super) async fn daemon(desk: &Desk<'_>, what: &str) -> Result<Client, Failure> {
     let mesh = slug(&desk.host, desk.mesh.as_deref())?;
-    reach(&desk.host, &mesh, what).await
+    let (client, version) = reach(&desk.host, &mesh, what).await?;
+    compare(desk, &mesh, &version);
+    Ok(client)
+}
+
+/// Says so where the daemon is of another version than this program: after an upgrade it runs on until it is restarted.
+fn compare(desk: &Desk<'_>, mesh: &str, daemon: &Version) {
+    let (ours, theirs) = (env!("CARGO_PKG_VERSION"), daemon.text("daemon_version"));
+    if !theirs.is_empty() && theirs != ours {
+        desk.ui.note(&format!(
+            "the daemon of `{mesh}` runs version {}, this is {ours}: `{} daemon restart --mesh {mesh}` makes them the same",
+            text::printable(theirs),
+            desk.called
+        ));
+    }
 }
 
 /// The mesh whose daemon is meant.
@@ -76,9 +96,9 @@ pub(crate) fn slug(host: &Host, asked: Option<&str>) -> Result<String, Failure> 
 }
 
 /// The daemon of that mesh; an error that says what needs it and how to start it if there is none.
-pub(crate) async fn reach(host: &Host, mesh: &str, what: &str) -> Result<Client, Failure> {
+pub(crate) async fn reach(host: &Host, mesh: &str, what: &str) -> Result<(Client, Version), Failure> {
     match find(host, mesh).await {
-        Found::Daemon(client) => Ok(client),
+        Found::Daemon(client, version) => Ok((client, version)),
         Found::Other(version) => {
             Err(Failure::new(Code::Network, "other_version", other_major(mesh, &version, "it cannot be asked")).hint(
                 format!(
@@ -98,7 +118,7 @@ fn no_daemon(mesh: &str) -> Failure {
 
 /// Who was found.
 enum Found {
-    Daemon(Client),
+    Daemon(Client, Version),
     Other(Version),
     Nobody,
 }
@@ -111,7 +131,7 @@ async fn find(host: &Host, mesh: &str) -> Found {
     for socket in host.sockets(mesh) {
         let client = Client::new(socket);
         match client.meet(mesh).await {
-            Met::Ours(_) => return Found::Daemon(client),
+            Met::Ours(version) => return Found::Daemon(client, version),
             Met::Other(version) => other = Found::Other(version),
             Met::Nobody => {}
         }
@@ -138,7 +158,8 @@ impl Cold {
         let config = desk.host.dir(&joined.slug).config();
         let (settings, _) =
             Settings::load(&config).map_err(|error| Failure::io(format!("{}: {error}", config.display())))?;
-        let dial = dial(&settings, joined.cert)?;
+        let certificate = pin(desk, joined);
+        let dial = dial(&settings, certificate)?;
         let options = cold::ColdOptions {
             slug: joined.slug.clone(),
             mesh_id: joined.mesh_id.clone(),
@@ -146,7 +167,7 @@ impl Cold {
             member_key: joined.key.clone(),
             root_key: joined.root_key.clone(),
             owner_key: joined.owner_key.clone(),
-            certificate: joined.cert,
+            certificate,
             display_name: joined.display_name.clone().unwrap_or_else(|| joined.slug.clone()),
             broker_urls: chosen_urls(&settings, joined),
             dial: Arc::new(dial),
@@ -189,6 +210,21 @@ impl Cold {
         self.finish(listed).await
     }
 
+    /// Sets what a peer may do to us.
+    pub(super) async fn grant(
+        self: Box<Self>,
+        peer: &str,
+        capabilities: Option<Vec<String>>,
+    ) -> Result<Value, Failure> {
+        let set = self.link.grant(peer, capabilities).await;
+        self.finish(set).await
+    }
+
+    pub(super) async fn grants(self: Box<Self>) -> Result<Value, Failure> {
+        let listed = self.link.grants().await;
+        self.finish(listed).await
+    }
+
     pub(super) async fn invite(self: Box<Self>, request: InviteRequest) -> Result<Value, Failure> {
         let invited = self.link.invite_create(request).await;
         self.finish(invited).await
@@ -201,8 +237,20 @@ impl Cold {
     }
 }
 
+/// By what a mesh's broker is known. On the broker's own host that is the certificate it has now, which may be another than
+/// when the mesh was made: invites have to name it.
+pub(crate) fn pin(desk: &Desk<'_>, joined: &Membership) -> Option<CertPin> {
+    let place = Place::of(&desk.home);
+    let (certificate, key) = place.certificate();
+    let ours = || place.listening().url.is_some_and(|url| joined.broker_urls.contains(&url));
+    match joined.cert.is_some() && certificate.exists() && key.exists() && ours() {
+        true => broker::certificate(&place).ok().or(joined.cert),
+        false => joined.cert,
+    }
+}
+
 /// How brokers are reached: by the certificate of the invite, else by authorities that the settings name.
-pub(crate) fn dial(settings: &Settings, pin: Option<[u8; 32]>) -> Result<NetDial, Failure> {
+pub(crate) fn dial(settings: &Settings, pin: Option<CertPin>) -> Result<NetDial, Failure> {
     let failed = |error: std::io::Error| Failure::internal(format!("cannot prepare a connection: {error}"));
     match &settings.broker.ca_file {
         None => NetDial::new(pin).map_err(failed),
@@ -247,8 +295,10 @@ pub(super) fn refused(refusal: &Refusal) -> Failure {
         | "invite_not_found" => 404,
         "ambiguous_target" | "idempotency_key_reused" | "recipient_revoked" => 409,
         "member_revoked" | "degraded" | "broker_unavailable" => 503,
+        // A key that is not there yet comes when somebody who has it, or may make it, is there.
+        "topic_key_missing" | "key_not_sealed_for_member" | "stale_key_epoch" => 503,
         "forbidden" | "blocked" | "not_owner" => 403,
-        "invalid" | "message_too_large" => 400,
+        "invalid" | "invalid_argument" | "message_too_large" => 400,
         "revoked" | "bad_signature" | "unauthorized" | "timestamp_skew" => 401,
         _ => 500,
     };

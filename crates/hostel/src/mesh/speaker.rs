@@ -15,17 +15,10 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
-/// The file with a session's token.
-pub(crate) const TOKEN_FILE: &str = "CLAUDEMESH_IPC_TOKEN_FILE";
-
-/// The token itself.
-pub(crate) const TOKEN: &str = "CLAUDEMESH_IPC_TOKEN";
-
-/// The mesh that is meant where none is named.
-pub(crate) const MESH: &str = "CLAUDEMESH_MESH";
-
-/// The name of a launched session: whoever has it is inside.
-pub(crate) const SESSION: &str = "CLAUDEMESH_SESSION";
+pub(crate) use hostel_house::sessions::variables::MESH;
+pub(crate) use hostel_house::sessions::variables::SESSION;
+pub(crate) use hostel_house::sessions::variables::TOKEN;
+pub(crate) use hostel_house::sessions::variables::TOKEN_FILE;
 
 /// All of them.
 pub(crate) const VARIABLES: [&str; 4] = [TOKEN_FILE, TOKEN, MESH, SESSION];

@@ -7,6 +7,7 @@
 //! It decides nothing about letters: that is the session's business. It starts no mesh daemon.
 
 mod line;
+mod mailboxes;
 mod register;
 mod rounds;
 
@@ -23,14 +24,8 @@ use hostel_mesh::home::Memberships;
 use tokio::task::JoinHandle;
 
 use crate::mesh::host::Host;
+use crate::mesh::speaker;
 use register::Tokens;
-
-/// The variable that names the file with a session's token, and the one that holds a token itself.
-pub(crate) const TOKEN_FILE: &str = "CLAUDEMESH_IPC_TOKEN_FILE";
-const TOKEN: &str = "CLAUDEMESH_IPC_TOKEN";
-
-/// The variable that says which mesh a session means.
-const MESH: &str = "CLAUDEMESH_MESH";
 
 /// How often it is looked whether meshes were joined or left.
 const LOOK: Duration = Duration::from_secs(2);
@@ -38,7 +33,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// An environment without what says whose words these are: a house that was started inside a session would make all of its
 /// own speak as that one.
 pub(crate) fn without_session(mut environment: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
-    environment.retain(|(name, _)| ![TOKEN_FILE, TOKEN, MESH].iter().any(|known| name == known));
+    environment.retain(|(name, _)| !speaker::VARIABLES.iter().any(|known| name == known));
     environment
 }
 

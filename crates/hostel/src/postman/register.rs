@@ -27,11 +27,6 @@ const MOST: usize = 64;
 /// The most of a token's file that is read.
 const FILE: u64 = 256;
 
-/// Whether a session was launched by somebody who sees to its place in a mesh.
-pub(super) fn is_launched(session: &Session) -> bool {
-    session.has_variable(&[super::TOKEN_FILE, super::TOKEN])
-}
-
 /// The tokens of sessions.
 pub(super) struct Tokens {
     directory: PathBuf,
@@ -92,7 +87,8 @@ fn path(session: &Session) -> Option<PathBuf> {
     session.own_file().map(|(_, path)| PathBuf::from(path))
 }
 
-fn read(path: &Path) -> Option<Zeroizing<String>> {
+/// The token in a file, if there is one.
+pub(super) fn read(path: &Path) -> Option<Zeroizing<String>> {
     let bytes = Zeroizing::new(files::read_bounded(path, FILE).ok()??);
     let text = std::str::from_utf8(&bytes).ok()?.trim();
     let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -122,7 +118,7 @@ impl<'a> Register<'a> {
     /// Enters those that came, and strikes out those that went or are called otherwise.
     pub(super) async fn update(&mut self) -> Result<(), Failure> {
         let mut live = self.bag.sessions.list();
-        live.retain(|session| !is_launched(session));
+        live.retain(|session| !session.has_own_token());
         live.sort_by_key(|session| std::cmp::Reverse(session.info().active_ns));
         live.truncate(MOST);
         let now: BTreeMap<String, (String, Arc<Session>)> =

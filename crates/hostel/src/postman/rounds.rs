@@ -3,12 +3,10 @@
 //! Invariant: a mailbox is read from the place that is on disk, page by page, and that place moves only with the write
 //! that takes a letter or passes it over. A letter that finds no room ends the round: those after it keep their order.
 
-use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hostel_house::sessions::Letter;
-use hostel_house::sessions::MeshPolicy;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Taken;
 use serde::Deserialize;
@@ -17,6 +15,7 @@ use serde_json::json;
 
 use super::Bag;
 use super::Joined;
+use super::mailboxes::Mailboxes;
 use crate::mesh::client::Client;
 use crate::mesh::client::with_query;
 use crate::mesh::failure::Failure;
@@ -59,48 +58,39 @@ pub(super) struct Rounds<'a> {
     client: &'a Client,
     joined: &'a Joined,
     bag: &'a Bag,
-    /// By address.
-    sessions: BTreeMap<String, Arc<Session>>,
+    mailboxes: Mailboxes<'a>,
     /// Those whose letters were found to be more than could be brought, as they are told of once.
     full: BTreeSet<String>,
 }
 
 impl<'a> Rounds<'a> {
     pub(super) fn new(client: &'a Client, joined: &'a Joined, bag: &'a Bag) -> Self {
-        Rounds { client, joined, bag, sessions: BTreeMap::new(), full: BTreeSet::new() }
+        Rounds { client, joined, bag, mailboxes: Mailboxes::new(client, &joined.slug), full: BTreeSet::new() }
     }
 
     /// Looks at the sessions again; gives the addresses whose mailboxes were not followed until now.
     pub(super) fn changed(&mut self) -> Vec<String> {
-        let listed = self.bag.sessions.list();
-        let takes =
-            |session: &Arc<Session>| session.mesh() != MeshPolicy::Off && !super::register::is_launched(session);
-        let now: BTreeMap<String, Arc<Session>> =
-            listed.into_iter().filter(takes).map(|session| (session.address(), session)).collect();
-        let before = std::mem::replace(&mut self.sessions, now);
-        self.full.retain(|address| self.sessions.contains_key(address));
-        let is_new = |(address, session): &(&String, &Arc<Session>)| {
-            before.get(*address).is_none_or(|known| !Arc::ptr_eq(known, session))
-        };
-        self.sessions.iter().filter(is_new).map(|(address, _)| address.clone()).collect()
+        let new = self.mailboxes.changed(self.bag.sessions.list());
+        self.full.retain(|address| self.mailboxes.has(address));
+        new
     }
 
     pub(super) fn knows(&self, address: &str) -> bool {
-        self.sessions.contains_key(address)
+        self.mailboxes.has(address)
     }
 
     pub(super) fn all(&self) -> Vec<String> {
-        self.sessions.keys().cloned().collect()
+        self.mailboxes.all()
     }
 
     /// Reads the mailbox of a session and brings what is there.
     pub(super) async fn read(&mut self, address: &str) -> Result<Round, Failure> {
-        let Some(session) = self.sessions.get(address).cloned() else { return Ok(Round::Done) };
+        let Some(session) = self.mailboxes.taker(address).await? else { return Ok(Round::Done) };
         loop {
             let page = self.page(&session, address).await?;
             let whole = page.items.len() < PAGE;
             let mut read = Vec::new();
-            let round = self.bring(&session, page, &mut read).await?;
+            let round = self.bring(&session, address, page, &mut read).await?;
             self.mark(&read).await;
             match round {
                 Some(Round::Full) if self.full.insert(address.to_owned()) => {
@@ -137,6 +127,7 @@ impl<'a> Rounds<'a> {
     async fn bring(
         &self,
         session: &Arc<Session>,
+        address: &str,
         page: Page,
         read: &mut Vec<String>,
     ) -> Result<Option<Round>, Failure> {
@@ -158,8 +149,7 @@ impl<'a> Rounds<'a> {
                 Taken::Queued(_) => read.push(id),
                 Taken::Asked(_) | Taken::Known => {}
                 Taken::TooLong => self.bag.log.warn(format_args!(
-                    "[postman] a message is too long for a prompt and stays in the mailbox of {}: {message} of {from}",
-                    session.address()
+                    "[postman] a message is too long for a prompt and stays in the mailbox of {address}: {message} of {from}"
                 )),
                 Taken::Full => return Ok(Some(Round::Full)),
                 Taken::Off | Taken::Closed => return Ok(Some(Round::Done)),

@@ -15,7 +15,8 @@ use crate::store::{Store, StoreError};
 pub use hostel_store::{Broken, Verified};
 
 /// What is digested of a record.
-const CHAIN: Chain = Chain { tag: b"hostel audit 1\0", time: "time_ns", texts: &["kind", "approval", "body"] };
+const CHAIN: Chain =
+    Chain { tag: b"hostel audit 1\0", time: "time_ns", texts: &["kind", "approval", "body"], base: None };
 
 /// Records of one answer at most.
 const MOST_SHOWN: usize = 10_000;

@@ -30,7 +30,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 
 pub use log::Events;
-pub use mail::{DOOR as LETTERS, Letter, MailLimits, MailPlace, MeshPolicy, Taken};
+pub use mail::{DOOR as LETTERS, Launched, Letter, MailLimits, MailPlace, MeshPolicy, Taken, variables};
 pub use session::Session;
 pub use types::{
     AgentLimits, AgentSpec, Cause, Entry, NewSession, NextEvents, Prompt, Scope, SendError, Sent, SessionError,
@@ -179,6 +179,7 @@ fn info_of(row: SessionRow) -> SessionInfo {
         usage: row.usage,
         pid: None,
         address: row.address,
+        launched: mail::launched(&row.env),
         mesh: row.mesh,
     }
 }

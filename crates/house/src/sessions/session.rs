@@ -222,6 +222,7 @@ impl Session {
             usage: state.usage,
             pid: state.pid,
             address: state.address.clone(),
+            launched: self.launched(),
             mesh: state.mesh,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
 use serde::{Deserialize, Serialize};
 
-use super::mail::{MailLimits, MeshPolicy};
+use super::mail::{Launched, MailLimits, MeshPolicy};
 use crate::store::StoreError;
 
 /// An agent people can ask for by name.
@@ -171,6 +171,8 @@ pub struct SessionInfo {
     pub pid: Option<u32>,
     /// What it is called in a mesh: the second half of `host/name`.
     pub address: String,
+    /// Where it was launched, if it was: it is there under that name, and nowhere else.
+    pub launched: Option<Launched>,
     /// What becomes of messages from meshes.
     pub mesh: MeshPolicy,
 }

@@ -123,7 +123,8 @@ async fn once(dial: &dyn Dial, url: &BrokerUrl, call: &Call<'_>, body: &Value) -
     }
 }
 
-fn read_date(text: &str) -> Option<u64> {
+/// The time in a `Date` header.
+pub(crate) fn read_date(text: &str) -> Option<u64> {
     let time = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
     u64::try_from(time.as_millisecond()).ok()
 }

@@ -13,7 +13,7 @@ mod pending;
 use std::io;
 use std::sync::Arc;
 
-use hostel_wire::invite::{InviteError, InviteLink};
+use hostel_wire::invite::{CertPin, InviteError, InviteLink};
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
 use hostel_wire::{Clock, hello, iso, topic};
@@ -25,6 +25,7 @@ pub use errors::EnrolError;
 use crate::home::{Membership, Memberships, Places, Settings, files};
 use crate::link::dial::{BrokerUrl, Dial, NetDial};
 use http::Call;
+pub(crate) use http::read_date;
 use pending::Pending;
 
 /// The largest file of certificates.
@@ -41,8 +42,8 @@ pub struct Create {
     pub name: String,
     /// The first member's name.
     pub display_name: String,
-    /// SHA-256 of the broker's certificate.
-    pub cert: Option<[u8; 32]>,
+    /// The broker's certificate, where no authority vouches for it.
+    pub cert: Option<CertPin>,
 }
 
 /// A mesh that was joined.
@@ -138,9 +139,6 @@ impl Enrol {
     pub async fn join(&self, link: &str, display_name: &str) -> Result<Joined, EnrolError> {
         let link = InviteLink::parse(link)?;
         let invite = &link.payload;
-        if invite.is_expired(self.clock.now_ms()) {
-            return Err(InviteError::Expired.into());
-        }
         let secret = link.secret.as_ref().ok_or(EnrolError::NoSecret)?;
         let url = BrokerUrl::parse(&invite.broker_url).map_err(|error| EnrolError::Url(error.to_string()))?;
         let before = Memberships::load(&self.places)?;
@@ -164,6 +162,11 @@ impl Enrol {
         let call = Call { path: "/join", token: None, body: &body };
         let answer = match http::post(&*dial, &url, &self.clock, &call).await {
             Ok(answer) => answer,
+            // Whether it is over is for the broker's clock to say. Ours is asked where that cannot be.
+            Err(EnrolError::Unreachable { .. }) if invite.is_expired(self.clock.now_ms()) => {
+                pending.forget();
+                return Err(InviteError::Expired.into());
+            }
             Err(error) => {
                 if error.is_final() {
                     pending.forget();
@@ -289,7 +292,7 @@ impl Enrol {
     }
 
     /// What reaches a broker: the certificate that the invite named, else the authorities that the mesh's settings name.
-    fn dialler(&self, url: &BrokerUrl, cert: Option<[u8; 32]>, slug: &str) -> Result<Arc<dyn Dial>, EnrolError> {
+    fn dialler(&self, url: &BrokerUrl, cert: Option<CertPin>, slug: &str) -> Result<Arc<dyn Dial>, EnrolError> {
         if let Some(dial) = &self.dial {
             return Ok(Arc::clone(dial));
         }

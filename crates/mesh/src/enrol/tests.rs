@@ -279,8 +279,20 @@ async fn links_that_cannot_be_used() {
     let good = link(&SecretKey::generate());
     assert_eq!(enrol.join(&good.token, "bob").await.unwrap_err().code(), "invite_malformed");
     assert_eq!(enrol.join("hello", "bob").await.unwrap_err().code(), "invite_malformed");
-    let late = Enrol { clock: Clock::of(|| NOW + 61_000), ..enrol };
-    assert_eq!(late.join(&good.text(), "bob").await.unwrap_err().code(), "invite_expired");
+}
+
+#[tokio::test]
+async fn whether_an_invite_is_over_is_for_the_broker_to_say() {
+    let lab = Lab::new();
+    let link = link(&SecretKey::generate());
+    let late = |fake: Fake| Enrol { clock: Clock::of(|| NOW + 61_000), ..lab.enrol(fake) };
+    // Only where it cannot be asked our own clock is.
+    let unheard = Fake { silent: AtomicUsize::new(9), ..Fake::new(|_, _, _| (200, json!({}))) };
+    assert_eq!(late(unheard).join(&link.text(), "bob").await.unwrap_err().code(), "invite_expired");
+    assert!(lab.left_over().is_empty());
+    let sealed = link.secret.as_ref().unwrap().seal_root(&RootKey::generate());
+    let good = Fake::new(move |_, _, _| (200, json!({"memberId": "m", "sealed_root_key": sealed})));
+    late(good).join(&link.text(), "bob").await.unwrap();
 }
 
 #[tokio::test]

@@ -112,6 +112,8 @@ pub struct Events {
     pub(crate) store: Store,
     pub(crate) hub: Arc<Hub>,
     pub(crate) clock: Clock,
+    /// By which what is old goes.
+    pub(crate) ages: Clock,
 }
 
 impl Events {
@@ -183,7 +185,7 @@ impl Events {
 
     /// Forgets what is too old or too much.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let now = self.clock.now_ms();
+        let now = self.ages.now_ms();
         self.store.write(move |transaction| ring::sweep(transaction, now)).await
     }
 }

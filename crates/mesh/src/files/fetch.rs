@@ -14,7 +14,8 @@ use hostel_wire::frames::client::Call;
 use hostel_wire::random;
 use hostel_wire::sealed::{FileHead, FileOpener};
 use http_body_util::{BodyExt as _, Empty};
-use hyper::Method;
+use hyper::body::Incoming;
+use hyper::{Method, Response};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
@@ -37,20 +38,10 @@ pub(crate) async fn fetch(core: &Core, id: &str, out: &str) -> Result<FileHead, 
     let key = sealed.and_then(|text| keys::open(core, text));
     let key = key.ok_or_else(|| Refusal::new("not_shared_with_you", "this file's key is not for this member"))?;
     let path = format!("/download/{id}?mesh={}", core.me.mesh_id);
-    let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
-    let ask = Ask {
-        method: Method::GET,
-        path: &path,
-        headers: Vec::new(),
-        body,
-        body_size: 0,
-        body_sha256: hex(&sha256(b"")),
-    };
-    let answer = http::send(core, ask).await?;
-    if !answer.status().is_success() {
-        http::json(answer).await?;
-        return Err(Refusal::new("broker_unavailable", "the broker sends no file"));
-    }
+    let answer = match download(core, &path).await {
+        Err(refusal) if http::is_untimely(&refusal) => download(core, &path).await,
+        answer => answer,
+    }?;
     let mut beside = Beside::create(&out).await?;
     let mut opener = FileOpener::new(key);
     let mut body = answer.into_body();
@@ -70,6 +61,19 @@ pub(crate) async fn fetch(core: &Core, id: &str, out: &str) -> Result<FileHead, 
     beside.write(&mut plain).await?;
     beside.keep(&out).await?;
     Ok(head)
+}
+
+/// Asks for what the broker has.
+async fn download(core: &Core, path: &str) -> Result<Response<Incoming>, Refusal> {
+    let body = Empty::<Bytes>::new().map_err(|never| match never {}).boxed_unsync();
+    let ask =
+        Ask { method: Method::GET, path, headers: Vec::new(), body, body_size: 0, body_sha256: hex(&sha256(b"")) };
+    let answer = http::send(core, ask).await?;
+    if !answer.status().is_success() {
+        http::json(answer).await?;
+        return Err(Refusal::new("broker_unavailable", "the broker sends no file"));
+    }
+    Ok(answer)
 }
 
 fn mismatch() -> Refusal {

@@ -9,10 +9,12 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::header::DATE;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
+use crate::enrol::read_date;
 use crate::link::dial::BrokerUrl;
 use crate::mesh::Refusal;
 use crate::mesh::core::Core;
@@ -22,6 +24,9 @@ const LARGEST: usize = 64 * 1024;
 
 /// How long the broker may take to begin its answer, after it has the request.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Clocks that differ less than this are right.
+const SKEW_MS: u64 = 30_000;
 
 /// What is sent.
 pub(super) type Sent = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -74,9 +79,30 @@ pub(super) async fn send(core: &Core, ask: Ask<'_>) -> Result<Response<Incoming>
     }
     let request = request.body(ask.body).map_err(Refusal::internal)?;
     match tokio::time::timeout(PATIENCE, sender.send_request(request)).await {
-        Ok(answer) => answer.map_err(broken),
+        Ok(Ok(answer)) => {
+            learn(core, &answer);
+            Ok(answer)
+        }
+        Ok(Err(error)) => Err(broken(error)),
         Err(_) => Err(Refusal::new("broker_unavailable", "the broker did not answer in time")),
     }
+}
+
+/// A refusal says what time it is at the broker: its clock may have been set since it last said so. Whoever asks again
+/// asks in time.
+fn learn<T>(core: &Core, answer: &Response<T>) {
+    if answer.status() != StatusCode::UNAUTHORIZED {
+        return;
+    }
+    let date = answer.headers().get(DATE).and_then(|date| read_date(date.to_str().ok()?));
+    if let Some(date) = date.filter(|date| date.abs_diff(core.broker_now_ms()) > SKEW_MS) {
+        core.note_broker_time(date);
+    }
+}
+
+/// Whether a request was refused for nothing but its time.
+pub(super) fn is_untimely(refusal: &Refusal) -> bool {
+    refusal.code() == "timestamp_skew"
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]

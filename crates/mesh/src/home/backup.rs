@@ -57,6 +57,9 @@ const STATE: [&str; 8] = [
 const LARGEST: u64 = 16 * 1024 * 1024;
 const MOST: usize = 96 * 1024 * 1024;
 
+/// Meshes of a backup that are named where it has to be said which one is meant.
+const SHOWN: usize = 32;
+
 /// How often it is looked whether keys that are just being changed have settled.
 const LOOKS: u32 = 40;
 const LOOK: Duration = Duration::from_millis(50);
@@ -87,6 +90,9 @@ pub enum BackupFault {
     /// It opens and is not what a backup should be.
     #[error("what the backup holds makes no sense: {0}")]
     Malformed(String),
+    /// It holds several meshes, or not the one that was meant.
+    #[error("the backup holds these meshes: {0}")]
+    Which(String),
     /// A later program made it.
     #[error("the backup holds {0}; use the version that made it, or a later one")]
     TooNew(String),
@@ -258,16 +264,53 @@ impl Kept {
         Ok(kept)
     }
 
+    /// Reads what a backup of claudemesh-cli holds: its `config.json`, of which one mesh is taken, the one that is named or
+    /// the only one. It has no files beside, and does not say when it was made.
+    pub fn read_earlier(plain: &[u8], mesh: Option<&str>) -> Result<Self, BackupFault> {
+        let malformed = |what: String| BackupFault::Malformed(what);
+        if plain.len() > MOST {
+            return Err(malformed("it is too large".to_owned()));
+        }
+        let mut config: Value =
+            serde_json::from_slice(plain).map_err(|_| malformed("it is not a `config.json`".to_owned()))?;
+        let found = Self::entry_of(&config, mesh);
+        wipe(&mut config);
+        let membership = found?;
+        let joined = Memberships::parse(&membership).map_err(BackupFault::Malformed)?;
+        let document = Document {
+            format: FORMAT,
+            made_at: String::new(),
+            program: String::new(),
+            slug: joined.slug.clone(),
+            membership,
+            files: BTreeMap::new(),
+        };
+        Ok(Self { document, membership: joined })
+    }
+
+    fn entry_of(config: &Value, mesh: Option<&str>) -> Result<Value, BackupFault> {
+        let none = || BackupFault::Malformed("it holds no mesh".to_owned());
+        let entries = config["meshes"].as_array().filter(|entries| !entries.is_empty()).ok_or_else(none)?;
+        let name = |entry: &Value| entry["slug"].as_str().unwrap_or("?").escape_default().to_string();
+        let found = match (mesh, &entries[..]) {
+            (Some(mesh), _) => entries.iter().find(|entry| entry["slug"] == mesh),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        let others = || BackupFault::Which(entries.iter().take(SHOWN).map(name).collect::<Vec<_>>().join(", "));
+        found.cloned().ok_or_else(others)
+    }
+
     /// The member it makes of this host.
     #[must_use]
     pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
-    /// When it was made, as it says.
+    /// When it was made, if it says so.
     #[must_use]
-    pub fn made_at(&self) -> &str {
-        &self.document.made_at
+    pub fn made_at(&self) -> Option<&str> {
+        Some(self.document.made_at.as_str()).filter(|time| !time.is_empty())
     }
 
     fn file(&self, name: &str) -> Option<Zeroizing<Vec<u8>>> {

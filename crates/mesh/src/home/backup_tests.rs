@@ -1,5 +1,7 @@
 //! What a backup of one mesh holds, and what becomes of what is in its way.
 
+use hostel_wire::invite::CertPin;
+
 use super::*;
 
 fn joined(places: &Places, key: &SecretKey) -> Membership {
@@ -13,7 +15,7 @@ fn joined(places: &Places, key: &SecretKey) -> Membership {
         joined_at: String::new(),
         root_key: None,
         owner_key: Some(SecretKey::generate()),
-        cert: Some([7; 32]),
+        cert: Some(CertPin { cert: [7; 32], key: Some([8; 32]) }),
         display_name: Some("ada".into()),
     };
     Memberships::put(places, &membership).unwrap();

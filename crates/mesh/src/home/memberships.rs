@@ -9,6 +9,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
 use hostel_wire::frames::Group;
+use hostel_wire::invite::CertPin;
 use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::RootKey;
 use hostel_wire::{encoding, topic};
@@ -63,8 +64,8 @@ pub struct Membership {
     pub root_key: Option<RootKey>,
     /// The mesh owner's key, on the owner's host.
     pub owner_key: Option<SecretKey>,
-    /// SHA-256 of the broker's certificate.
-    pub cert: Option<[u8; 32]>,
+    /// The broker's certificate.
+    pub cert: Option<CertPin>,
     /// The member's name in this mesh.
     pub display_name: Option<String>,
 }
@@ -86,7 +87,11 @@ impl Membership {
             return Err("`pubkey` and `secretKey` do not belong together".into());
         }
         let root_key = text("rootKey").map(|text| RootKey::from_b64url(text).ok_or("`rootKey` is not a key"));
-        let cert = text("brokerCert").map(|hex| encoding::unhex_array(hex).ok_or("`brokerCert` is not a digest"));
+        let digest = |name: &str| match text(name) {
+            Some(hex) => encoding::unhex_array(hex).map(Some).ok_or_else(|| format!("`{name}` is not a digest")),
+            None => Ok(None),
+        };
+        let (cert, cert_key) = (digest("brokerCert")?, digest("brokerCertKey")?);
         let mut broker_urls: Vec<String> = text("brokerUrl").map(str::to_owned).into_iter().collect();
         for url in entry["brokerUrls"].as_array().into_iter().flatten().filter_map(Value::as_str) {
             if !broker_urls.iter().any(|known| known == url) {
@@ -106,7 +111,7 @@ impl Membership {
             joined_at: text("joinedAt").unwrap_or_default().to_owned(),
             root_key: root_key.transpose()?,
             owner_key: key("ownerSecretKey")?,
-            cert: cert.transpose()?,
+            cert: cert.map(|cert| CertPin { cert, key: cert_key }),
             display_name: text("displayName").map(str::to_owned),
         })
     }
@@ -127,7 +132,8 @@ impl Membership {
         set("joinedAt", Some(self.joined_at.as_str().into()));
         set("rootKey", self.root_key.as_ref().map(|key| key.to_b64url().as_str().into()));
         set("ownerSecretKey", self.owner_key.as_ref().map(|key| key.to_hex().as_str().into()));
-        set("brokerCert", self.cert.map(|cert| encoding::hex(&cert).into()));
+        set("brokerCert", self.cert.map(|pin| encoding::hex(&pin.cert).into()));
+        set("brokerCertKey", self.cert.and_then(|pin| pin.key).map(|key| encoding::hex(&key).into()));
         set("displayName", self.display_name.as_deref().map(Into::into));
         entry.entry("inviteVersion").or_insert_with(|| 1.into());
     }

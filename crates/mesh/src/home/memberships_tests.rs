@@ -33,7 +33,7 @@ fn written_and_read_again() {
     assert!(Memberships::load(&places).unwrap().all().is_empty());
     let mut lab = membership("lab");
     lab.owner_key = Some(SecretKey::generate());
-    lab.cert = Some([9; 32]);
+    lab.cert = Some(CertPin { cert: [9; 32], key: Some([8; 32]) });
     lab.display_name = Some("ada".into());
     lab.broker_urls.push("ws://127.0.0.1:2/ws".into());
     Memberships::put(&places, &lab).unwrap();
@@ -105,6 +105,7 @@ fn entries_that_cannot_be_used_say_why() {
         (with("pubkey", json!("11".repeat(32))), "belong together"),
         (with("rootKey", json!("short")), "rootKey"),
         (with("brokerCert", json!("short")), "brokerCert"),
+        (with("brokerCertKey", json!("short")), "brokerCertKey"),
         (with("brokerUrl", Value::Null), "brokerUrl"),
         (with("meshId", json!(7)), "meshId"),
     ] {

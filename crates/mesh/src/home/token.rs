@@ -29,6 +29,7 @@ pub struct Tokens {
 
 struct Shared {
     files: Option<(PathBuf, PathBuf)>,
+    /// One that nobody sets: the grace is a minute of time that passes.
     clock: Clock,
     pair: Mutex<Pair>,
 }
@@ -45,7 +46,8 @@ struct Previous {
 
 impl Tokens {
     /// Reads the files of a mesh's directory; makes the token if there is none.
-    pub fn open(dir: &MeshDir, clock: Clock) -> io::Result<Self> {
+    pub fn open(dir: &MeshDir, clock: &Clock) -> io::Result<Self> {
+        let clock = clock.unset();
         let (path, before) = (dir.local_token(), dir.local_token_prev());
         let current = match read(&path)? {
             Some(token) => token,
@@ -65,7 +67,8 @@ impl Tokens {
 
     /// A token that is written nowhere.
     #[must_use]
-    pub fn in_memory(clock: Clock) -> Self {
+    pub fn in_memory(clock: &Clock) -> Self {
+        let clock = clock.unset();
         let pair = Mutex::new(Pair { current: Zeroizing::new(ids::token()), previous: None });
         Self { shared: Arc::new(Shared { files: None, clock, pair }) }
     }
@@ -157,11 +160,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mesh = MeshDir::at(dir.path());
         let (clock, _) = clock();
-        let token = Tokens::open(&mesh, clock.clone()).unwrap().current();
+        let token = Tokens::open(&mesh, &clock).unwrap().current();
         assert_eq!(token.len(), 43);
         assert_eq!(fs::read_to_string(mesh.local_token()).unwrap(), format!("{}\n", *token));
         assert_eq!(mode(&mesh.local_token()), 0o600);
-        let again = Tokens::open(&mesh, clock).unwrap();
+        let again = Tokens::open(&mesh, &clock).unwrap();
         assert_eq!(again.current(), token);
         assert!(again.accepts(token.as_bytes()));
         assert!(!again.accepts(b"") && !again.accepts(&token.as_bytes()[..42]));
@@ -172,7 +175,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mesh = MeshDir::at(dir.path());
         let (clock, now) = clock();
-        let tokens = Tokens::open(&mesh, clock.clone()).unwrap();
+        let tokens = Tokens::open(&mesh, &clock).unwrap();
         let old = tokens.current();
         tokens.rotate().unwrap();
         let new = tokens.current();
@@ -181,7 +184,7 @@ mod tests {
         assert_eq!(mode(&mesh.local_token_prev()), 0o600);
 
         now.fetch_add(30_000, Ordering::Relaxed);
-        let restarted = Tokens::open(&mesh, clock).unwrap();
+        let restarted = Tokens::open(&mesh, &clock).unwrap();
         assert!(restarted.accepts(old.as_bytes()) && restarted.accepts(new.as_bytes()));
 
         now.fetch_add(30_000, Ordering::Relaxed);
@@ -195,7 +198,7 @@ mod tests {
     #[test]
     fn two_rotations_keep_the_last_two() {
         let (clock, _) = clock();
-        let tokens = Tokens::in_memory(clock);
+        let tokens = Tokens::in_memory(&clock);
         let first = tokens.current();
         tokens.rotate().unwrap();
         let second = tokens.current();
@@ -213,7 +216,7 @@ mod tests {
         let old = "x".repeat(43);
         for text in ["", "abc", &format!("{old}\n99999999999\n"), &format!("{old}\n5\n"), &format!("{old}\nsoon\n")] {
             fs::write(mesh.local_token_prev(), text).unwrap();
-            let tokens = Tokens::open(&mesh, clock.clone()).unwrap();
+            let tokens = Tokens::open(&mesh, &clock).unwrap();
             assert!(!tokens.accepts(b""), "an empty file opens nothing");
             assert!(!tokens.accepts(old.as_bytes()), "{text}");
             assert_eq!(tokens.current().len(), 43);

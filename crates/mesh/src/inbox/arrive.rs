@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use hostel_store::StoreError;
 use rusqlite::Transaction;
 
-use super::rows::{self, TOGETHER, Texts};
+use super::rows::{self, TOGETHER, Texts, Trace};
 use super::types::{Arrival, Content, Cursor, InboxRow, Stored};
 use super::{Inbox, Inner, audience};
 use crate::events::{Batch, NewEvent, Told, append, append_messages, trim};
@@ -59,6 +59,10 @@ fn store(
     batch: &mut Batch,
 ) -> rusqlite::Result<Vec<Stored>> {
     let mut stored = Vec::with_capacity(arrivals.len());
+    let mut arrivals = arrivals;
+    for (arrival, _) in &mut arrivals {
+        trace(transaction, inner, now, arrival)?;
+    }
     let mut arrivals = arrivals.into_iter();
     loop {
         let left = arrivals.len();
@@ -80,6 +84,21 @@ fn store(
         }
         announce(transaction, inner, now, new, batch)?;
     }
+}
+
+/// One that may come from either of two members, the first of which it is known by: a trace of it is left there. If one
+/// is there, it has come, and is taken for that one's, which is recognised.
+fn trace(transaction: &Transaction<'_>, inner: &Inner, now: u64, arrival: &mut Arrival) -> rusqlite::Result<()> {
+    let Some(origin) = arrival.origin.take().filter(|origin| *origin != arrival.sender_member_id) else {
+        return Ok(());
+    };
+    let no = inner.last_no.load(Ordering::Relaxed) + 1;
+    match rows::trace(transaction, &inner.mesh, no, now, &origin, arrival)? {
+        Trace::Made => inner.last_no.store(no, Ordering::Relaxed),
+        Trace::OfThis => {}
+        Trace::Known => arrival.sender_member_id = origin,
+    }
+    Ok(())
 }
 
 /// The row that was made, and the events beside its own; `None` for what cannot be read: it is listed with the reason,

@@ -125,6 +125,7 @@ mod tests {
         Arrival {
             sender_member_id: "bob".into(),
             client_message_id: format!("c{seq}"),
+            origin: None,
             broker_message_id: format!("b{seq}"),
             broker_seq: seq,
             kind: Kind::Dm,

@@ -55,6 +55,8 @@ struct Inner {
     path: PathBuf,
     mesh: String,
     clock: Clock,
+    /// By which what is old goes.
+    ages: Clock,
     retention_ms: AtomicU64,
     max_bytes: AtomicU64,
     /// It is large, had not been closed, and was not looked through yet.
@@ -83,7 +85,12 @@ impl Inbox {
     /// The events of the daemon.
     #[must_use]
     pub fn events(&self) -> Events {
-        Events { store: self.store.clone(), hub: Arc::clone(&self.inner.hub), clock: self.inner.clock.clone() }
+        Events {
+            store: self.store.clone(),
+            hub: Arc::clone(&self.inner.hub),
+            clock: self.inner.clock.clone(),
+            ages: self.inner.ages.clone(),
+        }
     }
 
     /// Up to where the broker's log is stored.

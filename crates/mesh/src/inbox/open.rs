@@ -47,6 +47,8 @@ pub struct InboxOptions {
     pub mesh: String,
     /// What time it is.
     pub clock: Clock,
+    /// By which what is old goes.
+    pub ages: Clock,
     /// How long rows are kept; 0: for ever.
     pub retention_days: u32,
     /// Bytes it may have; 0: any number.
@@ -59,7 +61,8 @@ impl InboxOptions {
     /// As usual.
     #[must_use]
     pub fn new(path: PathBuf, mesh: impl Into<String>, clock: Clock) -> Self {
-        Self { path, mesh: mesh.into(), clock, retention_days: 30, max_bytes: 5 << 30, inline: false }
+        let ages = clock.cautious();
+        Self { path, mesh: mesh.into(), clock, ages, retention_days: 30, max_bytes: 5 << 30, inline: false }
     }
 }
 
@@ -120,6 +123,7 @@ impl Inbox {
             hub: Arc::new(Hub::new(start.last_event, options.clock.now_ms())),
             path: options.path,
             mesh: options.mesh,
+            ages: options.ages,
             clock: options.clock,
             retention_ms: AtomicU64::new(days_ms(options.retention_days)),
             max_bytes: AtomicU64::new(options.max_bytes),

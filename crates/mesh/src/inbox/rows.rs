@@ -181,6 +181,55 @@ fn bind(statement: &mut Statement<'_>, from: usize, no: i64, arrival: &Arrival, 
     Ok(())
 }
 
+/// What was found where a trace was to be left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trace {
+    /// Nothing: it is there now.
+    Made,
+    /// The trace of this very entry of the log. Whether the message is there too is for its own row to say: a damaged
+    /// inbox may have lost the one and kept the other.
+    OfThis,
+    /// The message, or the trace of another entry with it.
+    Known,
+}
+
+/// Makes a row that shows nothing and says only that this member's message has come.
+pub(super) fn trace(
+    transaction: &Transaction<'_>,
+    mesh: &str,
+    no: i64,
+    now: u64,
+    member: &str,
+    arrival: &Arrival,
+) -> rusqlite::Result<Trace> {
+    let sql = format!(
+        "INSERT INTO inbox (no, mesh, sender_member_id, client_message_id, broker_message_id, broker_seq, kind,
+         sender_pubkey, sender_name, priority, stored_at, received_at, seen_at, decrypt_state)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, '', ?9, ?10, ?10, ?10, '{DELETED}')
+         ON CONFLICT (mesh, sender_member_id, client_message_id) DO NOTHING"
+    );
+    let made = transaction.prepare_cached(&sql)?.execute(params![
+        no,
+        mesh,
+        member,
+        arrival.client_message_id,
+        arrival.broker_message_id,
+        signed(arrival.broker_seq),
+        arrival.kind.as_str(),
+        arrival.sender_pubkey,
+        arrival.priority.as_str(),
+        signed(now),
+    ])?;
+    if made == 1 {
+        return Ok(Trace::Made);
+    }
+    let mut select = transaction.prepare_cached(
+        "SELECT broker_message_id FROM inbox WHERE mesh = ? AND sender_member_id = ? AND client_message_id = ?",
+    )?;
+    let there: String = select.query_row([mesh, member, &arrival.client_message_id], |row| row.get(0))?;
+    Ok(if there == arrival.broker_message_id { Trace::OfThis } else { Trace::Known })
+}
+
 /// The row that `insert` has made, without asking the database.
 pub(super) fn shown(mesh: &str, no: i64, now: u64, arrival: Arrival) -> Arc<InboxRow> {
     let (plain, error) = match arrival.content {

@@ -33,7 +33,7 @@ impl Inbox {
     /// that were. Events are trimmed as well.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         self.events().sweep().await?;
-        let (now, retention) = (self.inner.clock.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
+        let (now, retention) = (self.inner.ages.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
         let before = if retention == 0 { 0 } else { now.saturating_sub(retention) };
         let mut deleted = self.delete_oldest(before, u64::MAX).await?;
         let excess = self.excess().await?;

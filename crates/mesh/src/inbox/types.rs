@@ -16,6 +16,8 @@ pub struct Arrival {
     pub sender_member_id: String,
     /// Its id for it; together they are never stored twice.
     pub client_message_id: String,
+    /// The member whose id that is, if the sender has taken that one's place: with it, it is not stored twice either.
+    pub origin: Option<String>,
     /// The broker's id.
     pub broker_message_id: String,
     /// Where in the log.

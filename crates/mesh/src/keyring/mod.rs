@@ -107,6 +107,8 @@ pub(crate) struct Keyring {
     dir: Option<MeshDir>,
     options: KeyOptions,
     clock: Clock,
+    /// By which the time of an earlier key is over.
+    ages: Clock,
     log: Log,
     settings: Live<Settings>,
     /// One at a time writes files. Whoever only wants a key does not wait for the disk.
@@ -140,7 +142,7 @@ pub(crate) enum Outcome {
 impl Keyring {
     /// The keys as the disk has them, with the one that `config.json` holds.
     pub(crate) fn open(parts: Opening) -> std::io::Result<Self> {
-        let Opening { mesh_id, member_id, key, dir, options, settings, clock, log } = parts;
+        let Opening { mesh_id, member_id, key, dir, options, settings, clock, ages, log } = parts;
         let current = MemberKey::new(key);
         let found = match &dir {
             Some(dir) => disk::find(dir, &mesh_id, &member_id, &current.key, clock.now_ms(), &log)?,
@@ -154,20 +156,20 @@ impl Keyring {
             unsaved: None,
             refused: None,
         };
-        let ring = Self {
+        // What is over is let go of later: the broker may have another opinion about the time.
+        Ok(Self {
             mesh_id,
             member_id,
             dir,
             options,
             clock,
+            ages,
             log,
             settings,
             turn: Mutex::new(()),
             state: RwLock::new(state),
             changed: watch::channel(0).0,
-        };
-        ring.sweep();
-        Ok(ring)
+        })
     }
 
     /// The key that counts.
@@ -215,7 +217,7 @@ impl Keyring {
     /// Tries keys other than the one that counts, the latest first, until one opens something. Says also whether it was
     /// one that was replaced.
     pub(crate) fn try_others<T>(&self, open: impl Fn(&BoxKey) -> Option<T>) -> Option<(T, bool)> {
-        let now = self.clock.now_ms();
+        let now = self.ages.now_ms();
         let (next, archived): (_, Vec<BoxKey>) = {
             let state = self.state.read();
             if state.next.is_none() && state.archive.keys().is_empty() {
@@ -354,7 +356,7 @@ impl Keyring {
 
     /// Whether there is anything to be looked after.
     pub(crate) fn is_due(&self) -> bool {
-        let (now, state) = (self.clock.now_ms(), self.state.read());
+        let (now, state) = (self.ages.now_ms(), self.state.read());
         state.unsaved.is_some() || state.archive.keys().iter().any(|key| key.expires_ms <= now)
     }
 
@@ -393,7 +395,7 @@ impl Keyring {
     /// Lets go of keys whose time is over. Blocks on the disk.
     pub(crate) fn sweep(&self) {
         let _turn = self.turn.lock();
-        let now = self.clock.now_ms();
+        let now = self.ages.now_ms();
         let mut archive = {
             let state = self.state.read();
             // While it is not certain which key counts, the one that may have been replaced stays.
@@ -454,5 +456,6 @@ pub(crate) struct Opening {
     pub(crate) options: KeyOptions,
     pub(crate) settings: Live<Settings>,
     pub(crate) clock: Clock,
+    pub(crate) ages: Clock,
     pub(crate) log: Log,
 }

@@ -86,6 +86,7 @@ impl Home {
             options: KeyOptions { places: Some(self.places()), at_step },
             settings: self.settings.clone(),
             clock: self.clock(),
+            ages: self.clock(),
             log: Log::silent(),
         };
         Keyring::open(opening).unwrap()
@@ -280,6 +281,7 @@ fn who_writes_nothing_has_nothing_to_rotate() {
         options: KeyOptions::default(),
         settings: Live::new(Settings::default()),
         clock: Clock::system(),
+        ages: Clock::system(),
         log: Log::silent(),
     };
     let ring = Keyring::open(opening).unwrap();
@@ -302,7 +304,10 @@ fn each_rotation_leads_on_from_the_one_before() {
     assert!(lineage.windows(2).all(|pair| pair[0].new_pubkey == pair[1].old_pubkey));
     // They last longer than the keys.
     home.pass(100 * DAY);
-    assert_eq!((home.start().archived(), home.start().descent().1), (0, lineage));
+    let ring = home.start();
+    assert_eq!(opens(&ring, &home.first), None, "its time is over, also while it is there");
+    ring.look_after();
+    assert_eq!((ring.archived(), home.start().archived(), ring.descent().1), (0, 0, lineage));
     // A file that makes no sense is no reason to end.
     std::fs::write(home.dir().keypair_lineage(), "{").unwrap();
     let ring = home.start();

@@ -70,7 +70,7 @@ pub(super) async fn serve(
     // Gone with the drain, wherever that ends.
     let (draining, drained) = oneshot::channel();
     let sealing = role.key(&key);
-    let drain = Drain::new(Arc::clone(core), role.clone(), sealing, out, line.welcome.log.epoch.clone(), draining);
+    let drain = Drain::new(Arc::clone(core), role.clone(), sealing, out, &line.welcome, draining);
     let work = async {
         match role {
             Role::Member => as_member(core, role, &key, &line, url, drain, roster, answers, pushes, keys).await,

@@ -1,8 +1,9 @@
 //! How a broker is reached: a byte stream over TCP, or over TLS with the certificate the invite named.
 //!
 //! Invariant: nothing above this knows sockets; tests and simulators bring a `Dial` of their own. With a pin, only the
-//! certificate with that digest is taken and no authority is asked; with authorities, only what one of them vouches for;
-//! with neither, `wss://` and `https://` are refused rather than left unchecked. Without TLS only this machine is reached.
+//! certificate with that digest is taken, or one that was renewed under the key the pin names, and no other authority is
+//! asked; with authorities, only what one of them vouches for; with neither, `wss://` and `https://` are refused rather
+//! than left unchecked. Without TLS only this machine is reached.
 
 use std::future::Future;
 use std::io;
@@ -11,10 +12,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_wire::invite::CertPin;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -23,6 +27,9 @@ use tokio_rustls::TlsConnector;
 
 /// How long reaching a broker may take.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Certificates of authorities that are looked at beside a broker's own.
+const CHAIN: usize = 8;
 
 /// The longest address that is read.
 const LONGEST: usize = 2048;
@@ -144,8 +151,8 @@ pub struct NetDial {
 }
 
 impl NetDial {
-    /// With the digest of the certificate that `wss` brokers must show; without one only `ws` can be reached.
-    pub fn new(pin: Option<[u8; 32]>) -> io::Result<Self> {
+    /// With the certificate that `wss` brokers must show; without one only `ws` can be reached.
+    pub fn new(pin: Option<CertPin>) -> io::Result<Self> {
         let Some(pin) = pin else { return Ok(Self { tls: None }) };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let pinned = Pinned { pin, provider: Arc::clone(&provider) };
@@ -159,7 +166,7 @@ impl NetDial {
     }
 
     /// With certificates (PEM) of authorities that vouch for `wss` brokers; a pin counts over them.
-    pub fn with_authorities(pin: Option<[u8; 32]>, pem: &[u8]) -> io::Result<Self> {
+    pub fn with_authorities(pin: Option<CertPin>, pem: &[u8]) -> io::Result<Self> {
         if pin.is_some() {
             return Self::new(pin);
         }
@@ -224,24 +231,60 @@ impl Dial for NetDial {
     }
 }
 
-/// Takes one certificate, whatever name and dates it has: the invite's digest says more than an authority could.
+/// Takes one certificate, whatever name and dates it has: the invite's digest says more than an authority could. A renewed
+/// one is taken where the invite's key is its own, or that of an authority it comes with, which then vouches for name and
+/// dates.
 #[derive(Debug)]
 struct Pinned {
-    pin: [u8; 32],
+    pin: CertPin,
     provider: Arc<CryptoProvider>,
+}
+
+impl Pinned {
+    /// Whether a certificate has the key that stays.
+    fn has_key(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Some(pinned) = &self.pin.key else { return false };
+        key_digest(certificate).is_some_and(|digest| digest.ct_eq(pinned).into())
+    }
+
+    /// Whether the authority with the key that stays is among those that came along, and vouches for a certificate.
+    fn is_vouched_for(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<bool, rustls::Error> {
+        let Some(authority) = others.iter().take(CHAIN).find(|one| self.has_key(one)) else { return Ok(false) };
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(authority.clone().into_owned())?;
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        let algorithms = self.provider.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&certificate, &roots, others, now, algorithms)?;
+        verify_server_name(&certificate, name)?;
+        Ok(true)
+    }
+}
+
+/// SHA-256 of a certificate's public key, as it is pinned; none where the certificate cannot be read.
+#[must_use]
+pub fn key_digest(certificate: &CertificateDer<'_>) -> Option<[u8; 32]> {
+    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+    Some(Sha256::digest(parsed.subject_public_key_info().as_ref()).into())
 }
 
 impl ServerCertVerifier for Pinned {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
-        _now: UnixTime,
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let digest: [u8; 32] = Sha256::digest(end_entity.as_ref()).into();
-        match bool::from(digest.ct_eq(&self.pin)) {
+        let known = bool::from(digest.ct_eq(&self.pin.cert)) || self.has_key(end_entity);
+        match known || self.is_vouched_for(end_entity, intermediates, server_name, now)? {
             true => Ok(ServerCertVerified::assertion()),
             false => {
                 Err(rustls::Error::General("the broker shows another certificate than the invite named".to_owned()))

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_wire::frames::client::Send;
-use hostel_wire::frames::server::Ack;
+use hostel_wire::frames::server::{Ack, HelloAck};
 use hostel_wire::keys::SecretKey;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
@@ -57,6 +57,8 @@ pub(super) struct Drain {
     key: SecretKey,
     out: mpsc::Sender<String>,
     epoch: String,
+    /// The broker knows whose id a message has, where that is not the sender's.
+    origins: bool,
     lanes: Lanes,
     flying: HashMap<String, Flying>,
     bytes: usize,
@@ -71,6 +73,8 @@ pub(super) struct Drain {
 enum NotNow {
     /// It never will be: a code and a text.
     Never(String, String),
+    /// This broker cannot take it; after a while it is asked again, it or another. A code and a text.
+    NotHere(&'static str, &'static str),
     /// Something it needs is not there yet.
     Later,
 }
@@ -81,7 +85,7 @@ impl Drain {
         role: Role,
         key: SecretKey,
         out: mpsc::Sender<String>,
-        epoch: String,
+        welcome: &HelloAck,
         alive: oneshot::Sender<()>,
     ) -> Self {
         let limits = core.limits();
@@ -92,7 +96,8 @@ impl Drain {
             role,
             key,
             out,
-            epoch,
+            epoch: welcome.log.epoch.clone(),
+            origins: welcome.features.supported.contains_key("message_origin"),
             lanes: Lanes::default(),
             flying: HashMap::new(),
             bytes: 0,
@@ -163,7 +168,7 @@ impl Drain {
     fn next_look(&self) -> Instant {
         let now = Instant::now();
         let row =
-            self.core.outbox.next_due().map(|due| Duration::from_millis(due.saturating_sub(self.core.clock.now_ms())));
+            self.core.outbox.next_due().map(|due| Duration::from_millis(due.saturating_sub(self.core.outbox.now_ms())));
         let wait = row.map_or(LOOK, |wait| wait.clamp(Duration::from_millis(5), LOOK));
         // A row that is due and was not claimed waits for something else: an answer, a key, the bucket.
         let wait = if row == Some(Duration::ZERO) { self.bucket.wait().unwrap_or(LOOK) } else { wait };
@@ -213,7 +218,7 @@ impl Drain {
     }
 
     async fn send(&mut self, rows: Vec<Row>) -> Result<(), End> {
-        let (mut refused, mut back, mut held) = (Vec::new(), Vec::new(), HashSet::new());
+        let (mut refused, mut retry, mut back, mut held) = (Vec::new(), Vec::new(), Vec::new(), HashSet::new());
         let mut end = Ok(());
         for row in rows {
             let lane = row.lane.text();
@@ -225,20 +230,33 @@ impl Drain {
             match self.ready(&row, &lane) {
                 Ok(frame) => end = self.launch(&row, lane, frame).await,
                 Err(NotNow::Never(code, error)) => refused.push(RefusedRow { key: row.key, code, error }),
+                Err(NotNow::NotHere(code, why)) => {
+                    let (code, error) = (code.to_owned(), why.to_owned());
+                    retry.push(RetryRow { key: row.key, code, error, retry_after_ms: None });
+                    held.insert(lane);
+                }
                 Err(NotNow::Later) => {
                     back.push(row.key);
                     held.insert(lane);
                 }
             }
         }
+        let tried = self.core.outbox.retry(retry).await;
         let released = self.core.outbox.release(back).await;
         self.refuse(refused).await?;
+        self.store(tried)?;
         self.store(released)?;
         end
     }
 
     /// The row's frame, if everything it needs is there.
     fn ready(&mut self, row: &Row, lane: &str) -> Result<Send, NotNow> {
+        if !self.origins && seal::origin(&self.core, row).is_some() {
+            // Sent plainly it may come twice, and given up it may not come at all: brokers become newer.
+            let why = "this host's identity before this one had accepted it, and the broker is too old to tell whether \
+                       it has it: it waits for a newer one, or to be queued again under another id";
+            return Err(NotNow::NotHere("origin_unsupported", why));
+        }
         if let Some(file) = &row.payload.file_id {
             match self.core.files.status(file) {
                 Upload::Done => {}

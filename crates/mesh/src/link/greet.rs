@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::calls::Line;
 use super::dial::BrokerUrl;
 use super::pages::{self, Listed};
-use super::{End, rotation};
+use super::{End, reseal};
 use crate::events::NewEvent;
 use crate::inbox::Cursor;
 use crate::mesh::core::Core;
@@ -69,6 +69,9 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
     } else {
         (kept, None)
     };
+    if elsewhere {
+        core.resealed.forget();
+    }
     if elsewhere && data.is_some() {
         core.topics.start_again();
     }
@@ -93,10 +96,16 @@ pub(super) async fn roster(mut here: watch::Receiver<bool>) -> Result<(), End> {
     }
 }
 
-/// Everything else. What the broker cannot do just now is tried again as long as the connection stands; every other
-/// failure waits for the next one.
+/// Everything else, and at last what takes long.
 pub(super) async fn rest(core: &Arc<Core>, line: &Line) {
     note_brokers(core, &line.welcome);
+    told(core, line).await;
+    reseal::all(core, line).await;
+}
+
+/// What the broker cannot do just now is tried again as long as the connection stands; every other failure waits for the
+/// next one.
+async fn told(core: &Arc<Core>, line: &Line) {
     let mut wait = AGAIN;
     while let Err(refusal) = try_rest(core, line).await {
         core.log.debug("greeting_incomplete", json!({"code": refusal.code(), "detail": refusal.detail()}));
@@ -127,7 +136,6 @@ async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
     present(core, line).await?;
     // Each by itself: what the broker refuses of one keeps none of the others from being told.
     let (appeared, renamed) = (appear(core, line).await, rename(core, line).await);
-    rotation::reseal(core, line).await?;
     appeared.and(renamed)
 }
 

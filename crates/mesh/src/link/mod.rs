@@ -19,6 +19,7 @@ mod news;
 pub(crate) mod open;
 pub(crate) mod pages;
 mod receive;
+pub(crate) mod reseal;
 mod rotation;
 pub(crate) mod seal;
 pub(crate) mod socket;

@@ -47,6 +47,7 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
         if push.sender_member_pubkey.is_empty() { &push.sender_pubkey } else { &push.sender_member_pubkey };
     let known = core.roster.member(&push.sender_member_id);
     if !short(&push.sender_member_id, 64)
+        || push.origin.as_ref().is_some_and(|origin| !short(origin, 64))
         || PublicKey::from_hex(member_key).is_none()
         || (known.is_some() && !core.roster.owns(&push.sender_member_id, member_key, parse_iso(&push.created_at)))
     {
@@ -57,6 +58,7 @@ pub(super) fn arrival(core: &Core, push: &Push) -> Result<Arrival, &'static str>
     let mut arrival = Arrival {
         sender_member_id: push.sender_member_id.clone(),
         client_message_id: push.client_message_id.clone(),
+        origin: push.origin.clone(),
         broker_message_id: push.message_id.clone(),
         broker_seq: push.seq,
         kind,

@@ -61,6 +61,11 @@ pub(crate) async fn invites(line: &Line) -> Result<Listed, Refusal> {
     all(line, "invites", |after| Call::InviteList { after }).await
 }
 
+/// Senders for whom we have set what they may do.
+pub(crate) async fn grants(line: &Line) -> Result<Listed, Refusal> {
+    all(line, "grants", |after| Call::GrantList { after }).await
+}
+
 /// Who has subscribed to a topic.
 pub(crate) async fn topic_members(line: &Line, topic: &str) -> Result<Listed, Refusal> {
     all(line, "members", |after| Call::TopicMembers { topic: topic.to_owned(), after }).await

@@ -10,13 +10,11 @@ use std::time::Duration;
 use hostel_wire::frames::client::{Call, Succession};
 use hostel_wire::hello::succeed;
 use hostel_wire::iso;
-use hostel_wire::sealed::FileKey;
-use serde_json::{Value, json};
+use serde_json::json;
+use tokio::time::Instant;
 
 use super::End;
-use super::calls::{Line, Reply};
-use super::pages;
-use crate::files::keys;
+use super::calls::Line;
 use crate::keyring::MemberKey;
 use crate::mesh::Refusal;
 use crate::mesh::core::Core;
@@ -27,16 +25,14 @@ const GRACE_MS: u64 = 24 * 3_600_000;
 /// How long to wait before the broker is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a connection stands on which it cannot be found out what has become of a request.
+/// How long a connection stands at least on which it cannot be found out what has become of a request that was its first.
 const DOUBT: Duration = Duration::from_secs(10);
-
-/// Copies of keys that are sealed anew at most, of topics and of files.
-const MOST_COPIES: usize = 10_000;
+const FRESH: Duration = Duration::from_secs(2);
 
 /// Tells the broker of a key that is to count, whenever there is one, as long as the connection stands. Ends it where
 /// only the next welcome can say which key counts.
 pub(super) async fn tell(core: &Arc<Core>, line: &Line) -> End {
-    let mut changed = core.keys.watch();
+    let (mut changed, began) = (core.keys.watch(), Instant::now());
     loop {
         changed.mark_unchanged();
         if let Some(next) = core.keys.next() {
@@ -47,7 +43,11 @@ pub(super) async fn tell(core: &Arc<Core>, line: &Line) -> End {
                     Verdict::Never => abandon(core, &next, refusal).await,
                     Verdict::Unclear => {
                         core.log.warn("rotation_unclear", json!({"code": refusal.code(), "detail": refusal.detail()}));
-                        tokio::time::sleep(DOUBT).await;
+                        // One that stands for a while may go by a time that the broker's clock was set from since; the
+                        // next one knows the right one.
+                        if began.elapsed() < FRESH {
+                            tokio::time::sleep_until(began + DOUBT).await;
+                        }
                         return End::lost("error", refusal);
                     }
                 },
@@ -117,7 +117,7 @@ async fn adopted(core: Arc<Core>, next: Arc<MemberKey>) {
 pub(super) fn told_again(core: &Core) {
     core.log
         .warn("broker_set_back", json!({"pubkey": core.pubkey(), "detail": "it knew an earlier key of this member"}));
-    *core.resealed.lock() = None;
+    core.resealed.forget();
 }
 
 /// Until when a key that was replaced leads to us: as the roster says, or, where that is yet to come, as brokers do it.
@@ -131,63 +131,6 @@ async fn abandon(core: &Arc<Core>, next: &Arc<MemberKey>, refusal: Refusal) {
     core.log.error("rotation_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
     let (ring, key) = (Arc::clone(core), Arc::clone(next));
     tokio::task::spawn_blocking(move || ring.keys.abandon(&key, refusal)).await.ok();
-}
-
-/// Seals anew, for the key that counts, our copies of keys that the broker keeps: those of topics and of files. What was
-/// sealed for an earlier one could not be opened any more once that is gone. Does it once for each key.
-pub(super) async fn reseal(core: &Core, line: &Line) -> Result<(), Refusal> {
-    let current = core.keys.current();
-    // A broker that was set back may know keys that are long gone here.
-    let ours = core.roster.member(&core.me.member_id);
-    let replaced = core.keys.archived() > 0 || ours.is_some_and(|ours| !ours.retired.is_empty());
-    if !replaced || !line.welcome.features.supported.contains_key("rotate_key") {
-        return Ok(());
-    }
-    if core.resealed.lock().as_deref() == Some(&current.pubkey) {
-        return Ok(());
-    }
-    topics(core, line, &current).await?;
-    files(core, line, &current).await?;
-    *core.resealed.lock() = Some(current.pubkey.clone());
-    Ok(())
-}
-
-async fn topics(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refusal> {
-    for (ring, epoch, key) in core.topics.keys().into_iter().take(MOST_COPIES) {
-        let Some(topic_id) = core.topics.id_of_ring(&ring) else { continue };
-        let Ok((blob, nonce)) = key.seal_for(&current.key, &current.public()) else { continue };
-        settled(line.ask(Call::TopicKeyReplace { topic_id, epoch, blob, nonce }).await)?;
-    }
-    Ok(())
-}
-
-async fn files(core: &Core, line: &Line, current: &MemberKey) -> Result<(), Refusal> {
-    let listed = pages::files(line).await?;
-    // A file for everybody has one copy of its key, which is nobody's own.
-    let own = listed.items.iter().filter(|file| file.get("to").is_some_and(Value::is_string));
-    for file_id in own.filter_map(|file| file.get("id").and_then(Value::as_str)).take(MOST_COPIES) {
-        let fields = match line.fields(Call::GetFile { file_id: file_id.to_owned() }).await {
-            Ok(fields) => fields,
-            Err(refusal) if verdict(refusal.code()) == Verdict::Again => return Err(refusal),
-            Err(_) => continue,
-        };
-        let sealed = fields.get("sealedKey").and_then(Value::as_str).unwrap_or_default();
-        if keys::epoch(sealed).is_some() || FileKey::open_seal(sealed, &current.key).is_ok() {
-            continue;
-        }
-        let Some(key) = keys::open(core, sealed) else { continue };
-        let Ok(sealed_key) = key.seal_for(&current.public()) else { continue };
-        settled(line.ask(Call::FileKeyReplace { file_id: file_id.to_owned(), sealed_key }).await)?;
-    }
-    Ok(())
-}
-
-/// A copy that the broker does not have need not be replaced; only what it cannot do just now is a reason to come again.
-fn settled(answer: Result<Reply, Refusal>) -> Result<(), Refusal> {
-    match answer {
-        Err(refusal) if verdict(refusal.code()) == Verdict::Again => Err(refusal),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ fn member_of(lane: &Lane) -> &str {
     lane.dest_ref.split_once('/').map_or(lane.dest_ref.as_str(), |(member, _)| member)
 }
 
+/// Whose id a row has, if not our own.
+pub(super) fn origin<'a>(core: &Core, row: &'a Row) -> Option<&'a str> {
+    row.origin.as_deref().filter(|origin| *origin != core.me.member_id)
+}
+
 /// A row as a frame, sealed with the key of its connection, without its place in its lane.
 pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unsealed> {
     let payload = &row.payload;
@@ -113,6 +118,7 @@ pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unse
         lane: None,
         lane_seq: None,
         file_id: payload.file_id.clone(),
+        origin: origin(core, row).map(str::to_owned),
     })
 }
 

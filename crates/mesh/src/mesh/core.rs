@@ -3,15 +3,16 @@
 //! Invariant: how we stand changes only here, and everybody who waits for it is woken. Once revoked, always revoked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_wire::Clock;
 use hostel_wire::frames::Group;
 use hostel_wire::frames::server::{HelloAck, Limits};
+use hostel_wire::invite::CertPin;
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -25,6 +26,7 @@ use crate::inbox::{Inbox, InboxRow};
 use crate::keyring::{Keyring, MemberKey};
 use crate::link::calls::Line;
 use crate::link::dial::{BrokerUrl, Dial};
+use crate::link::reseal::Resealed;
 use crate::link::seal::Pairs;
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -32,6 +34,7 @@ use crate::outbox::{DeadRow, Outbox};
 use crate::roster::Roster;
 use crate::sessions::Sessions;
 use crate::shared::Shared;
+use crate::time::MeshTime;
 use crate::topics::Topics;
 
 /// Who we are.
@@ -41,7 +44,7 @@ pub(crate) struct Me {
     pub(crate) member_id: String,
     pub(crate) root: Option<RootKey>,
     pub(crate) owner: Option<SecretKey>,
-    pub(crate) certificate: Option<[u8; 32]>,
+    pub(crate) certificate: Option<CertPin>,
     pub(crate) hostname: String,
     pub(crate) cwd: String,
     pub(crate) version: String,
@@ -77,8 +80,8 @@ pub(crate) struct Core {
     pub(crate) keys: Keyring,
     /// Held while something that came is being stored.
     pub(crate) storing: Arc<tokio::sync::Mutex<()>>,
-    /// The key for which our copies of other keys were sealed anew.
-    pub(crate) resealed: Mutex<Option<String>>,
+    /// Our copies of other keys at the broker, as far as they were sealed anew for our own.
+    pub(crate) resealed: Resealed,
     pub(crate) clock: Clock,
     pub(crate) log: Log,
     pub(crate) dial: Arc<dyn Dial>,
@@ -104,7 +107,7 @@ pub(crate) struct Core {
     pub(crate) appearance: RwLock<Appearance>,
     /// What others see of sessions.
     pub(crate) faces: Faces,
-    /// Until when a caller's heartbeat keeps us `working`.
+    /// Until when, in time that passes, a caller's heartbeat keeps us `working`.
     pub(crate) heartbeat_until: watch::Sender<u64>,
     pub(crate) started: Instant,
     /// Wakes when there may be something that stays on this host.
@@ -119,8 +122,7 @@ pub(crate) struct Core {
     switching: AtomicBool,
     welcome: RwLock<Option<HelloAck>>,
     lag_ms: AtomicU64,
-    /// What the broker's clock is ahead of ours, in milliseconds.
-    skew_ms: AtomicI64,
+    time: MeshTime,
     ending: watch::Sender<Option<Ending>>,
 }
 
@@ -129,6 +131,7 @@ pub(crate) struct Parts {
     pub(crate) me: Me,
     pub(crate) keys: Keyring,
     pub(crate) clock: Clock,
+    pub(crate) time: MeshTime,
     pub(crate) log: Log,
     pub(crate) dial: Arc<dyn Dial>,
     pub(crate) settings: Live<Settings>,
@@ -154,7 +157,7 @@ impl Core {
             me: parts.me,
             keys: parts.keys,
             storing: Arc::default(),
-            resealed: Mutex::default(),
+            resealed: Resealed::default(),
             clock: parts.clock,
             log: parts.log,
             dial: parts.dial,
@@ -185,7 +188,7 @@ impl Core {
             switching: AtomicBool::new(false),
             welcome: RwLock::new(None),
             lag_ms: AtomicU64::new(u64::MAX),
-            skew_ms: AtomicI64::new(0),
+            time: parts.time,
             ending: watch::channel(None).0,
         }
     }
@@ -346,14 +349,12 @@ impl Core {
     /// Notes what the broker's clock says. Challenges make signatures fresh; the time in them only has to please the
     /// broker, so a host whose clock is wrong is not locked out.
     pub(crate) fn note_broker_time(&self, broker_ms: u64) {
-        let ours = i64::try_from(self.clock.now_ms()).unwrap_or_default();
-        let theirs = i64::try_from(broker_ms).unwrap_or_default();
-        self.skew_ms.store(theirs.saturating_sub(ours), Ordering::Relaxed);
+        self.time.note(broker_ms);
     }
 
-    /// The time as the broker has it.
+    /// The time as the broker has it, to whatever our own clock was set since it said so.
     pub(crate) fn broker_now_ms(&self) -> u64 {
-        self.clock.now_ms().saturating_add_signed(self.skew_ms.load(Ordering::Relaxed))
+        self.time.broker_ms()
     }
 
     /// Ends everything, for the first reason that is given; revocation counts over all others.

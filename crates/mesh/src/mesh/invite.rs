@@ -1,7 +1,8 @@
 //! Invites: signed by the owner's key, which only the owner's host has; the broker learns neither that nor the root key.
+//! Whoever owns the mesh by succession has not the key it was made with, and signs with its own.
 
 use hostel_wire::frames::client::Call;
-use hostel_wire::invite::{InviteLink, LIFE_S, Terms};
+use hostel_wire::invite::{CertPin, InviteLink, LIFE_S, Terms};
 use hostel_wire::iso;
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
@@ -10,6 +11,7 @@ use serde_json::Value;
 use super::{InviteRequest, Invited, Refusal};
 use crate::link::calls::Line;
 use crate::link::dial::BrokerUrl;
+use crate::roster::Roster;
 
 /// The longest an invite may be good for.
 const LONGEST_S: u64 = 365 * 24 * 3600;
@@ -21,8 +23,14 @@ pub(crate) struct Inviter<'a> {
     pub(crate) broker_url: String,
     pub(crate) owner: Option<&'a SecretKey>,
     pub(crate) root: Option<&'a RootKey>,
-    pub(crate) certificate: Option<[u8; 32]>,
+    pub(crate) certificate: Option<CertPin>,
     pub(crate) now_ms: u64,
+}
+
+/// What a host signs invites with: the key the mesh was made with, else its own where it owns the mesh by now.
+pub(crate) fn signer(owner: Option<&SecretKey>, roster: &Roster, member: &str, own: &SecretKey) -> Option<SecretKey> {
+    let owns = || roster.member(member).is_some_and(|member| member.role == "owner");
+    owner.cloned().or_else(|| owns().then(|| own.clone()))
 }
 
 /// Makes an invite and registers it with the broker.

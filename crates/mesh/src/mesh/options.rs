@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hostel_wire::Clock;
 use hostel_wire::frames::Group;
+use hostel_wire::invite::CertPin;
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::RootKey;
 
@@ -39,7 +40,7 @@ pub struct MeshOptions {
     /// Where the brokers are: `ws://` or `wss://`.
     pub broker_urls: Vec<String>,
     /// The digest of the broker's certificate, for invites; the dialler has its own copy.
-    pub certificate: Option<[u8; 32]>,
+    pub certificate: Option<CertPin>,
     /// The mesh's directory, for databases and what else is kept. None: ephemeral, nothing is written.
     pub dir: Option<PathBuf>,
     /// Leave the mesh when it ends: ephemeral identities.

@@ -168,7 +168,7 @@ impl Mesh {
             core.faces.busy(&session).await;
             return Ok(iso(now));
         }
-        core.heartbeat_until.send_replace(now + HEARTBEAT_MS);
+        core.heartbeat_until.send_replace(core.clock.passing_ms() + HEARTBEAT_MS);
         Ok(iso(now))
     }
 
@@ -187,13 +187,13 @@ impl Mesh {
             }
             show("working".to_owned()).await;
             loop {
-                let left = until.borrow_and_update().saturating_sub(core.clock.now_ms());
+                let left = until.borrow_and_update().saturating_sub(core.clock.passing_ms());
                 if left == 0 {
                     break;
                 }
                 tokio::time::sleep(Duration::from_millis(left.min(RENEW_MS))).await;
                 // The broker forgets it after a minute, however long it is kept up.
-                if *until.borrow() > core.clock.now_ms() {
+                if *until.borrow() > core.clock.passing_ms() {
                     show("working".to_owned()).await;
                 }
             }
@@ -253,12 +253,13 @@ impl Mesh {
         let core = &self.core;
         core.check()?;
         let me = &core.me;
+        let owner = invite::signer(me.owner.as_ref(), &core.roster, &me.member_id, &core.key().key);
         let broker_url = core.urls.read().first().map(crate::link::dial::BrokerUrl::websocket).unwrap_or_default();
         let who = Inviter {
             slug: &me.slug,
             mesh_id: &me.mesh_id,
             broker_url,
-            owner: me.owner.as_ref(),
+            owner: owner.as_ref(),
             root: me.root.as_ref(),
             certificate: me.certificate,
             now_ms: core.broker_now_ms(),

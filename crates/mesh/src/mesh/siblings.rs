@@ -104,8 +104,10 @@ fn arrival(core: &Core, row: &Row) -> Arrival {
     let payload = &row.payload;
     let own = name.to_lowercase();
     Arrival {
-        sender_member_id: me.member_id.clone(),
+        // It may be here already, from the member that accepted it.
+        sender_member_id: row.origin.as_ref().unwrap_or(&me.member_id).clone(),
         client_message_id: row.client_message_id.clone(),
+        origin: None,
         // Always the same, however often it is handed over.
         broker_message_id: row.id.clone(),
         broker_seq: 0,

@@ -107,7 +107,7 @@ impl Mesh {
     /// `GET /v1/metrics`, without what the door counts itself.
     pub async fn metrics_text(&self) -> String {
         let core = &self.core;
-        let (depth, now) = (core.outbox.depth(), core.clock.now_ms());
+        let (depth, now) = (core.outbox.depth(), core.outbox.now_ms());
         let age = core.outbox.oldest_pending().map_or(0, |oldest| now.saturating_sub(oldest));
         let gauges = Gauges {
             connected: core.line().is_ok(),

@@ -138,7 +138,7 @@ fn queued(inner: &Inner, queue: &mut Queue, no: i64, fresh: Fresh) -> Taken {
         broker_message_id: None,
         duplicate: false,
     };
-    Taken::Row { no, lane, accepted, content: Content { client_message_id, fingerprint, payload } }
+    Taken::Row { no, lane, accepted, content: Content { client_message_id, fingerprint, payload, origin: None } }
 }
 
 impl Taken {

@@ -78,7 +78,7 @@ impl Outbox {
     /// with whatever is written next, so that a message need not wait for the disk once more before it leaves.
     fn at_hand(&self, bounds: &Bounds, allow: impl Fn(&Lane) -> bool) -> AtHand {
         let inner = &self.inner;
-        let (now, most_age) = (inner.clock.now_ms(), inner.most_age());
+        let (now, judged, most_age) = (inner.clock.now_ms(), inner.ages.now_ms(), inner.most_age());
         let mut queue = inner.queue.lock();
         if inner.unsure.load(Ordering::Relaxed) || !inner.handing.lock().is_empty() {
             return AtHand::Elsewhere;
@@ -95,7 +95,7 @@ impl Outbox {
             if queue.is_unsettled(entry.no) {
                 break;
             }
-            let content = if is_over(&entry, now, most_age) { None } else { queue.at_hand(entry.no) };
+            let content = if is_over(&entry, judged, most_age) { None } else { queue.at_hand(entry.no) };
             let Some(content) = content else {
                 for raw in claimed.into_iter().rev() {
                     queue.back(raw.key.no, raw.entry.attempts, None);
@@ -273,6 +273,7 @@ impl Raw {
             id: RowId::new(entry.enqueued_at, entry.no).text(),
             client_message_id: content.client_message_id,
             fingerprint: content.fingerprint,
+            origin: content.origin,
             lane: Lane::clone(&lane),
             payload,
             attempts: entry.attempts,
@@ -288,7 +289,7 @@ fn take(
     bounds: &Bounds,
     allow: impl Fn(&Lane) -> bool,
 ) -> rusqlite::Result<(Vec<Raw>, Vec<DeadRow>)> {
-    let now = inner.clock.now_ms();
+    let (now, judged) = (inner.clock.now_ms(), inner.ages.now_ms());
     let most_age = inner.most_age();
     let (mut claimed, mut dead) = (Vec::new(), Vec::new());
     let (mut bytes, mut after) = (0_usize, None);
@@ -299,7 +300,7 @@ fn take(
             break;
         }
         queue.take(&lane, entry.no);
-        if is_over(&entry, now, most_age) {
+        if is_over(&entry, judged, most_age) {
             dead.extend(give_up(transaction, queue, inner, entry.no, EXPIRED, "it became too old to be sent")?);
             continue;
         }
@@ -386,7 +387,7 @@ pub(super) fn expire(
     queue: &mut Queue,
     inner: &Inner,
 ) -> rusqlite::Result<Vec<DeadRow>> {
-    let now = inner.clock.now_ms();
+    let now = inner.ages.now_ms();
     let late: Vec<i64> = transaction
         .prepare_cached(
             "SELECT no FROM outbox WHERE owed IS NOT NULL AND status = 'pending' AND expires_at <= ?

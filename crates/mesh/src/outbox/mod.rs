@@ -4,7 +4,7 @@
 //! request for as long as its row exists; a refused request leaves no trace. Within a lane (one sender, one destination,
 //! one priority) nothing is handed out before what came earlier. A message leaves the queue when the broker has it, when
 //! it was refused for good, or when it is too old for the broker to recognise it: never because of a crash or a
-//! lost connection.
+//! lost connection. Whose id it has does not change when another member takes over (see `owner`).
 //!
 //! It knows no connection: the link claims rows and says what became of them.
 
@@ -12,11 +12,13 @@ mod accept;
 mod age;
 mod drain;
 mod operate;
+mod owner;
 mod queue;
 mod rows;
 mod types;
 
 pub use age::{AgeError, DEFAULT_HOURS, hours, most_hours};
+pub use owner::belongs_to;
 pub use types::*;
 
 use std::path::PathBuf;
@@ -58,8 +60,12 @@ impl Default for Limits {
 pub struct OutboxOptions {
     /// The database.
     pub path: PathBuf,
+    /// Who accepts; `None` leaves that as it is.
+    pub member: Option<String>,
     /// What time it is.
     pub clock: Clock,
+    /// By which what is old is given up and forgotten.
+    pub ages: Clock,
     /// How much it may hold.
     pub limits: Limits,
     /// How long messages are tried, if somebody has said so.
@@ -74,7 +80,8 @@ impl OutboxOptions {
     /// As usual.
     #[must_use]
     pub fn new(path: PathBuf, clock: Clock) -> Self {
-        Self { path, clock, limits: Limits::default(), max_age_hours: None, inline: false, seed: None }
+        let (ages, limits) = (clock.clone(), Limits::default());
+        Self { path, member: None, clock, ages, limits, max_age_hours: None, inline: false, seed: None }
     }
 }
 
@@ -105,6 +112,7 @@ pub struct Outbox {
 struct Inner {
     path: PathBuf,
     clock: Clock,
+    ages: Clock,
     queue: Mutex<Queue>,
     /// Something was written or not, nobody knows: the queue is read again before it is used.
     unsure: AtomicBool,
@@ -134,17 +142,11 @@ impl Outbox {
         let hours = age::hours(options.max_age_hours, 0)?;
         let how = Options { inline: options.inline, incremental_vacuum: true, cache_kib: 1024, ..Options::default() };
         let store = Store::open(&options.path, &schema::OUTBOX, how).map_err(opening)?;
-        // The check reads the file as it is now, whatever the writer has in memory.
-        let found = store
-            .read(|connection| connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0)));
-        match found.await {
-            Ok(found) if found == "ok" => {}
-            Ok(found) => return Err(OutboxError::Corrupt(found)),
-            Err(error) => return Err(opening(error)),
-        }
+        check(&store).await?;
         let inner = Inner {
             path: options.path,
             clock: options.clock,
+            ages: options.ages,
             queue: Mutex::default(),
             unsure: AtomicBool::new(false),
             handing: Mutex::default(),
@@ -162,16 +164,19 @@ impl Outbox {
             seed: options.seed.unwrap_or_else(|| u64::from_le_bytes(random::bytes())),
         };
         let outbox = Self { store, inner: Arc::new(inner) };
-        outbox.recover().await.map_err(opening)?;
+        outbox.recover(options.member).await.map_err(opening)?;
         Ok(outbox)
     }
 
-    async fn recover(&self) -> Result<(), StoreError> {
+    async fn recover(&self, member: Option<String>) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.inner);
         self.store
             .write(move |transaction| {
                 // The log beside the database gives its room back after a burst.
                 transaction.pragma_update(None, "journal_size_limit", 16 << 20)?;
+                if let Some(member) = &member {
+                    owner::settle(transaction, member)?;
+                }
                 drain::recover(transaction, &mut inner.queue.lock(), inner.clock.now_ms())?;
                 let dead = rows::number(
                     transaction,
@@ -189,6 +194,11 @@ impl Outbox {
     #[must_use]
     pub fn woken(&self) -> &Notify {
         &self.inner.woken
+    }
+
+    /// What time it is here: that of what waits, which a clock that is set does not change.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.inner.clock.now_ms()
     }
 
     /// When something that waits can be tried, in milliseconds since 1970; the past if that is now.
@@ -354,6 +364,17 @@ impl Inner {
 }
 
 /// What SQLite says of a file it cannot read is not a reason to go on.
+/// Whether nothing is damaged. The check reads the file as it is now, whatever the writer has in memory.
+async fn check(store: &Store) -> Result<(), OutboxError> {
+    let found =
+        store.read(|connection| connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get::<_, String>(0)));
+    match found.await {
+        Ok(found) if found == "ok" => Ok(()),
+        Ok(found) => Err(OutboxError::Corrupt(found)),
+        Err(error) => Err(opening(error)),
+    }
+}
+
 fn opening(error: StoreError) -> OutboxError {
     match error {
         StoreError::TooNew { .. } => OutboxError::TooNew(error.to_string()),

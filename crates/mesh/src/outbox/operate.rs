@@ -86,7 +86,7 @@ impl Outbox {
 
     /// Forgets what is old enough, and gives room back.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
-        let now = self.inner.clock.now_ms();
+        let now = self.inner.ages.now_ms();
         let scarce = self.inner.measure().level() >= Level::High;
         let done = if scarce { KEEP_DONE_LEAST_MS } else { KEEP_DONE_MS };
         let failed = now.saturating_sub(KEEP_FAILED_MS);
@@ -265,7 +265,7 @@ fn unlogged(
     if !others && confirmed.is_none_or(|seq| seq.cast_unsigned() <= last_seq) {
         return Ok(0);
     }
-    let now = inner.clock.now_ms();
+    let now = inner.ages.now_ms();
     let mut statement = transaction.prepare(
         "UPDATE outbox SET status = 'pending', owed = 1, delivered_at = NULL, next_attempt_at = 0, last_error_code = 'unlogged',
          last_error = 'the log of the broker no longer has it', broker_message_id = NULL, broker_epoch = NULL,

@@ -134,6 +134,7 @@ pub(super) struct Content {
     pub(super) client_message_id: String,
     pub(super) fingerprint: [u8; 32],
     pub(super) payload: Vec<u8>,
+    pub(super) origin: Option<String>,
 }
 
 impl Content {
@@ -147,10 +148,12 @@ impl Content {
 pub(super) fn claim(transaction: &Transaction<'_>, no: i64) -> rusqlite::Result<Option<Content>> {
     let content = transaction
         .prepare_cached(
-            "SELECT client_message_id, request_fingerprint, payload FROM outbox WHERE no = ? AND status = 'pending'",
+            "SELECT client_message_id, request_fingerprint, payload, origin FROM outbox
+             WHERE no = ? AND status = 'pending'",
         )?
         .query_row([no], |row| {
-            Ok(Content { client_message_id: row.get(0)?, fingerprint: row.get(1)?, payload: row.get(2)? })
+            let (client_message_id, fingerprint) = (row.get(0)?, row.get(1)?);
+            Ok(Content { client_message_id, fingerprint, payload: row.get(2)?, origin: row.get(3)? })
         })
         .optional()?;
     if content.is_some() {

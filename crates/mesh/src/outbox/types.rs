@@ -235,6 +235,8 @@ pub struct Row {
     pub client_message_id: String,
     /// As it was when the row was made.
     pub fingerprint: Fingerprint,
+    /// The member that accepted it, if another one has taken over since.
+    pub origin: Option<String>,
     /// Where it goes.
     pub lane: Lane,
     /// What it says.
@@ -409,6 +411,7 @@ pub fn is_permanent(code: &str) -> bool {
             | "invalid"
             | "forbidden"
             | "blocked"
+            | "origin_unknown"
             | "topic_not_found"
             | "recipient_unknown"
             | "recipient_revoked"

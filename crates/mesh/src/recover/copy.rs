@@ -53,7 +53,12 @@ pub(super) fn table(
     known: &[i64],
     judge: &mut Judge<'_>,
 ) -> rusqlite::Result<Copied> {
-    let names = columns(to, table)?;
+    let mut names = columns(to, table)?;
+    // An earlier program has not had all of them.
+    let had = columns(from, table).unwrap_or_default();
+    if had.iter().any(|name| name == "no") {
+        names.retain(|name| had.contains(name));
+    }
     let mut work = Work { from, to, table, names, judge, count: 0, copied: Copied::default() };
     to.execute_batch("BEGIN")?;
     let up = work.walk(Direction::Up, i64::MIN)?;

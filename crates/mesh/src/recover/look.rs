@@ -139,14 +139,19 @@ fn complaints(path: &Path, schema: &hostel_store::Schema) -> rusqlite::Result<(i
     // SQLite begins some of its complaints with a line of their own.
     let lines: Vec<String> = lines.iter().map(|line| line.lines().collect::<Vec<_>>().join(" ")).collect();
     let of_ours = usize::try_from(version) == Ok(schema.steps.len());
-    if of_ours && lines == ["ok"] && !is_as_made(&connection, schema) {
+    if of_ours && lines == ["ok"] && !is_as_made(&connection, schema.steps) {
         return Ok((version, vec!["its tables are not those that were made".to_owned()]));
     }
     Ok((version, lines))
 }
 
-/// Whether a database of our own version has the tables it was made with: SQLite believes whatever stands there.
-pub(super) fn is_as_made(connection: &Connection, schema: &hostel_store::Schema) -> bool {
+/// Whether a database has the tables that some version made.
+pub(super) fn was_made(connection: &Connection, schema: &hostel_store::Schema) -> bool {
+    (1..=schema.steps.len()).rev().any(|version| is_as_made(connection, &schema.steps[..version]))
+}
+
+/// Whether a database has the tables that these steps make: SQLite believes whatever stands there.
+fn is_as_made(connection: &Connection, steps: &[&str]) -> bool {
     let tables = |connection: &Connection| {
         let mut statement = connection.prepare("SELECT name, rootpage > 0, sql FROM sqlite_schema ORDER BY name")?;
         let rows = statement.query_map([], |row| {
@@ -156,7 +161,7 @@ pub(super) fn is_as_made(connection: &Connection, schema: &hostel_store::Schema)
     };
     let fresh = || {
         let fresh = Connection::open_in_memory()?;
-        for step in schema.steps {
+        for step in steps {
             fresh.execute_batch(step)?;
         }
         tables(&fresh)

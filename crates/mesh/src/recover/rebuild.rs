@@ -36,7 +36,8 @@ fn sqlite(error: &rusqlite::Error) -> RecoverError {
     RecoverError::Database(error.to_string())
 }
 
-/// Makes a new outbox of what can be read.
+/// Makes a new outbox of what can be read. Whose it is is said by who opens it next; rows that another member had accepted
+/// say so themselves.
 pub(super) fn outbox(dir: &Path, now_ms: u64) -> Result<SavedOutbox, RecoverError> {
     let draft = Draft::make(dir, &schema::OUTBOX)?;
     let mut saved = SavedOutbox::default();
@@ -187,7 +188,7 @@ impl<'a> Draft<'a> {
 
     /// Fills it from the damaged one.
     fn fill(&self, work: impl FnOnce(&Connection, &Connection) -> rusqlite::Result<()>) -> Result<(), RecoverError> {
-        let whole = copy::open(&self.damaged).ok().filter(|from| super::look::is_as_made(from, self.schema));
+        let whole = copy::open(&self.damaged).ok().filter(|from| super::look::was_made(from, self.schema));
         let from = match whole {
             Some(from) => from,
             // Its beginning is the same in every database of this kind: a new one's serves as well.

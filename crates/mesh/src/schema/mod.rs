@@ -13,7 +13,8 @@ use std::path::Path;
 use hostel_store::Schema;
 
 /// The steps of `outbox.db`.
-pub const OUTBOX: Schema = Schema { name: "outbox.db", steps: &[include_str!("outbox/0001.sql")] };
+pub const OUTBOX: Schema =
+    Schema { name: "outbox.db", steps: &[include_str!("outbox/0001.sql"), include_str!("outbox/0002.sql")] };
 
 /// The steps of `inbox.db`.
 pub const INBOX: Schema = Schema { name: "inbox.db", steps: &[include_str!("inbox/0001.sql")] };

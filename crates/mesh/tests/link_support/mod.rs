@@ -1,12 +1,11 @@
 //! A real broker and real meshes in one process, over loopback, with a network that can be cut.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
+mod net;
+
 use std::future::Future;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hostel_broker::engine::{EngineOptions, SqliteEngine};
@@ -15,17 +14,20 @@ use hostel_broker::{AdminToken, Broker, Settings as BrokerSettings};
 use hostel_mesh::cold::{Cold, ColdOptions};
 use hostel_mesh::enrol::{Create, Enrol};
 use hostel_mesh::events::EventFilter;
-use hostel_mesh::home::{Membership, Memberships, Places, Settings};
-use hostel_mesh::link::dial::{BoxStream, BrokerUrl, Dial, Dialling, NetDial};
+use hostel_mesh::home::{Membership, Memberships, MeshDir, Places, Settings};
+use hostel_mesh::link::dial::NetDial;
 use hostel_mesh::log::Log;
 use hostel_mesh::{
-    Caller, Ending, InboxItem, InboxRequest, InviteRequest, KeyOptions, Mesh, MeshOptions, SendRequest, Sent,
+    Caller, Ending, InboxItem, InboxRequest, InviteRequest, KeyOptions, Mesh, MeshOptions, PostRequest, SendRequest,
+    Sent,
 };
 use hostel_wire::Clock;
+use hostel_wire::keys::SecretKey;
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+
+pub use net::Net;
 
 /// Nothing in a test takes longer.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -45,7 +47,8 @@ const TOKEN: &str = "a token of some length";
 pub struct TestBroker {
     pub dir: TempDir,
     pub port: u16,
-    settings: BrokerSettings,
+    /// For the next start.
+    pub settings: BrokerSettings,
     running: Option<(Arc<Broker<SqliteEngine>>, JoinHandle<()>)>,
 }
 
@@ -122,115 +125,6 @@ pub fn put_back(copy: &std::path::Path, place: &std::path::Path) {
     copy_files(copy, place);
 }
 
-/// A network of one host that can be cut, or made deaf: what is sent arrives, what comes back does not.
-#[derive(Clone)]
-pub struct Net {
-    dial: NetDial,
-    cut: Arc<AtomicBool>,
-    deaf: Arc<AtomicBool>,
-    /// Streams made before this are broken.
-    age: Arc<AtomicU64>,
-    wake: Arc<tokio::sync::Notify>,
-}
-
-impl Net {
-    pub fn new() -> Self {
-        Self {
-            dial: NetDial::new(None).unwrap(),
-            cut: Arc::default(),
-            deaf: Arc::default(),
-            age: Arc::default(),
-            wake: Arc::default(),
-        }
-    }
-
-    /// Nothing goes any more, and nothing that stood stands.
-    pub fn cut(&self) {
-        self.cut.store(true, Ordering::SeqCst);
-        self.break_all();
-    }
-
-    /// What stood is broken; new connections can be made.
-    pub fn break_all(&self) {
-        self.age.fetch_add(1, Ordering::SeqCst);
-        self.deaf.store(false, Ordering::SeqCst);
-        self.wake.notify_waiters();
-    }
-
-    pub fn mend(&self) {
-        self.cut.store(false, Ordering::SeqCst);
-    }
-
-    pub fn deafen(&self) {
-        self.deaf.store(true, Ordering::SeqCst);
-    }
-}
-
-impl Dial for Net {
-    fn dial<'a>(&'a self, url: &'a BrokerUrl) -> Dialling<'a> {
-        Box::pin(async move {
-            if self.cut.load(Ordering::SeqCst) {
-                return Err(std::io::Error::other("cut"));
-            }
-            let inner = self.dial.dial(url).await?;
-            let (net, wake) = (self.clone(), Arc::clone(&self.wake));
-            let born = self.age.load(Ordering::SeqCst);
-            let broken = Box::pin(async move {
-                loop {
-                    let notified = wake.notified();
-                    if net.age.load(Ordering::SeqCst) != born {
-                        return;
-                    }
-                    notified.await;
-                }
-            });
-            Ok(Box::new(Wire { inner, net: self.clone(), born, broken }) as BoxStream)
-        })
-    }
-}
-
-struct Wire {
-    inner: BoxStream,
-    net: Net,
-    born: u64,
-    broken: Pin<Box<dyn Future<Output = ()> + Send>>,
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
-        if self.net.age.load(Ordering::SeqCst) != self.born || self.broken.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()));
-        }
-        if self.net.deaf.load(Ordering::SeqCst) {
-            return Poll::Pending;
-        }
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if polled.is_ready() && self.net.deaf.load(Ordering::SeqCst) {
-            buf.set_filled(before);
-            return Poll::Pending;
-        }
-        polled
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<std::io::Result<usize>> {
-        if self.net.age.load(Ordering::SeqCst) != self.born {
-            return Poll::Ready(Err(std::io::ErrorKind::ConnectionReset.into()));
-        }
-        Pin::new(&mut self.inner).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
-    }
-}
-
 /// A host: a member of the mesh, with its files, whose daemon can be stopped and started.
 pub struct Host {
     pub dir: TempDir,
@@ -291,6 +185,28 @@ impl Host {
     pub async fn send(&self, to: &str, message: &str) -> Sent {
         let request = SendRequest { to: to.to_owned(), message: message.to_owned(), ..SendRequest::default() };
         self.mesh.send(request, &Caller::Member).await.unwrap()
+    }
+
+    pub async fn post(&self, topic: &str, message: &str) -> Sent {
+        let request = PostRequest { topic: topic.to_owned(), message: message.to_owned(), ..PostRequest::default() };
+        self.mesh.topic_post(request, &Caller::Member).await.unwrap()
+    }
+
+    /// A number of its metrics.
+    pub async fn metric(&self, name: &str) -> u64 {
+        let text = self.mesh.metrics_text().await;
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    /// The key that its files say is its own.
+    pub fn kept_key(&self) -> SecretKey {
+        Memberships::load(&places(self.dir.path())).unwrap().find("lab").unwrap().key.clone()
+    }
+
+    /// The files of its daemon.
+    pub fn files(&self) -> MeshDir {
+        MeshDir::at(self.dir.path().join("mesh"))
     }
 
     /// All of the inbox, oldest first.

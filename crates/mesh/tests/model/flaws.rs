@@ -23,10 +23,12 @@ pub(crate) enum Flaw {
     ForgetsEarly,
     /// The cursor jumps to the highest place received.
     CursorJumps,
+    /// The broker looks for an id among those of who sends, also where somebody else had accepted the message.
+    IdsOfWhoSends,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 10] = [
+    pub(crate) const ALL: [Flaw; 11] = [
         Flaw::AnswersBeforeCommit,
         Flaw::DoesNotDedupe,
         Flaw::LeavesLanesOpen,
@@ -37,13 +39,14 @@ impl Flaw {
         Flaw::ResumesFromPushed,
         Flaw::ForgetsEarly,
         Flaw::CursorJumps,
+        Flaw::IdsOfWhoSends,
     ];
 
     /// What it is found by.
     pub(crate) fn shows(self) -> &'static [&'static str] {
         match self {
             Flaw::AnswersBeforeCommit => &["done and not in the log"],
-            Flaw::DoesNotDedupe | Flaw::ForgetsEarly => &["twice in the log"],
+            Flaw::DoesNotDedupe | Flaw::ForgetsEarly | Flaw::IdsOfWhoSends => &["twice in the log"],
             Flaw::LeavesLanesOpen | Flaw::ClaimsInAnyOrder => &["out of order in the log"],
             Flaw::KeepsInflight | Flaw::CursorFirst | Flaw::ResumesFromPushed | Flaw::CursorJumps => {
                 &["lost", "out of order in the inbox"]

@@ -28,6 +28,7 @@ pub(crate) enum Action {
     KillSender,
     KillBroker,
     KillReader,
+    Remint,
 }
 
 pub(crate) struct Delivery {
@@ -67,6 +68,8 @@ impl Delivery {
             return;
         }
         let known = (world.log.has(message) && world.forgotten & (1 << message) == 0) || world.appended.has(message);
+        // An id is looked for among those of who accepted the message, whoever sends it.
+        let known = known && (world.is_from_now(message) || !self.is(Flaw::IdsOfWhoSends));
         if refuse && !known {
             world.refusals -= 1;
             world.sending.shut[lane(message)] = place;
@@ -76,6 +79,7 @@ impl Delivery {
         world.sending.shut[lane(message)] = 0;
         if !known || self.is(Flaw::DoesNotDedupe) {
             world.appended.push(message);
+            world.sent_by = world.sent_by & !(1 << message) | world.identity << message;
         }
         let answer = parcel(message, place, false);
         let committed = world.log.has(message) && !world.appended.has(message);
@@ -255,6 +259,15 @@ impl Delivery {
                     world.rows[index] = Row::Dead;
                 });
             }
+        }
+        if world.remints > 0 {
+            // At a start: what was under way waits again.
+            step(Action::Remint, &|world| {
+                world.remints -= 1;
+                lose_sending(world);
+                self.release(world);
+                world.identity = 1;
+            });
         }
         if world.kills == 0 {
             return;

@@ -133,6 +133,12 @@ pub(crate) struct World {
     pub(crate) breaks: u8,
     pub(crate) kills: u8,
     pub(crate) refusals: u8,
+    /// How often the sender may still get another identity.
+    pub(crate) remints: u8,
+    /// Which of its identities sends.
+    pub(crate) identity: u8,
+    /// Which one the broker has each message from, a bit each.
+    pub(crate) sent_by: u8,
 }
 
 pub(crate) fn lane(message: u8) -> usize {
@@ -142,6 +148,16 @@ pub(crate) fn lane(message: u8) -> usize {
 impl World {
     pub(crate) fn new(breaks: u8, kills: u8, refusals: u8) -> Self {
         Self { breaks, kills, refusals, ..Self::default() }
+    }
+
+    /// The same, and the sender gets another identity at some time.
+    pub(crate) fn reminted(self) -> Self {
+        Self { remints: 1, ..self }
+    }
+
+    /// Whether the broker has a message from the identity that sends now.
+    pub(crate) fn is_from_now(&self, message: u8) -> bool {
+        (self.sent_by >> message) & 1 == self.identity
     }
 
     /// Everything before this place of the log is the reader's.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hostel_mesh::inbox::{Arrival, Content, Inbox, InboxOptions, Plain};
+use hostel_mesh::inbox::{Arrival, Content, Cursor, Inbox, InboxOptions, InboxQuery, InboxRow, Plain, Sealed, Stored};
 use hostel_mesh::outbox::{AckedRow, DestKind, NewMessage, Outbox, OutboxOptions, Payload, Row};
 use hostel_wire::Clock;
 use hostel_wire::frames::{Kind, Priority};
@@ -90,6 +90,7 @@ pub(crate) fn arrival(sender: &str, id: &str, seq: u64, body: &str) -> Arrival {
     Arrival {
         sender_member_id: sender.to_owned(),
         client_message_id: id.to_owned(),
+        origin: None,
         broker_message_id: format!("broker-{seq}"),
         broker_seq: seq,
         kind: Kind::Dm,
@@ -108,4 +109,31 @@ pub(crate) fn arrival(sender: &str, id: &str, seq: u64, body: &str) -> Arrival {
 /// A post in a topic.
 pub(crate) fn post(sender: &str, id: &str, seq: u64, topic: &str, body: &str) -> Arrival {
     Arrival { kind: Kind::Topic, topic: Some(topic.to_owned()), ..arrival(sender, id, seq, body) }
+}
+
+pub(crate) async fn store(inbox: &Inbox, arrivals: Vec<Arrival>) -> Vec<Stored> {
+    inbox.store(arrivals, Vec::new(), None).await.unwrap()
+}
+
+pub(crate) fn bodies(rows: &[InboxRow]) -> Vec<&str> {
+    rows.iter().map(|row| row.body.as_deref().unwrap_or("-")).collect()
+}
+
+pub(crate) async fn all(inbox: &Inbox) -> Vec<InboxRow> {
+    inbox.list(InboxQuery { limit: 1000, ..InboxQuery::default() }).await.unwrap().items
+}
+
+pub(crate) fn cursor(seq: u64, above: &[u64]) -> Cursor {
+    Cursor { epoch: "e1".to_owned(), seq, above: above.to_vec() }
+}
+
+pub(crate) fn sealed(epoch: u64) -> Content {
+    Content::KeyPending(Sealed {
+        topic_id: "t1".to_owned(),
+        key_epoch: epoch,
+        body_version: 3,
+        request_fingerprint: "ff".to_owned(),
+        nonce: "n".to_owned(),
+        ciphertext: "c".to_owned(),
+    })
 }

@@ -11,18 +11,20 @@
 //! 24  16 salt
 //! 40  24 nonce of the box, or header of the stream
 //! ```
-//! It begins with another word than the `.cmb` files of claudemesh-cli (`CMB1`, `CMB2`): those hold one identity in one box
-//! and nothing that says how their key was made; these say it, and may be a house. Numbers are big-endian. After that follows one box (`seal`, `open`) or a stream of them (`StreamSealer`,
+//! It begins with another word than the `.cmb` files of claudemesh-cli (`CMB1`, which [`open_earlier`] reads): those say
+//! nothing of how their key was made; these do, and may be a house. Numbers are big-endian. After that follows one box (`seal`, `open`) or a stream of them (`StreamSealer`,
 //! `StreamOpener`); both are libsodium's, and each carries a digest that needs no key, so that a damaged file is told
 //! from a wrong passphrase.
 //!
 //! Invariant: a header that asks for more work than is reasonable is refused before any of it is done. Keys are wiped
 //! and never printed. Nothing is read or written here: callers bring bytes.
 
+mod earlier;
 pub mod records;
 mod sealed;
 mod stream;
 
+pub use earlier::{is_earlier, open_earlier};
 pub use sealed::{open, open_with, seal, seal_with};
 pub use stream::{FRAME, FRAME_PREFIX, StreamOpener, StreamSealer, frame_length};
 
@@ -79,12 +81,15 @@ pub enum BackupError {
     /// It does not begin as one does.
     #[error("it is not a backup of this program")]
     NotOne,
-    /// The program before this one made it.
+    /// The program before this one made it, and it is not read here.
     #[error(
-        "it is a `.cmb` backup (`{0}`) of claudemesh-cli, which this program does not read: put it back with that program, \
-         or join the mesh again with a new invite"
+        "it is a `.cmb` backup (`{0}`) of claudemesh-cli, which is not read here: `CMB1` is put back by `claudemesh daemon \
+         restore`, others by the program that made them"
     )]
     Earlier(&'static str),
+    /// One of the program before this one: it is damaged, or this is not its passphrase.
+    #[error("it does not open: the passphrase is not the one it was made with, or it is damaged")]
+    Unopened,
     /// A later program made it.
     #[error("its format is version {0}, this program knows {VERSION}: use the version that made it, or a later one")]
     TooNew(u8),

@@ -69,6 +69,7 @@ pub const REQUESTS: &[&str] = &[
     "grant_file_access",
     "file_key_replace",
     "grant_set",
+    "grant_list",
     "state_set",
     "state_get",
     "state_list",
@@ -402,6 +403,12 @@ pub enum Call {
         /// `read`, `dm`, `broadcast`, `state-read`; absent: the default.
         #[serde(default)]
         capabilities: Option<Vec<String>>,
+    },
+    /// Senders for whom one has set something. Answer: `grants_list`.
+    GrantList {
+        /// The `next` of an answer that was not all there is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<String>,
     },
     /// Writes or removes an entry of the shared state. Answer: `state_written`, or `state_conflict` with its version.
     StateSet(Box<StateSet>),

@@ -55,6 +55,9 @@ pub struct Send {
     /// The file that is announced, for kind `file`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_id: Option<String>,
+    /// The member that had accepted it, if the sender has taken that one's place since: the id is that one's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
 }
 
 fn one() -> u32 {

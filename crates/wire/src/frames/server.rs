@@ -54,6 +54,7 @@ pub const ANSWERS: &[&str] = &[
     "audit_response",
     "file_url",
     "file_list",
+    "grants_list",
     "state_written",
     "state_conflict",
     "state_entries",
@@ -310,6 +311,9 @@ pub struct Push {
     /// The file that is announced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_id: Option<String>,
+    /// The member whose id it has, if the sender has taken that one's place: from either of them it is the same message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// The addressee's key, when it is a session of the member's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipient_pubkey: Option<String>,

@@ -160,7 +160,7 @@ fn write_one(
     let deduplicated = !append.client_id.is_empty();
     if let Some(guard) = stale(transaction, &append.guards, guards)? {
         // An entry that is there is there, whatever has changed since.
-        let known = if deduplicated { known(transaction, log.no, &append.sender, &append.client_id)? } else { None };
+        let known = if deduplicated { known(transaction, log.no, append.whose(), &append.client_id)? } else { None };
         return Ok(known.map_or_else(|| Outcome::Stale(guard), |known| compare(known, append)));
     }
     let end = match ends.get(&log.no) {
@@ -174,7 +174,7 @@ fn write_one(
     let bytes = end.bytes.saturating_add(room::of(append));
     // What the broker itself has to say is little, and is said.
     if most > 0 && bytes > most && !append.sender.is_empty() {
-        let known = if deduplicated { known(transaction, log.no, &append.sender, &append.client_id)? } else { None };
+        let known = if deduplicated { known(transaction, log.no, append.whose(), &append.client_id)? } else { None };
         return Ok(known.map_or(Outcome::Full, |known| compare(known, append)));
     }
     let seq = end.seq + 1;
@@ -186,7 +186,7 @@ fn write_one(
             "INSERT INTO dedupe (place, log, sender, client_id, fingerprint, id, ts_ms, forget_ms)
              VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (log, sender, client_id) DO NOTHING",
         )?;
-        let (sender, client_id) = (&append.sender, &append.client_id);
+        let (sender, client_id) = (append.whose(), &append.client_id);
         let forget = ms(append.forget_ms.max(append.expires_ms));
         let now = ms(append.now_ms);
         if insert.execute(params![place, log.no, sender, client_id, append.fingerprint, id, now, forget])? == 0 {
@@ -293,7 +293,7 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
             Outcome::New { seq, id, revision } => {
                 kv::tell(state, std::mem::take(&mut append.writes), revision);
                 if !append.client_id.is_empty() {
-                    let key = recent::key(log.no, &append.sender, &append.client_id);
+                    let key = recent::key(log.no, append.whose(), &append.client_id);
                     let (fingerprint, ts_ms) = (append.fingerprint, append.now_ms);
                     recent.put(key, Known { fingerprint, seq, id: id.clone(), ts_ms, history_available: true });
                 }

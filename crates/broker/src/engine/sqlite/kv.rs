@@ -90,13 +90,13 @@ pub(super) fn write(transaction: &Transaction<'_>, ops: &[KvOp]) -> rusqlite::Re
 }
 
 pub(super) async fn commit(state: &State, batch: KvBatch) -> Result<KvCommitted, KvError> {
-    let KvBatch { ops, audit } = batch;
+    let (KvBatch { ops, audit }, keep) = (batch, state.audit);
     let work = move |transaction: &Transaction<'_>| {
         if let Some(conflict) = conflict(transaction, &ops)? {
             return Ok(Err(conflict));
         }
         let revision = write(transaction, &ops)?;
-        audit::append(transaction, &audit)?;
+        audit::append(transaction, &audit, keep)?;
         Ok(Ok((revision, ops)))
     };
     let done = state.store.write(work).await.map_err(EngineError::Store)?;

@@ -54,7 +54,11 @@ pub fn renew_epochs(database: &std::path::Path) -> Result<usize, String> {
 /// The steps of `broker.db`.
 const SCHEMA: Schema = Schema {
     name: "broker.db",
-    steps: &[include_str!("migrations/0001_broker.sql"), include_str!("migrations/0002_bytes.sql")],
+    steps: &[
+        include_str!("migrations/0001_broker.sql"),
+        include_str!("migrations/0002_bytes.sql"),
+        include_str!("migrations/0003_audit_base.sql"),
+    ],
 };
 
 /// Appends that may wait, in number; in bytes see [`EngineOptions::line_bytes`].
@@ -85,6 +89,10 @@ pub struct EngineOptions {
     pub line_bytes: usize,
     /// Bytes that a mesh's log and its remembered ids may take; 0: any number.
     pub log_bytes: u64,
+    /// Records of the audit that are kept; 0: all.
+    pub audit_records: u64,
+    /// How long a record of the audit is kept, in days; 0: for ever.
+    pub audit_days: u32,
 }
 
 impl EngineOptions {
@@ -100,6 +108,8 @@ impl EngineOptions {
             recent_bytes: 16 << 20,
             line_bytes: 16 << 20,
             log_bytes: 16 << 30,
+            audit_records: 100_000,
+            audit_days: 365,
         }
     }
 }
@@ -124,6 +134,7 @@ struct State {
     blobs: blobs::Blobs,
     broker_id: String,
     log_bytes: u64,
+    audit: audit::Keep,
     /// A log is nearly full.
     pressed: Arc<Notify>,
 }
@@ -186,6 +197,7 @@ impl SqliteEngine {
             blobs,
             broker_id,
             log_bytes: options.log_bytes,
+            audit: audit::Keep { records: options.audit_records, days: options.audit_days },
             pressed: Arc::default(),
         });
         let (lines, waiting) = mpsc::channel(LINE);
@@ -404,7 +416,8 @@ impl Engine for SqliteEngine {
     }
 
     async fn audit_append(&self, event: AuditEvent) -> Result<(), EngineError> {
-        Ok(self.state.store.write(move |transaction| audit::append(transaction, &[event])).await?)
+        let keep = self.state.audit;
+        Ok(self.state.store.write(move |transaction| audit::append(transaction, &[event], keep)).await?)
     }
 
     async fn audit_read(&self, mesh: &str, after: u64, limit: usize) -> Result<Vec<AuditRecord>, EngineError> {

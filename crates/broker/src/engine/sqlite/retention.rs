@@ -1,4 +1,5 @@
-//! Forgetting: entries whose time has come or for which there is no room, and later the ids they had.
+//! Forgetting: entries whose time has come or for which there is no room, later the ids they had, and old records of the
+//! audit.
 //!
 //! Invariant: a log loses only its beginning, so its bounds say what is there. A batch is small, so nobody who appends waits
 //! long. For want of room only entries go: an id that was forgotten early could be delivered twice.
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering;
 use rusqlite::{Transaction, params};
 
 use super::super::types::{EngineError, Pruned};
-use super::{Log, State, place, room};
+use super::{Log, State, audit, place, room};
 
 /// Rows of each kind that one call removes at most.
 const BATCH: i64 = 500;
@@ -41,7 +42,7 @@ impl Gone {
     }
 }
 
-/// Removes what is over, of all logs.
+/// Removes what is over, of all logs and of the audit.
 pub(super) async fn prune(state: &State, now_ms: u64) -> Result<Pruned, EngineError> {
     let logs: Vec<Arc<Log>> = state.logs.read().values().cloned().collect();
     let mut pruned = Pruned::default();
@@ -53,7 +54,11 @@ pub(super) async fn prune(state: &State, now_ms: u64) -> Result<Pruned, EngineEr
         pruned.ids += gone.ids;
         pruned.more |= gone.entries == BATCH as u64 || gone.ids == BATCH as u64;
     }
-    if pruned.entries > 0 && !pruned.more {
+    let (keep, now) = (state.audit, i64::try_from(now_ms).unwrap_or(i64::MAX));
+    let (audit, more) = state.store.write(move |transaction| audit::prune(transaction, keep, now)).await?;
+    pruned.audit = audit;
+    pruned.more |= more;
+    if pruned.entries + pruned.audit > 0 && !pruned.more {
         give_back(state).await?;
     }
     Ok(pruned)
@@ -73,7 +78,7 @@ pub(super) async fn trim(state: &State, log: &Log, up_to: u64, bytes: u64) -> Re
     if gone.entries > 0 && !more {
         give_back(state).await?;
     }
-    Ok(Pruned { entries: gone.entries, ids: 0, more })
+    Ok(Pruned { entries: gone.entries, more, ..Pruned::default() })
 }
 
 /// Gives free pages back to the file system.

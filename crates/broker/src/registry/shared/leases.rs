@@ -53,10 +53,16 @@ pub(super) fn noted(mesh: &str, before: &TaskEntry, after: &TaskEntry) -> Vec<Kv
 }
 
 impl<E: Engine> Registry<E> {
+    /// What time it is for leases.
+    #[must_use]
+    pub fn leases_ms(&self) -> u64 {
+        self.inner.leases.now_ms()
+    }
+
     /// Tells of leases that are over, in entries that are kept for so long, and says when the next one will be.
     pub async fn task_leases(&self, expires_ms: u64, forget_ms: u64) -> Result<Option<u64>, RegistryError> {
         let found = self.inner.engine.page(bucket::LEASE, "", "", PAGE, PAGE_BYTES).await?;
-        let now = self.inner.clock.now_ms();
+        let now = self.inner.leases.now_ms();
         let mut failed = None;
         for entry in &found {
             let place = entry.key.clone();
@@ -77,7 +83,7 @@ impl<E: Engine> Registry<E> {
 impl<E: Engine> Inner<E> {
     /// The same for a task that somebody is about to change; in its turn.
     pub(super) async fn lease_over_of(&self, mesh: &str, by: &By, task: &TaskEntry) -> Result<bool, RegistryError> {
-        let now = self.clock.now_ms();
+        let now = self.leases.now_ms();
         match Lease::of(mesh, task).filter(|lease| lease.until_ms <= now) {
             Some(lease) => self.lease_over(&lease.place(), by.expires_ms, by.forget_ms).await,
             None => Ok(false),
@@ -103,7 +109,7 @@ impl<E: Engine> Inner<E> {
         task.version = book.version;
         let claimer = task.claimed_by.clone().unwrap_or_default();
         let pubkey = mesh.member(&claimer).map(|member| member.pubkey.clone()).unwrap_or_default();
-        let now = self.clock.now_ms();
+        let now = self.leases.now_ms();
         let writes = vec![KvOp::put(bucket::TASK, &key(mesh.id(), &task.id), bytes(&task)), gone];
         let event = json!({"step": "released", "leaseOver": true, "task": as_it_stands(&mesh, task, now)});
         // Nobody can know this id, so nobody can have used it.

@@ -189,6 +189,7 @@ impl<E: Engine> Inner<E> {
             dest: "*".to_owned(),
             sender: by.member.clone(),
             client_id,
+            origin: None,
             fingerprint,
             priority: Priority::Next,
             audience: Vec::new(),

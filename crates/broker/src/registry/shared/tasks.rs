@@ -64,7 +64,7 @@ impl<E: Engine> Registry<E> {
         snapshot.active_member(member)?;
         let task = self.inner.task(mesh, id).await?;
         let content = self.inner.record::<Content>(bucket::CONTENT, mesh, id).await?.unwrap_or_default();
-        let shown = as_it_stands(&snapshot, task, self.inner.clock.now_ms());
+        let shown = as_it_stands(&snapshot, task, self.inner.leases.now_ms());
         Ok(TaskEntry { body: content.body, result: content.result, ..shown })
     }
 
@@ -78,7 +78,7 @@ impl<E: Engine> Registry<E> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.active_member(member)?;
         let limit = list.limit.map_or(MOST, |limit| limit as usize).clamp(1, MOST);
-        let (prefix, now) = (key(mesh, ""), self.inner.clock.now_ms());
+        let (prefix, now) = (key(mesh, ""), self.inner.leases.now_ms());
         let mut after = list.after.as_deref().map(|after| key(mesh, after)).unwrap_or_default();
         let (mut tasks, mut size) = (Vec::new(), 0);
         loop {
@@ -199,7 +199,7 @@ impl<E: Engine> Inner<E> {
         if task.claimed_by.as_deref() == Some(by) && task.claimed_ms == claimed.claimed_ms {
             return Ok(first);
         }
-        let task = as_it_stands(mesh, task, self.clock.now_ms());
+        let task = as_it_stands(mesh, task, self.leases.now_ms());
         let code = match task.status {
             TaskStatus::Open => "not_claimed",
             TaskStatus::Claimed => "already_claimed",
@@ -303,7 +303,7 @@ impl<E: Engine> Inner<E> {
         if self.lease_over_of(mesh_id, by, &before).await? {
             before = self.task(mesh_id, &step.id).await?;
         }
-        let now = self.clock.now_ms();
+        let now = self.leases.now_ms();
         let mut task = match taken(&mesh, &by.member, &before, &step, now) {
             Ok(task) => task,
             Err(code) => return Ok(Stepped::Refused(code, Box::new(as_it_stands(&mesh, before, now)))),

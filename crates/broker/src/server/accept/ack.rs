@@ -34,6 +34,8 @@ pub(super) enum No {
     /// It makes no sense.
     Invalid(&'static str),
     Forbidden,
+    /// The member that had accepted it is none whose place the sender has taken.
+    OriginUnknown,
     TopicNotFound,
     RecipientUnknown,
     /// Where it goes says no.
@@ -61,6 +63,7 @@ impl No {
             Self::Reused(_) => "idempotency_key_reused",
             Self::Invalid(_) => "invalid",
             Self::Forbidden => "forbidden",
+            Self::OriginUnknown => "origin_unknown",
             Self::TopicNotFound => "topic_not_found",
             Self::RecipientUnknown => "recipient_unknown",
             Self::Destination(refusal) => refusal.code(),
@@ -87,6 +90,10 @@ impl No {
             Self::Reused(id) => format!("the id stands for message {id} already"),
             Self::Invalid(text) => (*text).to_owned(),
             Self::Forbidden => "you may not send this".to_owned(),
+            Self::OriginUnknown => {
+                "the member that had accepted it is none whose place you have taken; it may have been sent already"
+                    .to_owned()
+            }
             Self::TopicNotFound => "no such topic".to_owned(),
             Self::RecipientUnknown => "no such member".to_owned(),
             Self::Destination(refusal) => refusal.to_string(),

@@ -91,13 +91,15 @@ impl<E: Engine> Entrance<E> {
         let fingerprint = shape::check(send, &self.broker.settings.limits, self.connection.protocol)?;
         let charged = self.bucket.take(&send.client_message_id).map_err(No::Rate)?;
         let mesh = self.broker.registry.mesh(&self.connection.mesh).ok_or(No::Forbidden)?;
+        let origin = origin(&self.connection, &mesh, send)?;
         let target = target(&mesh, send)?;
         let kind = send.kind;
         // Within the first protocol bodies for many are not sealed with a topic's key, or do not say with which.
         let key_epoch = if self.connection.protocol >= 2 { Some(send.key_epoch.unwrap_or(0)) } else { send.key_epoch };
         let route = mesh.route(Ask { sender: &self.connection.member, kind, to: &target.to, key_epoch })?;
         let now_ms = self.broker.clock.now_ms();
-        let bytes = shape::entry(&self.connection, &mesh, send, &route, target.session.as_deref())?;
+        let session = target.session.as_deref();
+        let bytes = shape::entry(&self.connection, &mesh, send, &route, session, origin.as_deref())?;
         let (expires_ms, forget_ms) = kept_until(&self.broker.settings.limits, now_ms);
         let append = Append {
             mesh: self.connection.mesh.clone(),
@@ -105,6 +107,7 @@ impl<E: Engine> Entrance<E> {
             dest: route.dest,
             sender: self.connection.member.clone(),
             client_id: send.client_message_id.clone(),
+            origin,
             fingerprint,
             priority: send.priority,
             audience: route.audience,
@@ -130,8 +133,11 @@ impl<E: Engine> Entrance<E> {
         if send.client_message_id.is_empty() {
             return None;
         }
-        let (mesh, member) = (&self.connection.mesh, &self.connection.member);
-        let known = self.broker.engine.lookup(mesh, member, &send.client_message_id).await.ok().flatten()?;
+        let mesh = self.broker.registry.mesh(&self.connection.mesh)?;
+        // Ids of somebody else are not told about.
+        let origin = origin(&self.connection, &mesh, send).ok()?;
+        let whose = origin.as_ref().unwrap_or(&self.connection.member);
+        let known = self.broker.engine.lookup(mesh.id(), whose, &send.client_message_id).await.ok().flatten()?;
         let fingerprint = shape::fingerprint(send, self.connection.protocol).ok()?;
         if fingerprint != known.fingerprint {
             return Some(No::Reused(known.id).ack(&self.broker.metrics, &send.id));
@@ -153,6 +159,16 @@ pub(crate) fn kept_until(limits: &Limits, now_ms: u64) -> (u64, u64) {
 fn settle(lane: Option<&(Lane, u64)>) {
     if let Some((lane, place)) = lane {
         lane.settle(*place);
+    }
+}
+
+/// Whose id a message has, if not the sender's own: that of a member whose place the sender has taken, which both of them
+/// have signed. So what either has sent is known when the other sends it, and nobody else's ids can be used up.
+fn origin(connection: &Connection, mesh: &Mesh, send: &Send) -> Result<Option<String>, No> {
+    let Some(origin) = send.origin.as_ref().filter(|origin| **origin != connection.member) else { return Ok(None) };
+    match mesh.member(&connection.member).is_some_and(|member| member.descends_from(origin)) {
+        true => Ok(Some(origin.clone())),
+        false => Err(No::OriginUnknown),
     }
 }
 
@@ -182,8 +198,9 @@ fn target(mesh: &Mesh, send: &Send) -> Result<Target, No> {
 
 /// Announcing a file is for who has put it there.
 fn may_announce(connection: &Connection, mesh: &Mesh, send: &Send) -> bool {
+    let may = |by: &str| mesh.are_one(by, &connection.member);
     match (send.kind, &send.file_id) {
-        (Some(Kind::File), Some(file)) => mesh.file(file).is_some_and(|file| file.uploaded_by == connection.member),
+        (Some(Kind::File), Some(file)) => mesh.file(file).is_some_and(|file| may(&file.uploaded_by)),
         (Some(Kind::File), None) => false,
         (_, file) => file.is_none(),
     }

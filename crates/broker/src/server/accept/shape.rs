@@ -94,6 +94,8 @@ struct Stored<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     file_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     recipient_pubkey: Option<&'a str>,
 }
 
@@ -104,6 +106,7 @@ pub(super) fn entry(
     send: &Send,
     route: &Route,
     session: Option<&str>,
+    origin: Option<&str>,
 ) -> Result<Bytes, No> {
     if !super::may_announce(connection, mesh, send) {
         return Err(No::Invalid("no such file of yours"));
@@ -130,6 +133,7 @@ pub(super) fn entry(
         mentions: &send.mentions,
         body_version: send.body_version,
         file_id: send.file_id.as_deref(),
+        origin,
         recipient_pubkey: session,
     };
     serde_json::to_vec(&stored).map(Bytes::from).map_err(|_| No::Invalid("it cannot be written"))

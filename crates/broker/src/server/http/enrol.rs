@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use hostel_wire::encoding;
 use hostel_wire::hello::{check_time, join_request, leave_request, mesh_request};
 use hostel_wire::invite::Invite;
 use hostel_wire::keys::{PublicKey, Signature};
@@ -97,6 +98,9 @@ struct JoinBody {
     #[serde(default)]
     invite_payload: Option<Value>,
     peer_pubkey: String,
+    /// The joiner's key for boxes, where it names that as well: hex, or base64url.
+    #[serde(default)]
+    recipient_x25519_pubkey: Option<String>,
     #[serde(default)]
     display_name: String,
     #[serde(default)]
@@ -115,6 +119,10 @@ pub(super) async fn join<E: Engine>(broker: &Arc<Broker<E>>, body: Incoming) -> 
     };
     if !signed_by_joiner(broker, &body) {
         return refuse(StatusCode::BAD_REQUEST, "bad_signature", "the request is not signed by the key");
+    }
+    if !is_one_identity(&body) {
+        let detail = "`recipient_x25519_pubkey` is not the key that belongs to `peer_pubkey`";
+        return refuse(StatusCode::BAD_REQUEST, "member_insert_failed", detail);
     }
     let request = JoinRequest {
         invite_token: body.invite_token,
@@ -151,6 +159,15 @@ fn signed_by_joiner<E: Engine>(broker: &Broker<E>, body: &JoinBody) -> bool {
     let Some(timestamp) = body.timestamp else { return false };
     let text = join_request(&body.invite_token, &body.peer_pubkey, timestamp);
     is_signed(&body.peer_pubkey, &text, signature) && check_time(timestamp, broker.clock.now_ms()).is_ok()
+}
+
+/// A member has one identity: its key for boxes is the one its key for signatures leads to. A joiner who names another
+/// could never open what is sealed for it.
+fn is_one_identity(body: &JoinBody) -> bool {
+    let Some(named) = &body.recipient_x25519_pubkey else { return true };
+    let named = encoding::unhex_array::<32>(named).or_else(|| encoding::unb64url_array(named.trim_end_matches('=')));
+    let derived = PublicKey::from_hex(&body.peer_pubkey).and_then(|key| key.x25519().ok());
+    named.is_some() && named == derived
 }
 
 pub(super) fn is_signed(pubkey: &str, text: &str, signature: &str) -> bool {

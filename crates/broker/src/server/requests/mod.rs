@@ -180,8 +180,19 @@ impl<E: Engine> Asker<'_, E> {
                 Ok(Reply::Ok(json!({})))
             }
             Call::GrantSet { target, capabilities } => {
-                registry.grant_set(mesh, member, &target, capabilities).await?;
-                Ok(Reply::Ok(json!({})))
+                let sender = registry.grant_set(mesh, member, &target, capabilities).await?;
+                Ok(Reply::Ok(people::who(&sender)))
+            }
+            Call::GrantList { after } => {
+                let grants = registry.grant_list(mesh, member)?;
+                let behind = |id: &str| after.as_deref().is_none_or(|after| id > after);
+                let grants =
+                    grants.into_iter().filter(|(sender, _)| behind(&sender.id)).map(|(sender, capabilities)| {
+                        let mut grant = people::who(&sender);
+                        grant["capabilities"] = json!(capabilities);
+                        (sender.id.clone(), grant)
+                    });
+                Ok(Reply::Of("grants_list", self.paged("grants", grants)))
             }
             call @ (Call::TopicCreate { .. }
             | Call::TopicList { .. }

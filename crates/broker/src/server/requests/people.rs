@@ -13,7 +13,7 @@ use crate::registry::{InviteRecord, MemberRecord, NewInvite, RegistryError};
 /// Records of the audit in one answer.
 const RECORDS: usize = 500;
 
-fn who(member: &MemberRecord) -> Value {
+pub(super) fn who(member: &MemberRecord) -> Value {
     json!({"memberId": member.id, "name": member.name, "pubkey": member.pubkey})
 }
 

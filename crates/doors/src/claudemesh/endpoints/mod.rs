@@ -66,6 +66,8 @@ pub(super) async fn answer(asked: &Asked) -> Outcome {
         Endpoint::InviteCreate => people::invite(asked).await,
         Endpoint::InviteList => people::invites(asked).await,
         Endpoint::InviteRevoke => people::revoke_invite(asked).await,
+        Endpoint::GrantSet => people::grant(asked).await,
+        Endpoint::GrantList => people::grants(asked).await,
         Endpoint::Audit => people::audit(asked).await,
         Endpoint::Safety => people::safety(asked),
         Endpoint::StateSet => state::set(asked).await,

@@ -100,6 +100,17 @@ pub(super) async fn revoke_invite(asked: &Asked) -> Outcome {
     Ok(answer::ok(&json!({"ok": true})))
 }
 
+/// Without `capabilities` what was set is taken back.
+pub(super) async fn grant(asked: &Asked) -> Outcome {
+    let fields = Fields::read(&asked.body)?;
+    let (peer, capabilities) = (fields.required("peer")?, fields.texts("capabilities")?);
+    Ok(answer::ok(&asked.door.mesh.grant(&peer, capabilities).await?))
+}
+
+pub(super) async fn grants(asked: &Asked) -> Outcome {
+    Ok(answer::ok(&asked.door.mesh.grants().await?))
+}
+
 pub(super) async fn audit(asked: &Asked) -> Outcome {
     let query = asked.query();
     let after = query.number("after")?.unwrap_or(0);

@@ -1,7 +1,8 @@
 //! `mesh_inbox`: what was received, newest first, or what has some words in it.
 //!
 //! Invariant: a page is asked for without marking anything; only what then fits into the answer is marked as read. Where
-//! a page is shortened, `next` begins right after what was given.
+//! a page is shortened, `next` begins right after what was given. An answer that is not all there is says so, in its words
+//! too: not every client shows an agent the structure.
 
 use rmcp::model::CallToolResult;
 use serde_json::Value;
@@ -32,7 +33,7 @@ pub(in crate::mcp) async fn inbox(server: &Server, caller: &Caller, asked: MeshI
 
 async fn read(line: &Line<'_>, asked: &MeshInbox) -> Result<CallToolResult, String> {
     let limit = asked.limit.unwrap_or(LISTED.0).clamp(1, LISTED.1);
-    let Page { mesh, items, next } = match &asked.query {
+    let Page { mesh, items, next, more } = match &asked.query {
         Some(words) => search(line, asked, words, limit).await?,
         None => page(line, asked, limit).await?,
     };
@@ -40,18 +41,42 @@ async fn read(line: &Line<'_>, asked: &MeshInbox) -> Result<CallToolResult, Stri
         mark(line, &items).await?;
     }
     let shown: Vec<Value> = items.iter().map(shown).collect();
-    let words = match shown.len() {
+    let mut words = match shown.len() {
         0 => format!("nothing in the inbox of mesh {mesh}"),
         _ => shown.iter().map(line_of).collect::<Vec<_>>().join("\n\n"),
     };
-    Ok(told(words, json!({"mesh": mesh, "messages": shown, "next": next})))
+    if more {
+        words.push_str("\n\n");
+        words.push_str(&rest(shown.len(), next.as_deref(), limit));
+    }
+    Ok(told(words, json!({"mesh": mesh, "messages": shown, "next": next, "more": more})))
 }
 
-/// Messages, and where those after them begin.
+/// That there is more, and how to get it.
+fn rest(count: usize, next: Option<&str>, limit: u64) -> String {
+    match next {
+        Some(next) => format!(
+            "[this is not all: older messages follow these {count}. For the next page call mesh_inbox again with the same \
+             arguments and `cursor`: {}]",
+            Value::from(next)
+        ),
+        None if limit < LISTED.1 && count as u64 == limit => format!(
+            "[this is not all: more messages than these {count} have these words. Give a larger `limit` (at most {}), or \
+             words that fewer messages have]",
+            LISTED.1
+        ),
+        None => format!(
+            "[this is not all: more messages than these {count} have these words. Look for words that fewer messages have]"
+        ),
+    }
+}
+
+/// Messages, where those after them begin, and whether there are any.
 struct Page {
     mesh: String,
     items: Vec<Value>,
     next: Option<String>,
+    more: bool,
 }
 
 async fn page(line: &Line<'_>, asked: &MeshInbox, limit: u64) -> Result<Page, String> {
@@ -74,7 +99,7 @@ async fn page(line: &Line<'_>, asked: &MeshInbox, limit: u64) -> Result<Page, St
         let fits = fitting(&items);
         if fits == items.len() || limit <= 1 {
             items.truncate(fits);
-            return Ok(Page { mesh: answer.mesh, items, next });
+            return Ok(Page { mesh: answer.mesh, items, more: next.is_some(), next });
         }
         limit = (fits as u64).clamp(1, limit - 1);
     }
@@ -86,11 +111,16 @@ async fn search(line: &Line<'_>, asked: &MeshInbox, words: &str, limit: u64) -> 
     if asked.unread || others.iter().any(|given| given.is_some()) {
         return Err("query looks through the whole inbox: give it alone, or with mesh and limit".to_owned());
     }
-    let count = limit.to_string();
+    // One more than is given: so it is known whether that is all.
+    let count = (limit + 1).to_string();
     let answer = line.get("/v1/inbox/search", &[("q", Some(words)), ("limit", Some(&count))]).await?;
+    // The daemon gives no more than fits into an answer of its own.
+    let cut = answer.body.get("truncated").and_then(Value::as_bool).unwrap_or_default();
     let mut items: Vec<Value> = list(answer.body, "items").into_iter().map(bounded).collect();
+    let found = items.len();
+    items.truncate(limit as usize);
     items.truncate(fitting(&items));
-    Ok(Page { mesh: answer.mesh, items, next: None })
+    Ok(Page { mesh: answer.mesh, more: cut || items.len() < found, items, next: None })
 }
 
 /// Marks as read what was not.
@@ -210,7 +240,50 @@ mod tests {
         let daemon = Told::new([Ok(json!({"items": [item("1", "new", false)]}))]);
         assert!(read(&daemon.line(), &asked(json!({"query": "new", "unread": true}))).await.is_err());
         assert!(daemon.heard.lock().is_empty());
-        read(&daemon.line(), &asked(json!({"query": "new"}))).await.unwrap();
+        let all = read(&daemon.line(), &asked(json!({"query": "new"}))).await.unwrap();
         assert_eq!(daemon.heard.lock().len(), 1);
+        assert!(!words(&all).contains("not all"), "{all:?}");
+    }
+
+    fn words(result: &CallToolResult) -> String {
+        result.content[0].as_text().unwrap().text.clone()
+    }
+
+    /// Who reads no structure learns it too.
+    #[tokio::test]
+    async fn an_answer_that_is_not_all_says_so_and_how_to_go_on() {
+        let page = |next: Value| Ok(json!({"items": [item("1", "new", true)], "next": next}));
+        let daemon = Told::new([page(json!("n \"1\"")), page(Value::Null)]);
+        let first = read(&daemon.line(), &asked(json!({"limit": 1}))).await.unwrap();
+        assert!(words(&first).ends_with("`cursor`: \"n \\\"1\\\"\"]"), "{}", words(&first));
+        assert_eq!(first.structured_content.unwrap()["more"], true);
+        let last = read(&daemon.line(), &asked(json!({"limit": 1, "cursor": "n \"1\""}))).await.unwrap();
+        assert!(!words(&last).contains("not all"), "{}", words(&last));
+        assert_eq!(last.structured_content.unwrap()["more"], false);
+    }
+
+    #[tokio::test]
+    async fn a_search_that_found_more_than_it_gives_says_so() {
+        let found = |count: usize, size: usize| {
+            let items = (0..count).map(|id| item(&id.to_string(), &"x".repeat(size), true)).collect::<Vec<_>>();
+            Ok(json!({"items": items}))
+        };
+        let daemon = Told::new([found(3, 1), found(2, 1), found(9, BODY), found(201, 1)]);
+        let cases = [(2, 2, Some("larger `limit`")), (2, 2, None), (9, 3, Some("fewer")), (200, 200, Some("fewer"))];
+        for (limit, given, said) in cases {
+            let result = read(&daemon.line(), &asked(json!({"query": "x", "limit": limit}))).await.unwrap();
+            let (told, structured) = (words(&result), result.structured_content.clone().unwrap());
+            assert_eq!(structured["messages"].as_array().unwrap().len(), given);
+            assert_eq!((&structured["more"], &structured["next"]), (&json!(said.is_some()), &Value::Null));
+            match said {
+                Some(said) => assert!(told.contains("this is not all") && told.contains(said), "{said}"),
+                None => assert!(!told.contains("not all")),
+            }
+        }
+        let cut = Told::new([Ok(json!({"items": [item("1", "x", true)], "truncated": true}))]);
+        let result = read(&cut.line(), &asked(json!({"query": "x"}))).await.unwrap();
+        assert!(words(&result).contains("this is not all"), "{result:?}");
+        let heard = daemon.heard.lock();
+        assert!(heard[0].2.contains(&("limit".to_owned(), "3".to_owned())), "{:?}", heard[0].2);
     }
 }

@@ -198,7 +198,7 @@ fn check_files(dir: &MeshDir, slug: &str, findings: &mut Findings) -> bool {
         findings.warn(
             "clock",
             format!("files of mesh {slug} were written {} in the future", text::duration(ahead)),
-            "set the clock (`timedatectl set-ntp true`); the broker refuses a clock that is more than a minute off",
+            "set the clock (`timedatectl set-ntp true`); messages go and come all the same, with a wrong time",
         );
     }
     hooks

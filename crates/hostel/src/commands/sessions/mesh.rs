@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::cli::MeshPolicy;
 use crate::commands::Context;
 use crate::conversation::start::too_old;
+use crate::conversation::wire::SessionRow;
 use crate::error::CommandError;
 use crate::mesh::host::Host;
 use crate::text;
@@ -31,7 +32,7 @@ pub(super) async fn run(context: &Context<'_>, id: &str, policy: Option<MeshPoli
         let answer: Value = client.call("session/configure", &params).await.map_err(too_old)?;
         answer.get("mesh").and_then(Value::as_str).unwrap_or(policy.name()).clone_into(&mut now);
     }
-    let addresses = addresses(&row.address);
+    let addresses = addresses(&row);
     if ui.json() {
         let listed: Vec<Value> =
             addresses.iter().map(|(mesh, address)| json!({"mesh": mesh, "address": address})).collect();
@@ -58,11 +59,13 @@ pub(super) async fn run(context: &Context<'_>, id: &str, policy: Option<MeshPoli
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a session is called in each mesh that is joined here.
-fn addresses(address: &str) -> Vec<(String, String)> {
+/// What a session is called in each mesh that is joined here and that it is in.
+fn addresses(row: &SessionRow) -> Vec<(String, String)> {
     let Ok(host) = Host::quiet() else { return Vec::new() };
     let Ok(known) = Memberships::load(host.places()) else { return Vec::new() };
-    let joined = known.all().iter();
+    let launched = row.launched.as_ref();
+    let address = launched.map_or(&row.address, |launched| &launched.name);
+    let joined = known.all().iter().filter(|joined| launched.is_none_or(|launched| launched.mesh == joined.slug));
     let named = |own: &Option<String>| own.as_deref().or(known.display_name()).map(str::to_owned);
     joined
         .map(|joined| {

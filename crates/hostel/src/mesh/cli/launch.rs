@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::cli::MeshPolicy;
 use crate::cli::Mode;
 
 #[derive(Args, Debug, Default)]
@@ -33,6 +34,11 @@ pub(crate) struct Launch {
     /// The model the agent is to use
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+
+    /// What becomes of messages from the mesh for the session: they lie in its mailbox (off), you are asked about each
+    /// (ask), or each is put to the agent (on) [default: `mesh` below [sessions] in hostel.toml, else off]
+    #[arg(long, value_name = "POLICY", value_enum, conflicts_with = "print")]
+    pub(crate) messages: Option<MeshPolicy>,
 
     /// Where the agent works
     #[arg(long, value_name = "DIR")]

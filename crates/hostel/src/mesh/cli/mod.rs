@@ -37,6 +37,7 @@ pub(crate) use daemon::UninstallService;
 pub(crate) use daemon::Up;
 pub(crate) use launch::Launch;
 pub(crate) use people::Audit;
+pub(crate) use people::Capability;
 pub(crate) use people::Invite;
 pub(crate) use people::InviteAction;
 pub(crate) use people::InviteCreate;
@@ -110,7 +111,7 @@ pub(crate) enum MeshVerb {
 
     /// Make, list and take back invites
     #[command(
-        after_help = "Examples:\n  hostel mesh invite create\n  hostel mesh invite create --uses 5 --expires 2d\n  hostel mesh invite list\n  hostel mesh invite revoke 01jh3q5w6e7r8t9y0a1s2d3f4g\n\nWithout a verb it is `create`; the link is all there is on standard output. Only the host that made the mesh can invite: it holds the owner's key."
+        after_help = "Examples:\n  hostel mesh invite create\n  hostel mesh invite create --uses 5 --expires 2d\n  hostel mesh invite list\n  hostel mesh invite revoke 01jh3q5w6e7r8t9y0a1s2d3f4g\n\nWithout a verb it is `create`; the link is all there is on standard output. Only the mesh's owner can invite, on the host that holds its key."
     )]
     Invite(Invite),
 
@@ -132,8 +133,10 @@ pub(crate) enum MeshVerb {
     )]
     Peers(Peers),
 
-    /// The same as `peers`, under its longer name
-    #[command(after_help = "Examples:\n  hostel mesh peer list\n  hostel mesh peer list --json displayName,status")]
+    /// List peers, and say what one may do to this host
+    #[command(
+        after_help = "Examples:\n  hostel mesh peer list\n  hostel mesh peer list --json displayName,status\n  hostel mesh peer block worker-3\n  hostel mesh peer grants"
+    )]
     Peer(Peer),
 
     /// Send a message to a peer, a topic, a group or everybody
@@ -220,7 +223,7 @@ pub(crate) enum MeshVerb {
 
     /// Launch an agent as a session of its own in the mesh
     #[command(
-        after_help = "Examples:\n  hostel mesh launch\n  hostel mesh launch --agent claude --name review \"look at the open pull requests\"\n  hostel mesh launch --agent codex --print \"what did bob ask?\"\n\nPeers see it as HOST/NAME beside the host itself, and can write to it. Every verb and every MCP tool of\nthe mesh that is used inside speaks for the session and reads its mailbox, not the host's. It ends with\nthis command: at the end of the input, with /quit, with Ctrl-C at the prompt, or when the terminal goes\naway. Ctrl-C in a turn stops the turn.\n\nWithout --agent: the first of claude, codex, gemini, opencode that is there, else the built-in echo."
+        after_help = "Examples:\n  hostel mesh launch\n  hostel mesh launch --agent claude --name review \"look at the open pull requests\"\n  hostel mesh launch --agent claude --name builds --mode code --messages on\n  hostel mesh launch --agent codex --print \"what did bob ask?\"\n\nPeers see it as HOST/NAME beside the host itself, and can write to it: what they write is shown, and with\n`--messages on` put to the agent, each message once and with no more rights than --mode says. Every verb\nand every MCP tool of the mesh that is used inside speaks for the session and reads its mailbox, not the\nhost's. It ends with this command: at the end of the input, with /quit, with Ctrl-C at the prompt, or when the terminal goes\naway. Ctrl-C in a turn stops the turn.\n\nWithout --agent: the first of claude, codex, gemini, opencode that is there, else the built-in echo."
     )]
     Launch(Launch),
 

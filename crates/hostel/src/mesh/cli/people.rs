@@ -132,6 +132,60 @@ pub(crate) enum PeerAction {
     /// List who is in the mesh and who is connected
     #[command(after_help = "Examples:\n  hostel mesh peer list\n  hostel mesh peer list --all --json")]
     List(Peers),
+    /// Hear nothing of a peer any more
+    #[command(
+        after_help = "Examples:\n  hostel mesh peer block worker-3\n  hostel mesh peer unblock worker-3\n\nWhat it sends to this host is refused and it is told so (`blocked`); what it sends to a topic, a group or\neverybody is left out here. It reads nothing of the state this host writes. Others still hear it: to put a\nmember out of the mesh, see `hostel mesh member revoke`."
+    )]
+    Block(Blocked),
+    /// Take a block or a grant back: the peer may do what everybody may
+    #[command(after_help = "Examples:\n  hostel mesh peer unblock worker-3")]
+    Unblock(Blocked),
+    /// Let a peer do some things and no others
+    #[command(
+        after_help = "Examples:\n  hostel mesh peer grant worker-3 dm                     write to this host, and no more\n  hostel mesh peer grant worker-3 read,broadcast,state-read\n\n`dm` is writing to this host and sharing files with it, `broadcast` what goes to a topic, a group or\neverybody, `state-read` reading the state this host writes, `read` is kept for clients that ask for it. Who\nwas never named may do all four; `peer unblock` goes back to that."
+    )]
+    Grant(Granted),
+    /// List the peers for whom something was set
+    #[command(after_help = "Examples:\n  hostel mesh peer grants\n  hostel mesh peer grants --json")]
+    Grants,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Blocked {
+    /// The peer: a name, a public key or the first 16 or more digits of one
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Granted {
+    /// The peer: a name, a public key or the first 16 or more digits of one
+    #[arg(value_name = "PEER")]
+    pub(crate) peer: String,
+
+    /// What it may do, separated by commas or as words of their own
+    #[arg(value_name = "CAPABILITY", value_delimiter = ',', required = true)]
+    pub(crate) capabilities: Vec<Capability>,
+}
+
+/// What a peer may do to this host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Capability {
+    Read,
+    Dm,
+    Broadcast,
+    StateRead,
+}
+
+impl Capability {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Capability::Read => "read",
+            Capability::Dm => "dm",
+            Capability::Broadcast => "broadcast",
+            Capability::StateRead => "state-read",
+        }
+    }
 }
 
 /// What one is up to.

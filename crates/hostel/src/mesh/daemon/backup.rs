@@ -70,12 +70,7 @@ pub(super) fn restore(desk: &Desk<'_>, arguments: &cli::Restore) -> Result<ExitC
     let Some(bytes) = files::read_bounded(path, LARGEST).map_err(|error| problem(&error))? else {
         return Err(problem(&"there is no such file"));
     };
-    // What is no backup is said before anybody types a passphrase for it.
-    sealed::Header::expect(&bytes, Content::Mesh).map_err(unreadable(path))?;
-    let passphrase = passphrase::obtain(arguments.source.passphrase_fd, "Passphrase of the backup: ")?;
-    let plain: Zeroizing<Vec<u8>> =
-        sealed::open(Content::Mesh, passphrase.as_bytes(), &bytes).map_err(unreadable(path))?;
-    let kept = Kept::read(&plain).map_err(|error| fault(&error))?;
+    let kept = open(desk, &bytes, arguments)?;
     let restored =
         kept.restore(desk.host.places(), arguments.force, Clock::system().now_ms()).map_err(|error| fault(&error))?;
     let membership = kept.membership();
@@ -87,10 +82,10 @@ pub(super) fn restore(desk: &Desk<'_>, arguments: &cli::Restore) -> Result<ExitC
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
+    let as_of = kept.made_at().map_or_else(String::new, |time| format!(", as of {}", text::printable(time)));
     desk.ui.line(&format!(
-        "this host is {} in `{mesh}` again, as of {}",
+        "this host is {} in `{mesh}` again{as_of}",
         text::printable(membership.display_name.as_deref().unwrap_or(mesh)),
-        text::printable(kept.made_at())
     ))?;
     for path in restored.set_aside {
         desk.ui.note(&format!("what was here is kept as `{}`", path.display()));
@@ -100,12 +95,32 @@ pub(super) fn restore(desk: &Desk<'_>, arguments: &cli::Restore) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
+/// Asks for the passphrase of a file and opens it, whichever program made it.
+fn open(desk: &Desk<'_>, bytes: &[u8], arguments: &cli::Restore) -> Result<Kept, Failure> {
+    let (path, earlier) = (&arguments.source.input, sealed::is_earlier(bytes));
+    // What is no backup is said before anybody types a passphrase for it.
+    if !earlier {
+        sealed::Header::expect(bytes, Content::Mesh).map_err(unreadable(path))?;
+    }
+    let passphrase = passphrase::obtain(arguments.source.passphrase_fd, "Passphrase of the backup: ")?;
+    let plain: Zeroizing<Vec<u8>> = match earlier {
+        true => sealed::open_earlier(passphrase.as_bytes(), bytes),
+        false => sealed::open(Content::Mesh, passphrase.as_bytes(), bytes),
+    }
+    .map_err(unreadable(path))?;
+    let kept = match earlier {
+        true => Kept::read_earlier(&plain, desk.mesh.as_deref()),
+        false => Kept::read(&plain),
+    };
+    kept.map_err(|error| fault(&error))
+}
+
 /// What is wrong with the file itself.
 fn unreadable(path: &Path) -> impl FnOnce(BackupError) -> Failure {
     let shown = path.display().to_string();
     move |error| {
         let word = match error {
-            BackupError::Passphrase => "wrong_passphrase",
+            BackupError::Passphrase | BackupError::Unopened => "wrong_passphrase",
             BackupError::Damaged(_) => "backup_damaged",
             BackupError::NotOne | BackupError::Earlier(_) => "not_a_backup",
             BackupError::TooNew(_) => "backup_too_new",
@@ -135,6 +150,7 @@ fn fault(fault: &BackupFault) -> Failure {
         BackupFault::Exists { .. } => {
             failure("exists").hint("`--force` puts the backup in its place; what is here is kept beside it")
         }
+        BackupFault::Which(_) => failure("which_mesh").hint("say which one with `--mesh NAME`"),
         BackupFault::TooNew(_) => failure("backup_too_new"),
         BackupFault::Malformed(_) => failure("malformed"),
         _ => failure("io"),

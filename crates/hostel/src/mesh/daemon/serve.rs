@@ -144,8 +144,8 @@ impl Opened {
             log.line(*level, message, fields.clone());
         }
         let tokens = match &settled.dir {
-            Some(dir) => Tokens::open(dir, clock.clone()),
-            None => Ok(Tokens::in_memory(clock.clone())),
+            Some(dir) => Tokens::open(dir, &clock),
+            None => Ok(Tokens::in_memory(&clock)),
         };
         let tokens =
             tokens.map_err(|error| Failure::daemon(1, "local_token", format!("cannot make the token: {error}")))?;
@@ -300,7 +300,8 @@ fn open_log(settled: &Settled, foreground: bool, clock: Clock) -> Result<Log, Fa
 
 fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Result<MeshOptions, Failure> {
     let membership = &settled.membership;
-    let dial = route::dial(&settled.settings, membership.cert)?;
+    let certificate = route::pin(desk, membership);
+    let dial = route::dial(&settled.settings, certificate)?;
     let known = Memberships::load(desk.host.places());
     let broker_urls = route::chosen_urls(&settled.settings, membership);
     Ok(MeshOptions {
@@ -315,7 +316,7 @@ fn options(desk: &Desk<'_>, settled: &Settled, log: &Log, clock: Clock) -> Resul
         rename: settled.rename,
         groups: known.map(|known| known.groups().to_vec()).unwrap_or_default(),
         broker_urls,
-        certificate: membership.cert,
+        certificate,
         dir: settled.dir.as_ref().map(|dir| dir.path().to_owned()),
         leave_on_end: settled.dir.is_none(),
         host_fingerprint: settled.fingerprint.clone(),

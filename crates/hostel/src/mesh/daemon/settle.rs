@@ -179,6 +179,11 @@ async fn settle_host(
         |error: io::Error| Failure::daemon(1, "io", format!("cannot read or write `{}`: {error}", file.display()));
     let host = Host::here();
     if arguments.remint {
+        // What was accepted keeps the ids of who accepted it; that must be known before there is anybody else.
+        hostel_mesh::outbox::belongs_to(&dir.outbox(), &joined.member_id).await.map_err(|error| {
+            Failure::daemon(1, "outbox", format!("cannot make a new identity: {error}"))
+                .hint("the identity is as it was: what was accepted has to be readable before there is a new one")
+        })?;
         let enrol = route::enrol(desk, &joined, clock.clone());
         let reminted = enrol.remint(&joined).await.map_err(|error| {
             Failure::daemon(1, error.code(), format!("cannot make a new identity: {error}"))

@@ -21,7 +21,7 @@ pub(super) async fn rotate(desk: &Desk<'_>) -> Result<ExitCode, Failure> {
         Some(daemon) => daemon.client.post("/v1/token/rotate", &json!({})).await?,
         // Nobody has it in memory: the file is all there is.
         None => {
-            let rotated = Tokens::open(&dir, Clock::system()).and_then(|tokens| tokens.rotate());
+            let rotated = Tokens::open(&dir, &Clock::system()).and_then(|tokens| tokens.rotate());
             rotated.map_err(|error| {
                 Failure::daemon(1, "io", format!("cannot write `{}`: {error}", dir.local_token().display()))
             })?;

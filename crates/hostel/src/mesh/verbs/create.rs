@@ -8,6 +8,7 @@ use hostel_mesh::enrol::Enrol;
 use hostel_mesh::home::Membership;
 use hostel_mesh::home::Memberships;
 use hostel_wire::Clock;
+use hostel_wire::invite::CertPin;
 use serde_json::json;
 use zeroize::Zeroizing;
 
@@ -28,7 +29,7 @@ struct Broker {
     url: String,
     /// How others do; none if they cannot.
     public_url: Option<String>,
-    certificate: Option<[u8; 32]>,
+    certificate: Option<CertPin>,
     admin_token: Option<Zeroizing<String>>,
 }
 
@@ -158,9 +159,10 @@ fn elsewhere(desk: &Desk<'_>, url: &str, arguments: &Create) -> Result<Broker, F
     let certificate = match &arguments.cert {
         None => None,
         Some(hex) => {
-            Some(hostel_wire::encoding::unhex_array(&hex.replace(':', "").to_lowercase()).ok_or_else(|| {
+            let digest = hostel_wire::encoding::unhex_array::<32>(&hex.replace(':', "").to_lowercase());
+            Some(CertPin::from(digest.ok_or_else(|| {
                 Failure::arguments("`--cert` is not a SHA-256 digest").hint("it has 64 hexadecimal digits")
-            })?)
+            })?))
         }
     };
     Ok(Broker { url, public_url: None, certificate, admin_token: token })

@@ -28,8 +28,10 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Leave) -> Result<ExitCode, 
     // Only now: a daemon that is still up while the broker cannot be told has lost nothing. First who would start it again.
     let service = daemon::service::withdraw(desk, &mesh).await;
     daemon::stop(desk, &mesh).await?;
-    Memberships::remove(desk.host.places(), &mesh).map_err(|error| Failure::io(error.to_string()))?;
     let directory = desk.host.dir(&mesh);
+    // Whoever joins again here does not take these for its own. An outbox that cannot be read keeps nobody here.
+    let owed = hostel_mesh::outbox::belongs_to(&directory.outbox(), &joined.member_id).await.unwrap_or(0);
+    Memberships::remove(desk.host.places(), &mesh).map_err(|error| Failure::io(error.to_string()))?;
     let secrets = [
         directory.keypair(),
         directory.keypair_archive(),
@@ -44,7 +46,7 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Leave) -> Result<ExitCode, 
     }
     if desk.ui.json() {
         desk.ui.data(&json!({
-            "ok": true, "mesh": mesh, "broker_told": told, "directory": directory.path(),
+            "ok": true, "mesh": mesh, "broker_told": told, "directory": directory.path(), "outbox_owed": owed,
             "service_removed": service.removed,
             "service_left": service.left.iter().map(|(path, _)| path).collect::<Vec<_>>(),
         }))?;
@@ -61,6 +63,13 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Leave) -> Result<ExitCode, 
     if !told {
         desk.ui.note(&format!(
             "the broker was not told: the mesh's owner can take this member out with `{} member revoke`",
+            desk.called
+        ));
+    }
+    if owed > 0 {
+        desk.ui.note(&format!(
+            "{owed} accepted messages were not confirmed by the broker: after joining again each is given up, and \
+             `{} daemon outbox requeue` sends it",
             desk.called
         ));
     }

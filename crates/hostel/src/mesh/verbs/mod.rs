@@ -5,6 +5,7 @@
 pub(super) mod create;
 pub(super) mod events;
 pub(super) mod files;
+pub(super) mod grants;
 pub(super) mod inbox;
 pub(super) mod install;
 pub(super) mod invites;

@@ -9,6 +9,7 @@
 
 mod address;
 mod decided;
+mod launched;
 mod letter;
 mod policy;
 mod rows;
@@ -16,10 +17,12 @@ mod taking;
 
 pub(crate) use address::{address_of, has_missing, missing_addresses};
 pub(crate) use decided::look_after;
+pub use launched::{Launched, variables};
 pub use letter::Letter;
 pub use policy::{MailLimits, MeshPolicy};
 pub use taking::{MailPlace, Taken};
 
+pub(super) use launched::launched;
 pub(super) use rows::trim;
 
 /// The door that prompts of letters come in by.

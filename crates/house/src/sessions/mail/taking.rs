@@ -59,12 +59,6 @@ impl Session {
         self.change(|state| state.address.clone())
     }
 
-    /// Whether its own environment has one of these variables.
-    #[must_use]
-    pub fn has_variable(&self, names: &[&str]) -> bool {
-        self.env.iter().any(|(name, _)| names.iter().any(|wanted| name == wanted))
-    }
-
     /// Says what is to become of messages for it, from now on. Where they were left alone until now, those that have come
     /// stay in the mailbox; where they are left alone from now on, nobody is asked about them any more.
     pub async fn set_mesh(self: &Arc<Self>, policy: MeshPolicy) -> Result<(), StoreError> {

@@ -5,6 +5,7 @@
 //! because its process is gone, which the daemon notices. What is inside never becomes the member.
 
 mod arrivals;
+mod letters;
 mod registration;
 mod talk;
 mod token;
@@ -38,6 +39,7 @@ use crate::paths::HouseDir;
 use crate::text;
 use crate::ui::Ui;
 use arrivals::Arrivals;
+use letters::Told;
 use registration::Registration;
 use talk::Talk;
 use token::Token;
@@ -116,12 +118,13 @@ async fn converse(
 ) -> Result<End, Failure> {
     let mut end = End::Done;
     let mut typing = Typing::new();
+    let mut letters = talk.letters();
     let mut arrivals = match typing.is_terminal() && !only && !desk.ui.json() {
         true => Some(Arrivals::begin(registration.speaking()).await),
         false => None,
     };
     if let Some(prompt) = first {
-        end = talk.turn(desk.ui, &prompt).await?;
+        end = talk.turn(desk.ui, &prompt, &mut letters).await?;
         if only {
             return Ok(end);
         }
@@ -132,8 +135,16 @@ async fn converse(
         }
         let typed = tokio::select! {
             typed = typing.next() => typed?,
+            told = letters.next() => {
+                letters.rest();
+                if let Some(over) = told_of(desk, talk, told, typing.is_terminal()).await? {
+                    return Ok(over);
+                }
+                continue;
+            }
             never = shown(&mut arrivals, desk.ui) => match never {},
         };
+        letters.rest();
         let prompt = match typed {
             Typed::Line(line) if line.trim().is_empty() => continue,
             Typed::Line(line) if matches!(line.trim(), "/quit" | "/exit") => return Ok(End::Done),
@@ -142,8 +153,26 @@ async fn converse(
             // A person who leaves has seen how the turns went; a program has only our exit code.
             Typed::End => return Ok(if typing.is_terminal() { End::Done } else { end }),
         };
-        end = talk.turn(desk.ui, &prompt).await?;
+        end = talk.turn(desk.ui, &prompt, &mut letters).await?;
     }
+}
+
+/// Shows what the agent does with a message, as if it had been asked here; says how all of it ended, if it did.
+async fn told_of(desk: &Desk<'_>, talk: &Talk, told: Told, at_prompt: bool) -> Result<Option<End>, Failure> {
+    if at_prompt {
+        // The line with the prompt is left as it is.
+        desk.ui.note("");
+    }
+    let end = match told {
+        Told::Turn { turn, after } => talk.letter(desk.ui, turn, after).await?,
+        Told::Due => return Ok(None),
+        Told::Closed => {
+            desk.ui.note("the session was closed");
+            End::Closed
+        }
+    };
+    // How its turn went is nothing that was asked for here.
+    Ok(Some(end).filter(|end| matches!(end, End::Closed | End::Left)))
 }
 
 /// Shows what arrives where somebody sees it. Never comes to an end.

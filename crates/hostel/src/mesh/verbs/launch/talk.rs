@@ -2,7 +2,8 @@
 //! closed at the end.
 //!
 //! Invariant: the session is made under an id chosen here, so asking twice makes one, and never without its environment:
-//! that is said on the same connection each time.
+//! that is said on the same connection each time. What messages began before a turn of ours is shown before it, with its
+//! questions: the turn waits for their answers.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -15,8 +16,13 @@ use hostel_doors::native::client::ClientError;
 use hostel_doors::native::protocol::PROTOCOL_VERSION;
 use serde_json::Value;
 use serde_json::json;
+use tokio::signal::unix::SignalKind;
+use tokio::signal::unix::signal;
 
 use super::End;
+use super::letters::Letters;
+use super::letters::Told;
+use crate::cli::MeshPolicy;
 use crate::config::Settings;
 use crate::conversation;
 use crate::conversation::Follow;
@@ -24,6 +30,7 @@ use crate::conversation::Format;
 use crate::conversation::Keyboard;
 use crate::conversation::Spread;
 use crate::conversation::Until;
+use crate::conversation::page::Look;
 use crate::conversation::page::Page;
 use crate::conversation::start::Contact;
 use crate::conversation::start::new_id;
@@ -43,6 +50,9 @@ use crate::ui::Ui;
 
 /// How long closing may take.
 const CLOSE: Duration = Duration::from_secs(5);
+
+/// The pause before a house that was lost is listened to again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The agent that is meant: the one that was named, if it is there, else the one that is preferred.
 pub(super) async fn agent(house: &House, named: Option<&str>) -> Result<String, Failure> {
@@ -72,7 +82,9 @@ pub(super) struct Talk {
     id: String,
     name: String,
     reconnect: Duration,
-    /// Turns that were asked for.
+    /// Nobody else puts anything to the agent.
+    alone: bool,
+    /// Turns that are known here.
     turns: AtomicU64,
 }
 
@@ -91,6 +103,7 @@ impl Talk {
         let mut params = json!({
             "session_id": id, "agent_alias": agent, "cwd": cwd, "name": name, "hosting": "warm",
             "mode": arguments.mode.map(crate::cli::Mode::name), "model": arguments.model,
+            "mesh": policy(arguments).map(MeshPolicy::name),
         });
         let reconnect = settings.limits.reconnect;
         let mut client = house.connect().await.map_err(CommandError::from)?;
@@ -103,33 +116,98 @@ impl Talk {
                 Err(error) => return Err(too_old(error).into()),
             }
         }
-        Ok(Talk { house, id, name: name.to_owned(), reconnect, turns: AtomicU64::new(0) })
+        let policy = policy(arguments).map_or(settings.sessions.mesh.word(), MeshPolicy::name);
+        let alone = policy == MeshPolicy::Off.name();
+        Ok(Talk { house, id, name: name.to_owned(), reconnect, alone, turns: AtomicU64::new(0) })
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
+    /// What messages from the mesh make of it.
+    pub(super) fn letters(&self) -> Letters {
+        Letters::new(self.house.clone(), self.id.clone())
+    }
+
     /// Asks, and shows what comes until the turn is over.
-    pub(super) async fn turn(&self, ui: &Ui, prompt: &str) -> Result<End, Failure> {
-        let client = match self.house.connect().await {
-            Err(error) if passing(&error) => self.house.again(self.reconnect, "hostel sessions").await?,
-            connected => connected.map_err(CommandError::from)?,
-        };
-        let mut contact = Contact { house: &self.house, client, reconnect: self.reconnect };
+    pub(super) async fn turn(&self, ui: &Ui, prompt: &str, letters: &mut Letters) -> Result<End, Failure> {
+        let mut contact = Contact { house: &self.house, client: self.connect().await?, reconnect: self.reconnect };
         let turns = self.turns.load(Ordering::Relaxed);
         let row =
             SessionRow { session_id: self.id.clone(), name: Some(self.name.clone()), turns, ..SessionRow::default() };
-        let sent = contact.send(&row, prompt, turns == 0).await?;
-        self.turns.store(sent.turn, Ordering::Relaxed);
+        let sent = contact.send(&row, prompt, self.alone && turns == 0).await?;
+        if sent.turn > turns + 1
+            && let Some(over) = self.before(ui, sent.turn, letters).await?
+        {
+            return Ok(over);
+        }
+        let until = Until::Turn { turn: sent.turn, first: sent.position == 0 };
+        self.follow(ui, contact.client, until, sent.after_seq, false).await
+    }
+
+    /// Shows the turns that messages began before one of ours; says how all of it ended, if it did.
+    async fn before(&self, ui: &Ui, due: u64, letters: &mut Letters) -> Result<Option<End>, Failure> {
+        loop {
+            // A new one each time: what stopped one of the turns is not meant for us.
+            let mut interrupts = signal(SignalKind::interrupt())
+                .map_err(|error| Failure::internal(format!("cannot watch for Ctrl-C: {error}")))?;
+            let told = tokio::select! {
+                told = self.told(due, letters) => told?,
+                _ = interrupts.recv() => return Ok(Some(End::Left)),
+            };
+            letters.rest();
+            let end = match told {
+                Told::Due => return Ok(None),
+                Told::Closed => End::Closed,
+                Told::Turn { turn, after } => self.letter(ui, turn, after).await?,
+            };
+            if matches!(end, End::Closed | End::Left) {
+                return Ok(Some(end));
+            }
+        }
+    }
+
+    /// Waits for what comes before a turn, for as long as the house is there or comes back.
+    async fn told(&self, due: u64, letters: &mut Letters) -> Result<Told, Failure> {
+        loop {
+            match letters.until(due).await {
+                Ok(told) => return Ok(told),
+                Err(error) if passing(&error) => {
+                    letters.rest();
+                    drop(self.connect().await?);
+                    tokio::time::sleep(AGAIN).await;
+                }
+                // Whoever follows the turn itself hears it too, and says it.
+                Err(_) => return Ok(Told::Due),
+            }
+        }
+    }
+
+    /// Shows a turn that a message began, with what the agent was asked.
+    pub(super) async fn letter(&self, ui: &Ui, turn: u64, after: u64) -> Result<End, Failure> {
+        self.follow(ui, self.connect().await?, Until::Turn { turn, first: true }, after, true).await
+    }
+
+    async fn connect(&self) -> Result<Client, Failure> {
+        match self.house.connect().await {
+            Err(error) if passing(&error) => Ok(self.house.again(self.reconnect, "hostel sessions").await?),
+            connected => Ok(connected.map_err(CommandError::from)?),
+        }
+    }
+
+    async fn follow(&self, ui: &Ui, client: Client, until: Until, after: u64, prompts: bool) -> Result<End, Failure> {
+        if let Until::Turn { turn, .. } = until {
+            self.turns.fetch_max(turn, Ordering::Relaxed);
+        }
+        let look = Look { prompts, ..conversation::look(ui, Spread::AnswerAlone) };
         let format = match ui.json() {
             true => Format::Json,
-            false => Format::Page(Box::new(Page::new(conversation::look(ui, Spread::AnswerAlone)))),
+            false => Format::Page(Box::new(Page::new(look))),
         };
         let keyboard = if ui.json() { None } else { Keyboard::open() };
-        let until = Until::Turn { turn: sent.turn, first: sent.position == 0 };
         let follow = Follow::new(self.house.clone(), self.id.clone(), until, format, self.reconnect);
-        let end = follow.since(sent.after_seq).in_charge(keyboard).run(contact.client, ui).await?;
+        let end = follow.since(after).in_charge(keyboard).run(client, ui).await?;
         match end {
             conversation::End::Turn { outcome: Outcome::Completed, .. } => Ok(End::Done),
             conversation::End::Turn { outcome: Outcome::Cancelled, .. } => Ok(End::Cancelled),
@@ -150,11 +228,20 @@ impl Talk {
     pub(super) async fn close(&self) {
         let closing = async {
             let mut client = self.house.connect().await?;
+            // Nobody has to decide about messages for what is over.
+            let off = json!({"session_id": self.id, "mesh": MeshPolicy::Off.name()});
+            client.call::<Value>("session/configure", &off).await.ok();
             client.call::<Value>("session/close", &json!({"session_id": self.id})).await
         };
         // A house that is gone has closed it, or finds it when it comes back.
         tokio::time::timeout(CLOSE, closing).await.ok();
     }
+}
+
+/// What becomes of messages for the session; none leaves it to the house. What ends with one answer takes none: it would be
+/// closed with them in its queue.
+fn policy(arguments: &Launch) -> Option<MeshPolicy> {
+    if arguments.print.is_some() { Some(MeshPolicy::Off) } else { arguments.messages }
 }
 
 /// Makes a session with an environment of ours. Asking twice makes one.

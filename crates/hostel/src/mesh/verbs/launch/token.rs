@@ -31,14 +31,11 @@ impl Token {
         paths::private_directory(folder)?;
         sweep(folder);
         let text = Zeroizing::new(hex(&*Zeroizing::new(random::bytes::<32>())));
-        let file = folder.join(format!("{name}-{}", std::process::id()));
+        // Never a path that was in use before: the house may still have the session that was led to it.
+        let file = folder.join(format!("{name}-{}-{}", hex(&random::bytes::<8>()), std::process::id()));
         let cannot = |error: std::io::Error| Failure::io(format!("cannot write `{}`: {error}", file.display()));
         let path = file.to_str().map(str::to_owned);
         let path = path.ok_or_else(|| Failure::io(format!("`{}` is not UTF-8", file.display())))?;
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(cannot(error)),
-            _ => {}
-        }
         let mut written = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file).map_err(cannot)?;
         written.write_all(text.as_bytes()).and_then(|()| written.write_all(b"\n")).map_err(cannot)?;
         Ok(Token { text, file, path })
@@ -90,9 +87,10 @@ mod tests {
         // What was left behind goes, what is in use stays.
         let left = folder.join(format!("old-{}", u32::MAX));
         std::fs::write(&left, "").unwrap();
-        let another = Token::make(&folder, "other").unwrap();
+        let another = Token::make(&folder, "review").unwrap();
         assert!(!left.exists() && file.exists());
         assert_ne!(another.text(), token.text());
+        assert_ne!(another.path(), token.path());
         drop(token);
         assert!(!file.exists());
     }
