@@ -237,6 +237,7 @@ fn an_id_that_became_too_old_is_dead_and_one_that_was_given_up_aborted() {
     let database = Database::open(lab.host("alice").directory().join("outbox.db")).unwrap();
     assert_eq!(database.execute("UPDATE outbox SET expires_at = 1", []).unwrap(), 1);
     drop(database);
+    lab.start_broker();
     lab.host_mut("alice").start();
     let alice = lab.host("alice").client(Transport::Socket);
     let dead = wait_for_status(&alice, "old", "dead");
@@ -260,7 +261,6 @@ fn an_id_that_became_too_old_is_dead_and_one_that_was_given_up_aborted() {
         conflict(&send(&alice, "bob", "one", "old"), "outbox_aborted_fingerprint_match");
         conflict(&send(&alice, "bob", "two", "old"), "outbox_aborted_fingerprint_mismatch");
     }
-    lab.start_broker();
     lab.host("alice").wait_connected();
     wait_for_status(&alice, "new", "done");
     // Nothing of the old id ever went out, and a last word shows that nothing is on its way.

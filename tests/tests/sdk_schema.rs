@@ -234,10 +234,10 @@ fn the_outbox(caller: &mut Caller, lab: &mut Lab) {
     let database = Database::open(lab.host("alice").directory().join("outbox.db")).unwrap();
     assert!(database.execute("UPDATE outbox SET expires_at = 1 WHERE status = 'pending'", []).unwrap() > 0);
     drop(database);
+    lab.start_broker();
     lab.host_mut("alice").start();
     let alice = lab.host("alice").client(Transport::Socket);
     caller.event(&mut alice.events(&format!("?last_event_id={place}"), &[]), "outbox_dead");
-    lab.start_broker();
     for name in ["alice", "bob"] {
         lab.host(name).wait_connected();
     }

@@ -69,9 +69,6 @@ const REAP: Duration = Duration::from_secs(15);
 
 /// How often it is looked whether earlier keys are to be let go.
 const LET_GO: Duration = Duration::from_secs(3600);
-/// How long the first look waits for the broker, which says what time it is.
-const FIRST_LOOK: Duration = Duration::from_secs(60);
-
 /// How long the databases may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
 
@@ -260,7 +257,8 @@ impl Mesh {
     async fn keep_house(&self) {
         let core = &self.core;
         let (told, mut rounds) = tokio::sync::mpsc::channel(4);
-        let sweeping = retention::run(core.outbox.clone(), core.inbox.clone(), move |swept| drop(told.try_send(swept)));
+        let tell = move |swept| drop(told.try_send(swept));
+        let sweeping = retention::run(core.outbox.clone(), core.inbox.clone(), core.timely(), tell);
         let reporting = async {
             while let Some(swept) = rounds.recv().await {
                 if let Some(health) = swept.health {
@@ -292,10 +290,7 @@ impl Mesh {
             }
         };
         let letting_go = async {
-            // Once the broker has said what time it is, or does not come.
-            let mut standing = core.watch_standing();
-            let heard = standing.wait_for(|standing| *standing == Standing::Open);
-            tokio::time::timeout(FIRST_LOOK, heard).await.ok();
+            core.timely().await;
             loop {
                 if core.keys.is_due() {
                     let core = Arc::clone(core);

@@ -30,10 +30,10 @@ pub struct Swept {
     pub failed: Option<StoreError>,
 }
 
-/// Keeps house until it is dropped: expiry every minute, sweeps every hour, the weekly vacuum with them; from the first
-/// minute on, in which the broker mostly says what time it is. An inbox that could not be looked through at the start is
-/// looked through first.
-pub async fn run(outbox: Outbox, inbox: Inbox, tell: impl Fn(Swept)) {
+/// Keeps house until it is dropped: expiry every minute, sweeps every hour, the weekly vacuum with them; all of it once
+/// `timely` says that what time it is may be known. An inbox that could not be looked through at the start is looked
+/// through first.
+pub async fn run(outbox: Outbox, inbox: Inbox, timely: impl Future<Output = ()>, tell: impl Fn(Swept)) {
     if inbox.is_unchecked() {
         let (health, failed) = match inbox.look_through().await {
             Ok(health) => (Some(health), None),
@@ -41,11 +41,12 @@ pub async fn run(outbox: Outbox, inbox: Inbox, tell: impl Fn(Swept)) {
         };
         tell(Swept { health, failed, ..Swept::default() });
     }
+    timely.await;
     let mut round = 0_u32;
     loop {
-        tokio::time::sleep(EXPIRE_EVERY).await;
         tell(keep_house(&outbox, &inbox, round.is_multiple_of(SWEEP_EVERY)).await);
         round = round.wrapping_add(1);
+        tokio::time::sleep(EXPIRE_EVERY).await;
     }
 }
 

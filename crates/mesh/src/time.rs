@@ -2,7 +2,7 @@
 //!
 //! Invariant: the broker's time is what it last said, and since then time that passed: to what our own clock is set
 //! meanwhile changes nothing. Nothing is older than it is by both of the two: a clock that is ahead, or is set forward,
-//! throws nothing away as long as the broker was heard, or the daemon runs.
+//! throws nothing away as long as the broker says otherwise, or for a day while the daemon runs.
 //!
 //! It shows nobody the time: what people see is their own machine's.
 

@@ -2,7 +2,8 @@
 //! What was sealed for an earlier key could not be opened any more once that is gone.
 //!
 //! Invariant: a copy that is done is not done again for the same key, and one that the broker had no time for is asked for
-//! again, not the ones before it: however many there are and however often the connection breaks, it comes to an end.
+//! again, not the ones before it: however many there are and however often the connection breaks, it comes to an end. One
+//! that the broker never has time for, because its record there is damaged, keeps none of the others waiting.
 //! Doing one twice changes nothing. It asks slowly, so that what the member asks meanwhile finds room in what the broker
 //! allows it, and nobody waits for it. It ends with the connection, and the next one goes on.
 
@@ -31,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What the broker has no time for is asked for again after this long, and not later than after that long.
 const AGAIN: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(30);
+
+/// After so many times the next copy is asked for first: some two minutes.
+const TRIES: u32 = 8;
 
 /// A copy that the broker keeps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -99,18 +103,31 @@ pub(super) async fn all(core: &Core, line: &Line) {
     if !core.resealed.begin(&current.pubkey) {
         return;
     }
-    let mut asking = Asking { line, asked: 0 };
-    topics(core, &mut asking, &current).await;
-    if let Err(refusal) = files(core, &mut asking, &current).await {
-        core.log.warn("keys_not_resealed", json!({"code": refusal.code(), "detail": refusal.detail()}));
-        return;
+    let (mut asking, mut said) = (Asking { line, asked: 0 }, false);
+    loop {
+        let topics = topics(core, &mut asking, &current).await;
+        let left = match files(core, &mut asking, &current).await {
+            Ok(files) => topics + files,
+            Err(refusal) => {
+                core.log.warn("keys_not_resealed", json!({"code": refusal.code(), "detail": refusal.detail()}));
+                return;
+            }
+        };
+        if left == 0 {
+            break;
+        }
+        if !std::mem::replace(&mut said, true) {
+            core.log.warn("keys_not_resealed", json!({"copies": left, "detail": "they are tried again"}));
+        }
+        tokio::time::sleep(LATEST).await;
     }
     core.resealed.finish(&current.pubkey);
     core.log.info("keys_resealed", json!({"requests": asking.asked}));
 }
 
-async fn topics(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) {
-    let keys = core.topics.keys();
+/// How many are left for later.
+async fn topics(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) -> usize {
+    let (keys, mut left) = (core.topics.keys(), 0);
     if keys.len() > MOST_COPIES {
         core.log.warn("keys_not_resealed", json!({"copies": keys.len() - MOST_COPIES}));
     }
@@ -122,14 +139,19 @@ async fn topics(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) {
         }
         if let Ok((blob, nonce)) = key.seal_for(&current.key, &current.public()) {
             // One that the broker does not have need not be replaced.
-            asking.ask(Call::TopicKeyReplace { topic_id, epoch, blob, nonce }).await.ok();
+            if is_later(&asking.ask(Call::TopicKeyReplace { topic_id, epoch, blob, nonce }).await) {
+                left += 1;
+                continue;
+            }
         }
         core.resealed.done(&current.pubkey, copy);
     }
+    left
 }
 
-async fn files(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) -> Result<(), Refusal> {
-    let listed = asking.files().await?;
+/// How many are left for later.
+async fn files(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) -> Result<usize, Refusal> {
+    let (listed, mut left) = (asking.files().await?, 0);
     // A file for everybody has one copy of its key, which is nobody's own.
     let own = listed.iter().filter(|file| file.get("to").is_some_and(Value::is_string));
     for file_id in own.filter_map(|file| file.get("id").and_then(Value::as_str)) {
@@ -137,14 +159,22 @@ async fn files(core: &Core, asking: &mut Asking<'_>, current: &MemberKey) -> Res
         if core.resealed.is_done(&copy) {
             continue;
         }
-        if let Ok(answer) = asking.ask(Call::GetFile { file_id: file_id.to_owned() }).await
-            && let Some(sealed_key) = for_current(core, current, &answer)
-        {
-            asking.ask(Call::FileKeyReplace { file_id: file_id.to_owned(), sealed_key }).await.ok();
+        let mut answer = asking.ask(Call::GetFile { file_id: file_id.to_owned() }).await;
+        if let Some(sealed_key) = answer.as_ref().ok().and_then(|answer| for_current(core, current, answer)) {
+            answer = asking.ask(Call::FileKeyReplace { file_id: file_id.to_owned(), sealed_key }).await;
+        }
+        if is_later(&answer) {
+            left += 1;
+            continue;
         }
         core.resealed.done(&current.pubkey, copy);
     }
-    Ok(())
+    Ok(left)
+}
+
+/// Whether something has to be asked again; every other no is an answer.
+fn is_later(answer: &Result<Reply, Refusal>) -> bool {
+    answer.as_ref().is_err_and(Refusal::passes)
 }
 
 /// The key of a file as it has to be kept, if it is not kept so.
@@ -164,10 +194,10 @@ struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Asks until there is an answer that stays. What passes is waited for as long as the connection stands.
+    /// Asks until there is an answer that stays, or it has been asked often enough for now.
     async fn ask(&mut self, call: Call) -> Result<Reply, Refusal> {
         let mut wait = AGAIN;
-        loop {
+        for _ in 1..TRIES {
             self.pace().await;
             match self.line.ask(call.clone()).await {
                 Err(refusal) if refusal.passes() => tokio::time::sleep(wait).await,
@@ -175,6 +205,8 @@ impl Asking<'_> {
             }
             wait = LATEST.min(wait * 2);
         }
+        self.pace().await;
+        self.line.ask(call).await
     }
 
     /// Files that we may read.
@@ -268,6 +300,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn what_the_broker_never_has_time_for_is_left_for_later() {
+        let (out, mut frames) = mpsc::channel(4);
+        let line = Line::new(out, HelloAck::default());
+        let answering = async {
+            for _ in 0..TRIES {
+                let frame: Value = serde_json::from_str(&frames.recv().await.unwrap()).unwrap();
+                let (code, id) = ("unavailable".to_owned(), frame["_reqId"].as_str().map(str::to_owned));
+                line.refused(&ErrorFrame { code, message: String::new(), req_id: id, id: None });
+            }
+        };
+        let mut asking = Asking { line: &line, asked: 0 };
+        let (answer, ()) = tokio::join!(asking.ask(Call::GetFile { file_id: "f".to_owned() }), answering);
+        assert!(is_later(&answer));
+        assert_eq!(asking.asked, TRIES);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_no_is_taken_for_an_answer() {
         let (out, mut frames) = mpsc::channel(4);
         let line = Line::new(out, HelloAck::default());
@@ -278,6 +327,7 @@ mod tests {
         };
         let mut asking = Asking { line: &line, asked: 0 };
         let (answer, ()) = tokio::join!(asking.ask(Call::GetFile { file_id: "f".to_owned() }), answering);
+        assert!(!is_later(&answer));
         assert_eq!(answer.unwrap_err().code(), "not_found");
     }
 }

@@ -55,6 +55,9 @@ pub(crate) struct Me {
 /// For how long after its start a daemon is taken to be about to connect.
 const SETTLING: Duration = Duration::from_secs(5);
 
+/// How long the broker is waited for, which says what time it is, before the own clock is believed.
+const UNHEARD: Duration = Duration::from_secs(60);
+
 /// How the connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
@@ -306,6 +309,13 @@ impl Core {
 
     pub(crate) fn watch_standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
+    }
+
+    /// Waits until the broker has said what time it is, or does not come: before that nothing is judged by its age.
+    pub(crate) async fn timely(&self) {
+        let mut standing = self.watch_standing();
+        let heard = standing.wait_for(|standing| *standing == Standing::Open);
+        tokio::time::timeout(UNHEARD, heard).await.ok();
     }
 
     /// As callers see it.
