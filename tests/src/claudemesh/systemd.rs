@@ -45,6 +45,9 @@ impl Systemd {
         if !rustix::process::geteuid().is_root() {
             return skipped("control groups of its own need root");
         }
+        if ["/tmp", "/var/tmp"].iter().any(|hidden| below.starts_with(hidden)) {
+            return skipped("the target directory is below /tmp, which services have one of their own of");
+        }
         let root = tempfile::Builder::new().prefix("sd-").tempdir_in(below).expect("a temporary directory");
         for name in ["home", "run", "config", "bin"] {
             fs::create_dir(root.path().join(name)).expect("a fresh directory");

@@ -118,7 +118,9 @@ impl Place {
     fn outside(&self, words: &[&str]) -> (i32, String) {
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let (out, done) = (self.path(&format!("out-{number}")), self.path(&format!("done-{number}")));
-        let script = r#"out=$1 done=$2; shift 2; ("$@" >"$out" 2>&1 3<"$PASSPHRASE"; echo $? >"$done.part"; mv "$done.part" "$done") &"#;
+        // Nobody's child once the shell is gone: before that it is of our tree, and may not answer what we ask.
+        let script = r#"out=$1 done=$2; shift 2; (while kill -0 $$ 2>&-; do sleep 0.01; done
+            "$@" >"$out" 2>&1 3<"$PASSPHRASE"; echo $? >"$done.part"; mv "$done.part" "$done") &"#;
         let status = self
             .command("sh")
             .env("PASSPHRASE", self.path("passphrase"))

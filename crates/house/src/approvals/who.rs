@@ -7,6 +7,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use super::approver::{Passphrase, Unlock};
 use super::peer;
@@ -88,19 +89,48 @@ impl Household for Processes {
     }
 }
 
-/// The processes that somebody may be; none for somebody who is no process of this machine. Why they cannot be
-/// recognised, in words.
-async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, String> {
+/// How often somebody who is told by an address alone is looked for, and how long is waited before each further look. The
+/// system's tables are not of one moment: rows are missing from a table that changes while it is read, and a process that
+/// is just being made holds what its parent has for as long as it takes to become another program.
+const LOOKS: u32 = 5;
+const BETWEEN: Duration = Duration::from_millis(20);
+
+/// Why somebody may not decide.
+enum No {
+    /// What was seen says so.
+    Sure(&'static str),
+    /// Nobody was seen, or somebody who is gone.
+    Unseen,
+}
+
+/// Looks until something was seen, where another look may show it.
+async fn seen<F>(peer: &DeciderPeer, mut look: impl FnMut() -> F) -> Result<(), String>
+where
+    F: Future<Output = Result<(), No>>,
+{
+    for left in (0..LOOKS).rev() {
+        match look().await {
+            Ok(()) => return Ok(()),
+            Err(No::Sure(why)) => return Err(why.to_owned()),
+            Err(No::Unseen) if left > 0 && matches!(peer, DeciderPeer::Remote(_)) => tokio::time::sleep(BETWEEN).await,
+            Err(No::Unseen) => break,
+        }
+    }
+    Err(INSIDE.to_owned())
+}
+
+/// The processes that somebody may be; none for somebody who is no process of this machine.
+async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
     match peer {
         DeciderPeer::Own => Ok(Vec::new()),
-        DeciderPeer::Unknown => Err(INSIDE.to_owned()),
+        DeciderPeer::Unknown => Err(No::Sure(INSIDE)),
         DeciderPeer::Local { pid, started } => Ok(vec![(*pid, *started)]),
         DeciderPeer::Remote(address) => {
-            let address = address.parse().map_err(|_| INSIDE.to_owned())?;
+            let address = address.parse().map_err(|_| No::Sure(INSIDE))?;
             match tokio::task::spawn_blocking(move || sockets::other_end(address)).await {
                 Ok(OtherEnd::Elsewhere) => Ok(Vec::new()),
                 Ok(OtherEnd::Here(holders)) => Ok(holders),
-                Ok(OtherEnd::Nobodys) | Err(_) => Err(INSIDE.to_owned()),
+                Ok(OtherEnd::Nobodys) | Err(_) => Err(No::Unseen),
             }
         }
     }
@@ -108,13 +138,17 @@ async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, String> {
 
 /// Whether somebody is anybody who may decide at all; why not, in words.
 pub(super) async fn may_decide(household: &dyn Household, peer: &DeciderPeer) -> Result<(), String> {
+    seen(peer, || is_outside(household, peer)).await
+}
+
+async fn is_outside(household: &dyn Household, peer: &DeciderPeer) -> Result<(), No> {
     for (pid, started) in processes_of(peer).await? {
         // Looked at before and after: the number may be given away between the two looks.
-        let outside = peer::start_of(pid) == Some(started)
-            && !household.is_inside(pid).await
-            && peer::start_of(pid) == Some(started);
-        if !outside {
-            return Err(INSIDE.to_owned());
+        let there = || peer::start_of(pid) == Some(started);
+        match there() && !household.is_inside(pid).await {
+            true if there() => {}
+            false if there() => return Err(No::Sure(INSIDE)),
+            _ => return Err(No::Unseen),
         }
     }
     Ok(())
@@ -123,7 +157,10 @@ pub(super) async fn may_decide(household: &dyn Household, peer: &DeciderPeer) ->
 /// Whether somebody is not the very one who asked.
 pub(super) async fn is_another(peer: &DeciderPeer, requester: &Requester) -> Result<(), String> {
     let Some(asker) = &requester.peer else { return Ok(()) };
-    let (root, since) = (asker.root_pid, asker.root_started);
+    seen(peer, || is_of_another_tree(peer, asker.root_pid, asker.root_started)).await
+}
+
+async fn is_of_another_tree(peer: &DeciderPeer, root: u32, since: u64) -> Result<(), No> {
     let deciders = processes_of(peer).await?;
     let look = move || {
         for (pid, started) in deciders {
@@ -131,13 +168,13 @@ pub(super) async fn is_another(peer: &DeciderPeer, requester: &Requester) -> Res
             // Gone meanwhile: whatever was looked at may have been another process.
             match belongs.filter(|_| peer::start_of(pid) == Some(started)) {
                 Some(false) => {}
-                Some(true) => return Err(OWN_TREE.to_owned()),
-                None => return Err(INSIDE.to_owned()),
+                Some(true) => return Err(No::Sure(OWN_TREE)),
+                None => return Err(No::Unseen),
             }
         }
         Ok(())
     };
-    tokio::task::spawn_blocking(look).await.unwrap_or_else(|_| Err(INSIDE.to_owned()))
+    tokio::task::spawn_blocking(look).await.unwrap_or(Err(No::Unseen))
 }
 
 /// Whether such a request may be decided by such a way; why not, in words. The passphrase itself is looked at elsewhere.
