@@ -216,3 +216,32 @@ impl fmt::Display for DeciderPeer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use super::*;
+
+    /// What comes of looks of which the first ones show nobody, and how many there were.
+    async fn after(peer: &DeciderPeer, unseen: u32, then: fn() -> Result<(), No>) -> (Result<(), String>, u32) {
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            ready(if looks.get() > unseen { then() } else { Err(No::Unseen) })
+        };
+        (seen(peer, look).await, looks.get())
+    }
+
+    #[tokio::test]
+    async fn who_is_known_by_an_address_is_looked_for_again_and_never_taken_on_trust() {
+        let remote = DeciderPeer::Remote("127.0.0.1:1".to_owned());
+        assert_eq!(after(&remote, LOOKS - 1, || Ok(())).await, (Ok(()), LOOKS));
+        assert_eq!(after(&remote, LOOKS, || Ok(())).await, (Err(INSIDE.to_owned()), LOOKS));
+        let own_tree = || Err(No::Sure(OWN_TREE));
+        assert_eq!(after(&remote, 1, own_tree).await, (Err(OWN_TREE.to_owned()), 2), "what was seen is final");
+        let local = DeciderPeer::Local { pid: 1, started: 1 };
+        assert_eq!(after(&local, 1, || Ok(())).await, (Err(INSIDE.to_owned()), 1), "who is gone does not come back");
+    }
+}
