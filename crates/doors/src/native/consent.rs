@@ -73,7 +73,7 @@ impl Consent {
                 DeciderPeer::Local { pid: *pid, started: *started }
             }
             Peer::Local { .. } => DeciderPeer::Unknown,
-            Peer::Remote(address) => DeciderPeer::Remote(address.to_string()),
+            Peer::Remote(ends) => DeciderPeer::Remote(*ends),
         };
         Consent {
             approvals: door.0.approvals.clone(),

@@ -3,9 +3,8 @@
 //! Invariant: who may decide for a person is a matter of where the connection came from, not of what is said on it. A
 //! process of the keeper's tree never may, and one that cannot be recognised any more neither.
 
-use std::net::SocketAddr;
-
 use hostel_house::approvals::DeciderPeer;
+use hostel_house::approvals::Ends;
 use hostel_house::approvals::start_of;
 use hostel_house::processes::Processes;
 use tokio::net::UnixStream;
@@ -21,7 +20,7 @@ pub(crate) enum Peer {
         started: Option<u64>,
     },
     /// Somebody who showed the token.
-    Remote(SocketAddr),
+    Remote(Ends),
 }
 
 impl Peer {
@@ -45,7 +44,7 @@ impl Peer {
         match self {
             Peer::Local { pid: Some(pid), uid, .. } => format!("unix:pid={pid},uid={uid}"),
             Peer::Local { .. } => "unix:unknown".to_owned(),
-            Peer::Remote(address) => format!("wss:{address}"),
+            Peer::Remote(ends) => format!("wss:{}", ends.theirs),
         }
     }
 
@@ -69,7 +68,7 @@ impl Peer {
                 DeciderPeer::Local { pid: *pid, started: *started }
             }
             Peer::Local { .. } => DeciderPeer::Unknown,
-            Peer::Remote(address) => DeciderPeer::Remote(address.to_string()),
+            Peer::Remote(ends) => DeciderPeer::Remote(*ends),
         }
     }
 
@@ -87,6 +86,8 @@ impl Peer {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     #[tokio::test]
@@ -105,10 +106,12 @@ mod tests {
     #[test]
     fn what_is_not_known_is_said() {
         assert_eq!(Peer::Local { pid: None, uid: 0, started: None }.label(), "unix:unknown");
-        let remote = Peer::Remote(SocketAddr::from(([127, 0, 0, 1], 9781)));
+        let end = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let ends = Ends { theirs: end(9781), ours: end(443) };
+        let remote = Peer::Remote(ends);
         assert_eq!((remote.label().as_str(), remote.transport()), ("wss:127.0.0.1:9781", "wss"));
         assert!(!remote.is_local());
-        assert_eq!(remote.decider(), DeciderPeer::Remote("127.0.0.1:9781".to_owned()));
+        assert_eq!(remote.decider(), DeciderPeer::Remote(ends));
         assert_eq!(Peer::Local { pid: Some(1), uid: 0, started: None }.decider(), DeciderPeer::Unknown);
     }
 }

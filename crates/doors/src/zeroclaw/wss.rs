@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::StreamExt as _;
+use hostel_house::approvals::Ends;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
@@ -99,6 +100,7 @@ async fn run(
     stranger: OwnedSemaphorePermit,
 ) {
     let deadline = Instant::now() + INTRODUCTION;
+    let Ok(ours) = stream.local_addr() else { return };
     let Ok(Some((socket, admitted))) = tokio::time::timeout_at(deadline, shake_hands(stream, tls, &door)).await else {
         return;
     };
@@ -106,7 +108,8 @@ async fn run(
     let (sink, messages) = socket.split();
     let writer = Writer::socket(Box::pin(sink));
     let greeting = Greeting { version: door.0.settings.server_version.clone(), more: &[], admitted };
-    let mut client = Client::new(door, Face::Contract, Peer::Remote(address), writer.clone(), greeting);
+    let mut client =
+        Client::new(door, Face::Contract, Peer::Remote(Ends { theirs: address, ours }), writer.clone(), greeting);
     serve(&mut client, &writer, messages, deadline, stranger).await;
     drop(tokio::time::timeout(Duration::from_secs(1), writer.close()).await);
 }

@@ -165,6 +165,8 @@ async fn connect(path: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(dial.as_ref() as &Path).await
 }
 
+/// Whether nobody listens, or somebody who was killed before they took the connection.
 fn is_down(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    let down = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused, io::ErrorKind::ConnectionReset];
+    down.contains(&error.kind())
 }

@@ -56,7 +56,7 @@ pub use types::{
     Approval, Connection, DecideError, KeeperId, Kind, Life, NewRequest, RequestError, Requester, RunState, State,
     Subject,
 };
-pub use who::{Answer, Claim, DeciderPeer, Face, Household};
+pub use who::{Answer, Claim, DeciderPeer, Ends, Face, Household};
 pub use why::{Looked, Why};
 
 pub(crate) use letters::AboutLetter;

@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 
 use super::peer;
+use super::who::Ends;
 
 /// The other end of a connection.
 #[derive(Debug, Eq, PartialEq)]
@@ -23,21 +24,22 @@ pub(super) enum OtherEnd {
     Nobodys,
 }
 
-/// A row of the system's table: the address of one end, whose it is, and its number among the descriptors.
+/// A row of the system's table: the addresses of one end and of the other, whose it is, and its number among the descriptors.
 struct Row {
     address: SocketAddr,
+    other: SocketAddr,
     uid: u32,
     inode: u64,
 }
 
-/// Looks for the end of a connection that has this address.
-pub(super) fn other_end(address: SocketAddr) -> OtherEnd {
+/// Looks for the end of a connection that is theirs.
+pub(super) fn other_end(ends: Ends) -> OtherEnd {
     let own = rustix::process::getuid().as_raw();
-    let wanted = canonical(address);
+    let (wanted, ours) = (canonical(ends.theirs), canonical(ends.ours));
     let mut rows: Vec<Row> = Vec::new();
     for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let text = fs::read_to_string(table).unwrap_or_default();
-        rows.extend(text.lines().skip(1).filter_map(row).filter(|row| row.address == wanted));
+        rows.extend(text.lines().skip(1).filter_map(row).filter(|row| row.address == wanted && row.other == ours));
     }
     // Whoever hangs up before it is looked for has no row any more.
     if rows.is_empty() && is_of_this_machine(wanted.ip()) {
@@ -110,6 +112,7 @@ fn row(line: &str) -> Option<Row> {
     let fields: Vec<&str> = line.split_ascii_whitespace().collect();
     Some(Row {
         address: canonical(address(fields.get(1)?)?),
+        other: canonical(address(fields.get(2)?)?),
         uid: fields.get(7)?.parse().ok()?,
         inode: fields.get(9)?.parse().ok()?,
     })
@@ -158,10 +161,14 @@ mod tests {
         for listen in ["127.0.0.1:0", "[::1]:0"] {
             let Ok(listener) = TcpListener::bind(listen) else { continue };
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (_server, address) = listener.accept().unwrap();
-            assert_eq!(address, client.local_addr().unwrap());
+            let (server, theirs) = listener.accept().unwrap();
+            assert_eq!(theirs, client.local_addr().unwrap());
             let started = peer::start_of(own).unwrap();
-            assert_eq!(other_end(address), OtherEnd::Here(vec![(own, started)]));
+            let ours = server.local_addr().unwrap();
+            assert_eq!(other_end(Ends { theirs, ours }), OtherEnd::Here(vec![(own, started)]));
+            // Another connection from there, which may be over for long, is not this one.
+            let other = SocketAddr::new(ours.ip(), ours.port() ^ 1);
+            assert_eq!(other_end(Ends { theirs, ours: other }), OtherEnd::Nobodys);
             drop(client);
         }
     }
@@ -179,17 +186,18 @@ mod tests {
         for ip in [Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), reachable()].into_iter().flatten() {
             let listener = TcpListener::bind(SocketAddr::new(ip, 0)).unwrap();
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (server, address) = listener.accept().unwrap();
+            let (server, theirs) = listener.accept().unwrap();
+            let ours = server.local_addr().unwrap();
             // Our end is open still: theirs has a row without a process.
             drop(client);
-            assert_eq!(other_end(address), OtherEnd::Nobodys, "{ip}");
+            assert_eq!(other_end(Ends { theirs, ours }), OtherEnd::Nobodys, "{ip}");
             drop(server);
             // And with a reset there is no row at all.
             let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            let (server, address) = listener.accept().unwrap();
+            let (server, theirs) = listener.accept().unwrap();
             rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO)).unwrap();
             drop(client);
-            assert_eq!(other_end(address), OtherEnd::Nobodys, "{ip}");
+            assert_eq!(other_end(Ends { theirs, ours }), OtherEnd::Nobodys, "{ip}");
             drop(server);
         }
         assert!(!is_of_this_machine("192.0.2.1".parse().unwrap()));
@@ -197,7 +205,8 @@ mod tests {
 
     #[test]
     fn an_end_is_its_holders_and_another_users_is_elsewhere() {
-        let row = |uid, inode| Row { address: "127.0.0.1:80".parse().unwrap(), uid, inode };
+        let end: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let row = |uid, inode| Row { address: end, other: end, uid, inode };
         let found = |rows: &[Row], told: io::Result<Vec<(u32, u64)>>| held(rows, 1000, |_, _| told);
         assert_eq!(found(&[row(1000, 7)], Ok(vec![(5, 6)])), OtherEnd::Here(vec![(5, 6)]));
         assert_eq!(found(&[row(1000, 7)], Ok(Vec::new())), OtherEnd::Nobodys);
@@ -214,7 +223,8 @@ mod tests {
 
     #[test]
     fn who_is_elsewhere_is_not_looked_for_and_nobody_is_nobody() {
-        assert_eq!(other_end("192.0.2.1:1234".parse().unwrap()), OtherEnd::Elsewhere);
-        assert_eq!(other_end("127.0.0.1:1".parse().unwrap()), OtherEnd::Nobodys);
+        let from = |theirs: &str| Ends { theirs: theirs.parse().unwrap(), ours: "127.0.0.1:2".parse().unwrap() };
+        assert_eq!(other_end(from("192.0.2.1:1234")), OtherEnd::Elsewhere);
+        assert_eq!(other_end(from("127.0.0.1:1")), OtherEnd::Nobodys);
     }
 }

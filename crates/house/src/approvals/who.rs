@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -38,6 +39,16 @@ pub enum Face {
     Pkexec,
 }
 
+/// The two ends of a TCP connection. Both are needed to tell it from others: a machine uses one port of its own for
+/// connections to several others, and for some that are over.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ends {
+    /// That of whoever has connected.
+    pub theirs: SocketAddr,
+    /// That of this daemon.
+    pub ours: SocketAddr,
+}
+
 /// Who is at the other end of a face.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum DeciderPeer {
@@ -48,8 +59,8 @@ pub enum DeciderPeer {
         /// When it was started: a number that was given away again is another process.
         started: u64,
     },
-    /// Somebody who has shown a token, at this address and port; who is on this machine is looked for.
-    Remote(String),
+    /// Somebody who has shown a token, over this connection; who is on this machine is looked for.
+    Remote(Ends),
     /// This process itself.
     Own,
     /// Somebody the system does not know.
@@ -125,9 +136,9 @@ async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
         DeciderPeer::Own => Ok(Vec::new()),
         DeciderPeer::Unknown => Err(No::Sure(INSIDE)),
         DeciderPeer::Local { pid, started } => Ok(vec![(*pid, *started)]),
-        DeciderPeer::Remote(address) => {
-            let address = address.parse().map_err(|_| No::Sure(INSIDE))?;
-            match tokio::task::spawn_blocking(move || sockets::other_end(address)).await {
+        DeciderPeer::Remote(ends) => {
+            let ends = *ends;
+            match tokio::task::spawn_blocking(move || sockets::other_end(ends)).await {
                 Ok(OtherEnd::Elsewhere) => Ok(Vec::new()),
                 Ok(OtherEnd::Here(holders)) => Ok(holders),
                 Ok(OtherEnd::Nobodys) | Err(_) => Err(No::Unseen),
@@ -210,7 +221,7 @@ impl fmt::Display for DeciderPeer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DeciderPeer::Local { pid, .. } => write!(formatter, "pid {pid}"),
-            DeciderPeer::Remote(address) => formatter.write_str(address),
+            DeciderPeer::Remote(ends) => ends.theirs.fmt(formatter),
             DeciderPeer::Own => formatter.write_str("this daemon"),
             DeciderPeer::Unknown => formatter.write_str("unknown"),
         }
@@ -236,7 +247,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_known_by_an_address_is_looked_for_again_and_never_taken_on_trust() {
-        let remote = DeciderPeer::Remote("127.0.0.1:1".to_owned());
+        let end = SocketAddr::from(([127, 0, 0, 1], 1));
+        let remote = DeciderPeer::Remote(Ends { theirs: end, ours: end });
         assert_eq!(after(&remote, LOOKS - 1, || Ok(())).await, (Ok(()), LOOKS));
         assert_eq!(after(&remote, LOOKS, || Ok(())).await, (Err(INSIDE.to_owned()), LOOKS));
         let own_tree = || Err(No::Sure(OWN_TREE));
