@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -418,7 +418,7 @@ impl Client {
             let left = left.ok_or(Trouble::Late(limit))?;
             self.stream.set_read_timeout(Some(left)).expect("a socket takes a deadline");
             let mut chunk = [0_u8; 65536];
-            match self.stream.read(&mut chunk) {
+            match wait::read(&mut self.stream, &mut chunk) {
                 Ok(0) => self.closed = true,
                 Ok(count) => self.buffer.extend_from_slice(&chunk[..count]),
                 Err(error) => match error.kind() {

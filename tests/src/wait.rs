@@ -3,6 +3,7 @@
 //! The pause between two looks grows from one to fifty milliseconds; a deadline ends the wait with
 //! a panic that says what never came. What arrives on a socket is waited for on the socket.
 
+use std::io::{self, Read};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,5 +44,19 @@ pub fn attempt_often<T>(limit: Duration, longest: Duration, mut probe: impl FnMu
         }
         thread::sleep(pause);
         pause = (pause * 2).min(longest);
+    }
+}
+
+/// Reads. A read with a limit of time ends with an error when the whole machine was held up meanwhile, as by a snapshot;
+/// then it reads again.
+///
+/// # Errors
+/// As `Read::read`, but for that one.
+pub fn read(from: &mut impl Read, into: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match from.read(into) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done,
+        }
     }
 }

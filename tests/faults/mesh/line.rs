@@ -1,10 +1,11 @@
 //! One connection of a caller that expects to lose it at any moment: nothing here panics.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hostel_tests::wait;
 use serde_json::Value;
 
 /// A connection to a daemon's socket, for one request after the other.
@@ -59,7 +60,7 @@ impl Line {
         }
         self.socket.set_read_timeout(Some(left))?;
         let mut bytes = [0; 64 * 1024];
-        match self.socket.read(&mut bytes)? {
+        match wait::read(&mut self.socket, &mut bytes)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             got => {
                 self.buffer.extend_from_slice(&bytes[..got]);

@@ -147,7 +147,7 @@ impl Read for Unchunked {
             return Ok(0);
         }
         let most = buffer.len().min(self.left);
-        let read = self.source.read(&mut buffer[..most])?;
+        let read = wait::read(&mut self.source, &mut buffer[..most])?;
         if read == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -211,7 +211,7 @@ impl Native {
             self.stream.set_read_timeout(Some(left)).map_err(|_| Trouble::Lost)?;
             let filled = self.buffer.len();
             self.buffer.resize(filled + (256 << 10), 0);
-            let read = self.stream.read(&mut self.buffer[filled..]);
+            let read = wait::read(&mut self.stream, &mut self.buffer[filled..]);
             self.buffer.truncate(filled + read.as_ref().copied().unwrap_or(0));
             match read {
                 Ok(0) => return Err(Trouble::Lost),

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::wait;
+
 /// How long an answer, or the next piece of one, may take.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
@@ -203,7 +205,7 @@ impl Connection {
 
     fn fill(&mut self) -> io::Result<usize> {
         let mut bytes = [0; 64 * 1024];
-        let got = self.wire.read(&mut bytes)?;
+        let got = wait::read(&mut self.wire, &mut bytes)?;
         self.read += got as u64;
         self.buffer.extend_from_slice(&bytes[..got]);
         Ok(got)

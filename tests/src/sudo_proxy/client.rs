@@ -1,6 +1,6 @@
 //! A client of the sudo-proxy door: one line out, one line in, a deadline on every read.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -94,7 +94,7 @@ impl Client {
     pub fn part(&mut self, most: usize, limit: Duration) -> Result<usize, String> {
         let mut piece = vec![0; most];
         self.stream.set_read_timeout(Some(limit)).map_err(|error| error.to_string())?;
-        self.stream.read(&mut piece).map_err(|error| error.to_string())
+        wait::read(&mut self.stream, &mut piece).map_err(|error| error.to_string())
     }
 
     fn fill(&mut self, end: Instant) -> Result<usize, String> {
@@ -105,7 +105,7 @@ impl Client {
                 return Err("nothing came in time".to_owned());
             }
             self.stream.set_read_timeout(Some(left)).map_err(|error| error.to_string())?;
-            match self.stream.read(&mut piece) {
+            match wait::read(&mut self.stream, &mut piece) {
                 Ok(read) => {
                     self.buffer.extend_from_slice(&piece[..read]);
                     return Ok(read);

@@ -4,7 +4,7 @@
 //! is checked for both spellings of its keys and given with the first alone.
 
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -277,7 +277,7 @@ impl Peer {
             }
             self.stream.set_read_timeout(Some(left)).map_err(|error| error.to_string())?;
             let mut piece = vec![0; 256 << 10];
-            match self.stream.read(&mut piece) {
+            match wait::read(&mut self.stream, &mut piece) {
                 Ok(0) => return Err(CLOSED.to_owned()),
                 Ok(length) => self.buffer.extend_from_slice(&piece[..length]),
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
