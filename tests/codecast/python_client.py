@@ -148,6 +148,12 @@ async def reconnect(client):
     await until("the end of the turn", over)
     assert sorted(set(numbers(seen) + numbers(missed))) == list(range(200)), (numbers(seen), numbers(missed))
     assert await client.reconnect_session(PORT, session) == []
+
+    # Its process may live a moment longer than its last word; a message that comes before its end waits for it.
+    async def idle():
+        return await status(client, session) == "idle"
+
+    await until("idle", idle)
     assert texts(await collect(client, session, "say later")) == ["later"]
 
 
