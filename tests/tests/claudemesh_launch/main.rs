@@ -99,7 +99,7 @@ fn it_stays_itself_while_the_daemon_dies() {
     assert_ne!(sent["sender_pubkey"], alice.key().as_str());
     assert_eq!(seen["memberPubkey"], alice.key().as_str());
     alice.wait_received("meanwhile");
-    review.verb("inbox --json", "meanwhile");
+    review.verb("inbox --json 2>&1", "meanwhile");
     assert!(review.end().success());
 }
 
