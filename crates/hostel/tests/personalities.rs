@@ -454,14 +454,14 @@ fn an_ephemeral_zeroclaw_daemon_ends_a_second_after_its_last_client() {
     assert!(daemon.try_wait().unwrap().is_none(), "it ended before the first client came");
     let first = UnixStream::connect(&socket).unwrap();
     drop(first);
-    std::thread::sleep(Duration::from_millis(600));
     // Back in time; what runs does not count, only who is there.
     let mut client = Client::once(&socket);
     client.hello();
     client.ask("session/new", &json!({"agent_alias": "echo", "session_id": "s"}));
     client.tell("session/prompt", &json!({"session_id": "s", "prompt": "sleep 1000"}));
     while client.line()["params"]["text"] != "sleeping" {}
-    std::thread::sleep(Duration::from_millis(600));
+    // Longer than the second it had after the first one left.
+    std::thread::sleep(Duration::from_millis(1200));
     assert!(daemon.try_wait().unwrap().is_none(), "a client that came back was not counted");
     let left = Instant::now();
     drop(client);

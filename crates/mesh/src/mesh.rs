@@ -69,6 +69,7 @@ const REAP: Duration = Duration::from_secs(15);
 
 /// How often it is looked whether earlier keys are to be let go.
 const LET_GO: Duration = Duration::from_secs(3600);
+
 /// How long the databases may take to close.
 const CLOSING: Duration = Duration::from_secs(5);
 

@@ -68,17 +68,10 @@ pub(super) struct Consent {
 impl Consent {
     /// The inbox of a house for whoever is at the other end.
     pub(super) fn new(door: &Door, peer: &Peer) -> Self {
-        let decider = match peer {
-            Peer::Local { pid: Some(pid), started: Some(started), .. } => {
-                DeciderPeer::Local { pid: *pid, started: *started }
-            }
-            Peer::Local { .. } => DeciderPeer::Unknown,
-            Peer::Remote(ends) => DeciderPeer::Remote(*ends),
-        };
         Consent {
             approvals: door.0.approvals.clone(),
             sessions: door.0.sessions.clone(),
-            peer: decider,
+            peer: peer.decider(),
             label: peer.label(),
             spelling: door.0.settings.spelling,
             unlock: None,

@@ -55,11 +55,10 @@ fn store(
     transaction: &Transaction<'_>,
     inner: &Inner,
     now: u64,
-    arrivals: Vec<(Arrival, Texts)>,
+    mut arrivals: Vec<(Arrival, Texts)>,
     batch: &mut Batch,
 ) -> rusqlite::Result<Vec<Stored>> {
     let mut stored = Vec::with_capacity(arrivals.len());
-    let mut arrivals = arrivals;
     for (arrival, _) in &mut arrivals {
         trace(transaction, inner, now, arrival)?;
     }

@@ -363,7 +363,6 @@ impl Inner {
     }
 }
 
-/// What SQLite says of a file it cannot read is not a reason to go on.
 /// Whether nothing is damaged. The check reads the file as it is now, whatever the writer has in memory.
 async fn check(store: &Store) -> Result<(), OutboxError> {
     let found =
@@ -375,6 +374,7 @@ async fn check(store: &Store) -> Result<(), OutboxError> {
     }
 }
 
+/// What SQLite says of a file it cannot read is not a reason to go on.
 fn opening(error: StoreError) -> OutboxError {
     match error {
         StoreError::TooNew { .. } => OutboxError::TooNew(error.to_string()),
