@@ -2,7 +2,6 @@
 //!
 //! With `HOSTEL_AGENTS` set the real CLIs, too, are pointed at the fake model, each in its one-turn mode.
 
-#![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,6 +1,5 @@
 //! The played CLIs behind both doors: the same scenarios as for the real ones, with nothing installed.
 
-#![forbid(unsafe_code)]
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -9,7 +8,7 @@
     reason = "test code: a broken assumption must end the test at once"
 )]
 
-mod tier;
+use crate::tier;
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! of [`Driver`] hold.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::fs;
 use std::sync::LazyLock;

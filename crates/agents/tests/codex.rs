@@ -1,7 +1,7 @@
 //! Codex's recorded conversations.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use hostel_agents::{
     Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, PlanEntry, Raw, Setup, Usage,

@@ -1,7 +1,7 @@
 //! The command lines of claude and codex, in every hosting and mode.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use hostel_agents::{Hosting, Kind, Launch, Mode, Setup, driver, launch};
 use support::setup;

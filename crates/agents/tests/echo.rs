@@ -1,7 +1,7 @@
 //! The built-in agent, spoken to through pipes by the driver that speaks to it in the house.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::thread::JoinHandle;

@@ -1,7 +1,7 @@
 //! Gemini CLI: its command lines, and its recorded runs for one prompt. Its ACP is tested with that of the others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use hostel_agents::{Encoded, Event, Exit, Hosting, Input, Kind, Mode, Outcome, Raw, Setup, driver, launch, restore};
 use support::{Told, Transcript, check, exit, hear, names, setup, stopped};

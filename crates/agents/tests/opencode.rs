@@ -1,7 +1,7 @@
 //! opencode: its command lines, and its recorded runs for one prompt. Its ACP is tested with that of the others.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use hostel_agents::{Event, Exit, Hosting, Kind, Mode, Outcome, Raw, Setup, driver, launch, restore};
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-mod common;
+use crate::common;
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ fn check(path: &Path, wanted: &str) {
     let found = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
         found == wanted,
-        "{} is out of date; run `HOSTEL_UPDATE=1 cargo test -p hostel --test generated`",
+        "{} is out of date; run `HOSTEL_UPDATE=1 cargo test -p hostel --test hostel_tests generated::`",
         path.display()
     );
 }
@@ -78,7 +78,7 @@ fn manual_pages_are_up_to_date() {
 fn the_reference_is_up_to_date() {
     let house = House::new();
     let mut text = String::from(
-        "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test generated` \
+        "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test hostel_tests generated::` \
          compares it.\n",
     );
     let verbs: [&[&str]; 112] = [

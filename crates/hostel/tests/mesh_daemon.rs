@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod common;
-mod mesh_common;
+use crate::common;
+use crate::mesh_common;
 
 use std::io::BufRead as _;
 use std::io::BufReader;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
-mod common;
+use crate::common;
 
 use common::House;
 

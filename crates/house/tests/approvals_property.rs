@@ -6,9 +6,9 @@
 //! Commands are real children that leave a trace each; the database is a real one, opened anew by every daemon.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-mod model;
-mod property;
-mod support;
+use crate::model;
+use crate::property;
+use crate::support;
 
 use std::cell::Cell;
 use std::process::{Child, Command, Stdio};

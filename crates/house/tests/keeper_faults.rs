@@ -1,7 +1,7 @@
 //! What must hold when things go wrong around the keeper: refused upgrades, full disks, large input, strangers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

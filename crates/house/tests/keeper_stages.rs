@@ -1,7 +1,7 @@
 //! Stages of pipelines over the keeper's raw socket: held output, pins, bounds, and what a keeper of before makes of it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;

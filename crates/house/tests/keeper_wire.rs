@@ -2,7 +2,7 @@
 //! means no good does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -1,7 +1,7 @@
 //! Approved pipelines end to end: real files, a real keeper, real children, a real record of it all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-mod support;
+use crate::support;
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -448,7 +448,7 @@ fn a_child_that_may_not_be_killed_is_told_of() {
     let status = std::process::Command::new(setpriv)
         .args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string(), "--clear-groups"])
         .arg(&own)
-        .args(["--exact", "the_house_of_somebody_who_is_not_root", "--nocapture"])
+        .args(["--exact", "pipelines::the_house_of_somebody_who_is_not_root", "--nocapture"])
         .env(UNPRIVILEGED, place.path())
         .current_dir("/")
         .status()

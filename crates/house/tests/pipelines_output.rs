@@ -1,7 +1,7 @@
 //! Output of pipelines where a daemon has one thread, slow readers and unusual limits, as `sudo-proxy` may.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-mod support;
+use crate::support;
 
 use std::fs::File;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Pipelines whose daemon dies at any instant: they run once, or it is said that they did not; never twice.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-mod support;
+use crate::support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -274,7 +274,7 @@ fn a_daemon_killed_at_any_instant_runs_it_once_or_says_that_it_did_not() {
             std::fs::remove_file(path).ok();
         }
         let mut victim = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_daemon_that_is_killed", "--nocapture"])
+            .args(["--exact", "pipelines_restart::the_daemon_that_is_killed", "--nocapture"])
             .env(VICTIM, place.path())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

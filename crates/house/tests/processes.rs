@@ -1,7 +1,7 @@
 //! Hosted processes end to end: a real keeper, real children, real journals.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Sessions with real processes, a real keeper and a real database.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Agents that speak, ask or die when nobody has asked them anything, and daemons that vanish around that.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Letters: taken once, asked about where that is wanted, in order, across daemons that vanish at any instant.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::sync::Arc;
 

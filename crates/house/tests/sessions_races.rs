@@ -1,7 +1,7 @@
 //! Callers that leave, come at once or get in each other's way, and a disk that refuses.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod support;
+use crate::support;
 
 use std::future::Future;
 use std::pin::pin;

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that can not prepare its files has failed")]
 
-mod tarballs;
+use crate::tarballs;
 
 use std::fs;
 use std::os::unix::fs::symlink;

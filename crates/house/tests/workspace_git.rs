@@ -279,7 +279,7 @@ async fn variables_of_the_daemon_do_not_redirect_git() {
     let (_root, path) = repository();
     let (_other_root, other) = repository();
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "variables_of_the_daemon_do_not_redirect_git"])
+        .args(["--exact", "workspace_git::variables_of_the_daemon_do_not_redirect_git"])
         .env("HOSTEL_TEST_ASK", &path)
         .env("GIT_DIR", other.join(".git"))
         .env("GIT_WORK_TREE", &other)

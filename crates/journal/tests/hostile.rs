@@ -1,7 +1,7 @@
 //! Files with any content: reading, seeking and recovering give an answer or an error, never a panic or an endless loop.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
-mod common;
+use crate::common;
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;

@@ -1,7 +1,7 @@
 //! Refusals: a file system that takes no more, wrong arguments, names that are taken.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
-mod common;
+use crate::common;
 
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
@@ -20,14 +20,15 @@ fn a_write_that_fails_halfway_is_undone_and_can_be_repeated() {
     if std::env::var_os(INSIDE).is_some() {
         return fill_up_to_the_limit();
     }
-    let status = Command::new("sh")
+    let inside = Command::new("sh")
         .args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "a_write_that_fails_halfway_is_undone_and_can_be_repeated"])
+        .args(["--exact", "limits::a_write_that_fails_halfway_is_undone_and_can_be_repeated"])
         .env(INSIDE, "1")
-        .status()
+        .output()
         .unwrap();
-    assert!(status.success());
+    let printed = String::from_utf8_lossy(&inside.stdout);
+    assert!(inside.status.success() && printed.contains("1 passed"), "{printed}");
 }
 
 fn limit_file_size(bytes: Option<u64>) {

@@ -1,7 +1,7 @@
 //! Giving up the oldest output of a running process, and listing what lies in a folder.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
-mod common;
+use crate::common;
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,7 +1,7 @@
 //! What is written is what every cursor reads, from every place and up to every committed offset.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
-mod common;
+use crate::common;
 
 use common::{Folder, Recorder, Seen, read_from, read_on};
 use hostel_journal::{BLOCK_BYTES, Batch, Cursor, FRAME_BYTES, MAX_PAYLOAD, Note, Reader, Stream, Writer};

@@ -1,7 +1,7 @@
 //! A writer killed in the middle of a write, and bytes that changed on disk: what is left is a correct prefix.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests may fail the test")]
 
-mod common;
+use crate::common;
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

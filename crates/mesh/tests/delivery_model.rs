@@ -3,7 +3,7 @@
 //! What it proves and what it does not is said in `model/mod.rs`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-mod model;
+use crate::model;
 
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
 //! A broker that lies, refuses, stalls and sends rubbish: the daemon counts, waits, comes back, and never breaks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::sync::Arc;
 use std::time::Duration;

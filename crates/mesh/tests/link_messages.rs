@@ -1,7 +1,7 @@
 //! Messages between real daemons over a real broker: direct ones, broadcasts, groups, priorities, sessions' addresses.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use hostel_mesh::{Caller, SendRequest};
 use link_support::{TestBroker, hosts, soon};

@@ -1,7 +1,7 @@
 //! What happens when something is not there: the broker, the network, a daemon. Nothing is lost, nothing is doubled.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use hostel_mesh::{Caller, Ending, InboxItem, PostRequest, SendRequest, ShareRequest, State};
 use link_support::{Host, TestBroker, copy_files, hosts, put_back, soon};

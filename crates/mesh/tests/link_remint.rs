@@ -2,7 +2,7 @@
 //! host.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::path::Path;
 

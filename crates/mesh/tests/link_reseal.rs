@@ -2,7 +2,7 @@
 //! for the new one, all of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Keys that are replaced while daemons talk: nothing is lost, doubled or unreadable, whoever is away and whatever breaks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Sessions of a member, members that leave no trace, the way without a daemon, and files.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use hostel_mesh::cold::Cold;
 use hostel_mesh::{Caller, Ending, InboxRequest, Mesh, RegisterRequest, SendRequest, ShareRequest};

@@ -1,7 +1,7 @@
 //! A broker that was put back from before keys were replaced: it follows everybody to the key that counts, and nobody else.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::time::Duration;
 

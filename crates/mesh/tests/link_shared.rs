@@ -1,7 +1,7 @@
 //! Shared state and tasks between real daemons and a real broker: lost answers, keys that change, those who come later.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! under the key the invite named.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use std::io;
 use std::sync::Arc;

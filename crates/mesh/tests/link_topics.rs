@@ -1,7 +1,7 @@
 //! Topics: who gets what, who can read what, and when.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod link_support;
+use crate::link_support;
 
 use hostel_mesh::{Caller, Ending, MemberAction, PostRequest, State};
 use link_support::{TestBroker, hosts};

@@ -2,7 +2,7 @@
 //! that.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use hostel_mesh::outbox::{NewMessage, RetryRow, Row, Status};
 use hostel_wire::frames::Priority;

@@ -1,7 +1,7 @@
 //! Events: kept in a ring, told once and in order, resumed without a gap.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::path::Path;
 use std::time::Duration;

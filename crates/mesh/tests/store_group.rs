@@ -1,7 +1,7 @@
 //! Outbox and inbox with their own writing threads: callers share commits, and one that leaves in the middle harms nobody.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The inbox: stored once, listed newest first, found by words.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use hostel_mesh::inbox::{
     Arrival, Content, From, InboxError, InboxQuery, InboxRow, MissingKey, Page, Plain, Scope, Stored, Unreadable,

@@ -1,7 +1,7 @@
 //! The inbox over the years: what goes when it is old or too much, and how it is opened in whatever state it was left.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::collections::BTreeSet;
 

@@ -2,7 +2,7 @@
 //! it hands out is exactly what the model allows, and in the end the broker's log has everything once and in order.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;

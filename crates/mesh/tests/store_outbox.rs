@@ -1,7 +1,7 @@
 //! What the outbox takes: what a repeated id gets, what a request is known by, and how full it may be.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use hostel_mesh::disk::Level;
 use hostel_mesh::outbox::{AcceptError, Limits, NewMessage, Outbox, RefusedRow, Status};

@@ -1,7 +1,7 @@
 //! How rows of the outbox end, and what an operator may do: too old, given up, sent again, forgotten, lost by a log.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use hostel_mesh::outbox::{DestKind, NewMessage, Outbox, OutboxError, RefusedRow, RequeueError, Row, Status};
 use hostel_wire::frames::Priority;

@@ -1,7 +1,7 @@
 //! Outbox and inbox where one member has taken another's place: whose ids rows have, and what is recognised.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The steps of outbox and inbox, and the file that says which were made.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-mod store_support;
+use crate::store_support;
 
 use std::path::Path;
 

@@ -3,8 +3,8 @@
 use hostel_agents::{Decision, Encoded, Event, Heard, Hosting, Input, Kind, Mode, Outcome, driver};
 use serde_json::{Value, json};
 
+use crate::acp::talk::{ask, names, opened, own, prompted, three, update};
 use crate::support::{hear, send, setup};
-use crate::talk::{ask, names, opened, own, prompted, three, update};
 
 #[test]
 fn what_we_do_not_offer_is_refused_in_the_order_it_was_asked_for() {

@@ -4,8 +4,8 @@ use hostel_agents::{Decision, Encoded, Event, Heard, Hosting, Input, Kind, Mode,
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::acp::talk::{INITIALIZED, NEW, prompted};
 use crate::support::{exit, setup};
-use crate::talk::{INITIALIZED, NEW, prompted};
 
 #[test]
 fn a_broken_state_is_not_restored() {

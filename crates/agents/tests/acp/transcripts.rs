@@ -2,7 +2,7 @@
 
 use hostel_agents::{Hosting, Kind, Mode, Setup, driver, restore};
 
-use crate::replay::Recording;
+use crate::acp::replay::Recording;
 use crate::support::{check, exit, names, setup};
 
 /// The agents, and the mode in which the recorded client had them.

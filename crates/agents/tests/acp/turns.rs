@@ -3,8 +3,8 @@
 use hostel_agents::{Driver, Encoded, Event, Heard, Hosting, Input, Kind, Mode, Outcome, Setup, Usage, driver};
 use serde_json::{Value, json};
 
+use crate::acp::talk::{ask, finished, names, opened, own, prompted, three, update};
 use crate::support::{exit, hear, killed, send, setup, stopped};
-use crate::talk::{ask, finished, names, opened, own, prompted, three, update};
 
 #[test]
 fn what_comes_outside_a_turn_is_no_part_of_one() {

@@ -7,7 +7,7 @@ use hostel_broker::engine::{Engine, EngineOptions, KvBatch, KvOp, SqliteEngine};
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::support::{DAY, NOW, open, options};
+use crate::engine::support::{DAY, NOW, open, options};
 
 pub(crate) const RECORDS: u64 = 12;
 

@@ -6,7 +6,7 @@ use hostel_broker::engine::{BlobError, BlobSink as _, Engine};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::open;
+use crate::engine::support::open;
 
 #[tokio::test]
 async fn a_blob_is_there_once_it_is_whole() {

@@ -2,7 +2,7 @@
 
 use hostel_broker::engine::{Append, Engine, KvBatch, KvChange, KvError, KvOp};
 
-use crate::support::{dm, open};
+use crate::engine::support::{dm, open};
 
 #[tokio::test]
 async fn revisions_rise_over_everything_and_never_repeat() {

@@ -8,7 +8,7 @@ use hostel_broker::engine::{
 };
 use hostel_wire::frames::{Kind, Priority};
 
-use crate::support::{NOW, dm, open, options};
+use crate::engine::support::{NOW, dm, open, options};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_rise_in_the_order_of_submission() {

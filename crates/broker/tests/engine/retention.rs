@@ -7,7 +7,7 @@ use hostel_broker::engine::{
     Append, AppendError, Engine, EngineOptions, Gate, HistoryQuery, Pruned, Room, SqliteEngine,
 };
 
-use crate::support::{DAY, NOW, dm, open, options};
+use crate::engine::support::{DAY, NOW, dm, open, options};
 
 async fn prune_all(engine: &SqliteEngine, now: u64) -> Pruned {
     let mut all = Pruned::default();

@@ -6,7 +6,7 @@ use hostel_broker::engine::{Append, Engine as _, EngineError, SqliteEngine};
 use hostel_store::StoreError;
 use rusqlite::Connection;
 
-use crate::support::{dm, open, options};
+use crate::engine::support::{dm, open, options};
 
 /// Every table and index as SQLite remembers it.
 fn schema(path: &Path) -> String {
@@ -66,7 +66,7 @@ async fn a_database_of_the_first_step_is_brought_along() {
 #[tokio::test]
 async fn a_database_of_the_second_step_is_brought_along() {
     let scratch = tempfile::tempdir().unwrap();
-    let engine = crate::audit::filled(scratch.path()).await;
+    let engine = crate::engine::audit::filled(scratch.path()).await;
     engine.close().await;
     drop(engine);
     let path = scratch.path().join("broker.db");
@@ -77,7 +77,7 @@ async fn a_database_of_the_second_step_is_brought_along() {
     assert_eq!(schema(&path), std::fs::read_to_string(second).unwrap());
     let engine = open(scratch.path()).await;
     let verified = engine.audit_verify().await.unwrap();
-    assert_eq!((verified.records, verified.broken), (crate::audit::RECORDS, None));
+    assert_eq!((verified.records, verified.broken), (crate::engine::audit::RECORDS, None));
 }
 
 #[tokio::test]

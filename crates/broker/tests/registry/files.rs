@@ -5,7 +5,7 @@ use hostel_broker::registry::{NewFile, RegistrySettings, blob_id};
 use hostel_wire::ids;
 use tokio::io::AsyncReadExt as _;
 
-use crate::support::{HOUR, NOW, World};
+use crate::registry::support::{HOUR, NOW, World};
 
 async fn upload(world: &World, by: &str, new: NewFile) -> Result<String, &'static str> {
     let bytes = vec![0; new.size as usize];

@@ -5,7 +5,7 @@ use hostel_wire::invite::{Invite, InviteLink, Terms};
 use hostel_wire::keys::SecretKey;
 use serde_json::json;
 
-use crate::support::{DAY, World, join, new_mesh};
+use crate::registry::support::{DAY, World, join, new_mesh};
 
 fn code<T: std::fmt::Debug>(result: Result<T, JoinError>) -> &'static str {
     result.unwrap_err().code()

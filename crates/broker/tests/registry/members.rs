@@ -7,7 +7,7 @@ use hostel_wire::frames::Group;
 use hostel_wire::keys::SecretKey;
 use serde_json::json;
 
-use crate::support::{DAY, HOUR, World, seals};
+use crate::registry::support::{DAY, HOUR, World, seals};
 
 #[tokio::test]
 async fn somebody_is_found_by_id_key_beginning_or_name() {

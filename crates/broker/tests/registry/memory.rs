@@ -10,7 +10,7 @@ use hostel_wire::keys::SecretKey;
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::{HOUR, NOW, World, new_mesh, seals};
+use crate::registry::support::{HOUR, NOW, World, new_mesh, seals};
 
 async fn reopened(world: &World) -> Registry<hostel_broker::engine::SqliteEngine> {
     Registry::open(world.engine.clone(), world.clock(), RegistrySettings::default()).await.unwrap()

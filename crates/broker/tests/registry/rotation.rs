@@ -6,7 +6,7 @@ use hostel_wire::frames::client::Succession;
 use hostel_wire::hello::succeed;
 use hostel_wire::keys::SecretKey;
 
-use crate::support::{DAY, HOUR, NOW, World, seals};
+use crate::registry::support::{DAY, HOUR, NOW, World, seals};
 
 fn key() -> String {
     SecretKey::generate().public().hex()

@@ -4,7 +4,7 @@ use hostel_broker::engine::{Append, AppendError, Engine as _};
 use hostel_broker::registry::{Ask, Refusal};
 use hostel_wire::frames::{Kind, Priority, To};
 
-use crate::support::{DAY, NOW, World};
+use crate::registry::support::{DAY, NOW, World};
 
 fn ask<'a>(sender: &'a str, to: &'a To) -> Ask<'a> {
     Ask { sender, kind: None, to, key_epoch: None }

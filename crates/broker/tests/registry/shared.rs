@@ -8,7 +8,7 @@ use hostel_wire::frames::shared::{Boxed, Link, StateSet, Step, TaskCreate, TaskE
 use hostel_wire::{encoding, ids};
 use serde_json::Value;
 
-use crate::support::{DAY, NOW, World};
+use crate::registry::support::{DAY, NOW, World};
 
 fn by(member: &str) -> By {
     By {

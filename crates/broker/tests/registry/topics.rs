@@ -4,7 +4,7 @@ use hostel_broker::registry::{Ask, RegistrySettings, SealsStored, What};
 use hostel_wire::frames::To;
 use hostel_wire::frames::client::Seal;
 
-use crate::support::{DAY, World, seals};
+use crate::registry::support::{DAY, World, seals};
 
 #[tokio::test]
 async fn a_topic_is_made_once_and_found_by_name_or_id() {

@@ -11,10 +11,10 @@ use hostel_mesh::home::{Membership, Places};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use crate::chance;
-use crate::ledger::{FICKLE, STEADY};
-use crate::machine::Machine;
-use crate::world::{Order, TOKEN, URL, World, directory};
+use crate::simulation::chance;
+use crate::simulation::ledger::{FICKLE, STEADY};
+use crate::simulation::machine::Machine;
+use crate::simulation::world::{Order, TOKEN, URL, World, directory};
 
 /// The most hosts a story has.
 pub const MOST: usize = 5;

@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
 
-use crate::chance::Chance;
-use crate::trace::Trace;
+use crate::simulation::chance::Chance;
+use crate::simulation::trace::Trace;
 
 /// Bytes a direction holds; who writes more waits.
 const ROOM: usize = 64 * 1024;

@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering;
 
 use hostel_wire::frames::Priority;
 
-use crate::beginning::{MOST, beginning};
-use crate::ledger::{FICKLE, Message, STEADY, To};
-use crate::network::{Break, Cut};
-use crate::world::{Order, World};
+use crate::simulation::beginning::{MOST, beginning};
+use crate::simulation::ledger::{FICKLE, Message, STEADY, To};
+use crate::simulation::network::{Break, Cut};
+use crate::simulation::world::{Order, World};
 
 /// How long it may take after the last fault until all is well, in milliseconds.
 const PEACE: u64 = 30 * 60_000;

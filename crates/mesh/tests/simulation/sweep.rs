@@ -3,9 +3,9 @@
 
 use hostel_wire::frames::Priority;
 
-use crate::beginning::beginning;
-use crate::ledger::{Message, STEADY, To};
-use crate::world::{Order, World};
+use crate::simulation::beginning::beginning;
+use crate::simulation::ledger::{Message, STEADY, To};
+use crate::simulation::world::{Order, World};
 
 /// How long a telling may take until all is well, in milliseconds.
 const PEACE: u64 = 10 * 60_000;

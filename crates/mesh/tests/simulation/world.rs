@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use crate::chance::Chance;
-use crate::ledger::{Ledger, Message, Report, To};
-use crate::machine::{Machine, Ran};
-use crate::network::{End, Network};
-use crate::trace::Trace;
+use crate::simulation::chance::Chance;
+use crate::simulation::ledger::{Ledger, Message, Report, To};
+use crate::simulation::machine::{Machine, Ran};
+use crate::simulation::network::{End, Network};
+use crate::simulation::trace::Trace;
 
 /// The time of day when a story begins.
 const DAWN: u64 = 1_790_000_000_000;

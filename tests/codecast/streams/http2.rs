@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use crate::auth::{exposed, outside};
+use crate::streams::auth::{exposed, outside};
 
 type Sender = SendRequest<Full<Bytes>>;
 
@@ -114,8 +114,8 @@ fn streams_and_calls_share_one_connection() {
         let first = Stream::open(&sender, &sessions[1], "stream 2000").await;
         let second = Stream::open(&sender, &sessions[2], "stream 3000").await;
         let (first, second) = tokio::join!(first.rest(), second.rest());
-        assert_eq!(crate::numbers(&first), (0..2000).collect::<Vec<u64>>());
-        assert_eq!(crate::numbers(&second), (0..3000).collect::<Vec<u64>>());
+        assert_eq!(crate::streams::numbers(&first), (0..2000).collect::<Vec<u64>>());
+        assert_eq!(crate::streams::numbers(&second), (0..3000).collect::<Vec<u64>>());
         let interrupted = call(&sender, "session.interrupt", json!({"sessionId": sessions[0]})).await;
         assert_eq!(interrupted, json!({"interrupted": true, "ok": true}));
         assert!(asleep.rest().await.iter().any(|event| event["type"] == "interrupted"));

@@ -7,7 +7,7 @@ use hostel_tests::wait;
 use rustix::net::sockopt::set_socket_linger;
 use serde_json::{Value, json};
 
-use crate::{complete, numbers};
+use crate::streams::{complete, numbers};
 
 const COUNT: u64 = 100_000;
 

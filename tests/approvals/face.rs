@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // test code
 
-#[path = "../approvals/mod.rs"]
-mod support;
+use crate::support;
 
 use std::path::Path;
 use std::time::Duration;

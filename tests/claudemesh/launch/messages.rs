@@ -10,7 +10,7 @@ use hostel_tests::sudo_proxy::Terminal;
 use hostel_tests::{binary, wait};
 use serde_json::json;
 
-use crate::support::{Host, Launched, pair};
+use crate::launch::support::{Host, Launched, pair};
 
 /// The most letters of a session's mailbox the tests look at, oldest first.
 fn mailbox(host: &Host, texts: &[&str]) -> Vec<String> {

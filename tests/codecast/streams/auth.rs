@@ -43,7 +43,7 @@ fn this_machine_needs_no_token_but_tls() {
     let params = json!({"sessionId": create["sessionId"], "message": "stream 20000"});
     connection.call("session.send", Some(&params));
     let events = connection.events();
-    assert_eq!(crate::numbers(&events).len(), 20_000);
+    assert_eq!(crate::streams::numbers(&events).len(), 20_000);
 
     // Without TLS nothing is answered.
     let mut plain = Connection::open(daemon.address()).unwrap();
@@ -119,7 +119,7 @@ fn what_arrived_through_tls_is_not_owed() {
     let create = connection.call("session.create", Some(&json!({"path": "p", "cli_type": "echo"}))).result();
     let session = create["sessionId"].clone();
     connection.call("session.send", Some(&json!({"sessionId": session, "message": "stream 50"})));
-    assert_eq!(crate::numbers(&connection.events()).len(), 50);
+    assert_eq!(crate::streams::numbers(&connection.events()).len(), 50);
     drop(connection);
     let stats = |connection: &mut Connection| {
         connection.call("session.queue_stats", Some(&json!({"sessionId": session}))).result()
@@ -138,5 +138,5 @@ fn what_arrived_through_tls_is_not_owed() {
         let more = connection.call("session.reconnect", Some(&json!({"sessionId": session}))).result();
         second.extend(more["bufferedEvents"].as_array().unwrap().clone());
     }
-    crate::complete(20_000, &crate::numbers(&first), &crate::numbers(&second));
+    crate::streams::complete(20_000, &crate::streams::numbers(&first), &crate::streams::numbers(&second));
 }

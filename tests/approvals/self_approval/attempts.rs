@@ -5,7 +5,7 @@ use std::path::Path;
 use hostel_tests::binary;
 use serde_json::{Value, json};
 
-use crate::home::{Home, PASSPHRASE};
+use crate::self_approval::home::{Home, PASSPHRASE};
 
 /// How somebody hides where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
-#[path = "../approvals/mod.rs"]
-mod support;
+use crate::support;
 
 use hostel_tests::wait;
 use serde_json::{Value, json};

@@ -5,8 +5,6 @@ mod opening;
 mod questions;
 mod replay;
 mod strange;
-#[path = "../support/mod.rs"]
-mod support;
 mod talk;
 mod transcripts;
 mod turns;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hostel_tests::codecast::Daemon;
 use hostel_tests::procfs;
 
-use crate::{complete, numbers};
+use crate::streams::{complete, numbers};
 
 #[test]
 fn a_client_that_does_not_read_stops_nobody() {

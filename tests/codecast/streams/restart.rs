@@ -4,7 +4,7 @@ use hostel_tests::codecast::Daemon;
 use hostel_tests::wait;
 use serde_json::{Value, json};
 
-use crate::{complete, numbers};
+use crate::streams::{complete, numbers};
 
 /// Reads until the daemon is gone.
 fn read_to_the_cut(stream: &mut hostel_tests::codecast::Connection, events: &mut Vec<Value>) {

@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that cannot go on has failed
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 mod questions;
 
 use std::io::BufRead as _;

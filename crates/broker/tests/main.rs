@@ -1,0 +1,15 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod engine;
+mod engine_property;
+mod registry;
+mod server;

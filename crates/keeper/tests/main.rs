@@ -1,0 +1,13 @@
+//! The integration tests of this crate, as one program.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod protocol_v1;
+mod protocol_v1_pipelines;

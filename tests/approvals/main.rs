@@ -1,0 +1,17 @@
+//! The approvals inbox, and attempts to bypass it.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod commands;
+mod face;
+mod limits;
+mod notify;
+mod self_approval;
+mod support;

@@ -1,0 +1,15 @@
+//! The claustrum door: contract, processes, life cycle.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
+
+mod contract;
+mod differential;
+mod lifecycle;
+mod process;
