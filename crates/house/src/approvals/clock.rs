@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -77,7 +78,7 @@ impl Approvals {
             rows::set_clock(transaction, &approval)?;
             Ok(Some(approval))
         };
-        let Some(changed) = self.inner.store.write(work).await? else { return Ok(()) };
+        let Some(changed) = self.inner.store.write(points::APPROVAL_SHOWN, work).await? else { return Ok(()) };
         if let Some(waiting) = self.inner.table.lock().get_mut(no) {
             (waiting.expires_ns, waiting.life_ns) = (changed.expires_ns, changed.life_ns);
             waiting.shown_ns = changed.shown_ns;
@@ -116,8 +117,12 @@ impl Approvals {
         taken &= due.join_all().await.into_iter().all(|taken| taken);
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
             let keep = self.inner.options.keep;
-            let tidied =
-                self.inner.store.write(move |transaction| rows::trim(transaction, keep, now_ns())).await.is_ok();
+            let tidied = self
+                .inner
+                .store
+                .write(SyncPoint::NONE, move |transaction| rows::trim(transaction, keep, now_ns()))
+                .await
+                .is_ok();
             if tidied {
                 self.inner.made.store(0, Ordering::Relaxed);
             }
