@@ -316,7 +316,7 @@ impl Store {
         }
         let readers = Arc::clone(&self.readers);
         let _place = self.readers.places.acquire().await.map_err(|_| StoreError::Closed)?;
-        let done = tokio::task::spawn_blocking(move || readers.with(work)).await;
+        let done = hostel_tasks::spawn_blocking(move || readers.with(work)).await;
         done.map_err(|error| StoreError::Sqlite(format!("{}: {error}", self.name)))?
     }
 

@@ -267,11 +267,11 @@ fn digest(text: &str) -> [u8; 32] {
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
 ) -> Result<T, DecideError> {
-    tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+    hostel_tasks::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    hostel_tasks::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// The digest in the file; none if there is no file. A file that others may read or write, or that is not ours, is not

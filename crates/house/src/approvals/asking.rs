@@ -47,7 +47,7 @@ impl Approvals {
         self.reserve()?;
         let (answer, answered) = oneshot::channel();
         let approvals = self.clone();
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             let written = approvals.write_request(draft).await;
             if let Err(Ok(approval)) = answer.send(written) {
                 approvals.left(&approval).await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -52,7 +53,7 @@ impl Approvals {
         let waiting = self.inner.table.lock().by_id(id).filter(|approval| approval.shown_ns == 0).cloned();
         let Some(approval) = waiting else { return Ok(()) };
         let approvals = self.clone();
-        let shown = tokio::spawn(async move { approvals.set_clock(approval.no, true).await });
+        let shown = hostel_tasks::spawn(async move { approvals.set_clock(approval.no, true).await });
         shown.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -108,11 +109,11 @@ impl Approvals {
         let mut due = JoinSet::new();
         for approval in late {
             let approvals = self.clone();
-            due.spawn(async move { approvals.end(&approval, State::Expired, "").await.is_ok() });
+            due.spawn_boxed(async move { approvals.end(&approval, State::Expired, "").await.is_ok() });
         }
         for no in unshown {
             let approvals = self.clone();
-            due.spawn(async move { approvals.set_clock(no, false).await.is_ok() });
+            due.spawn_boxed(async move { approvals.set_clock(no, false).await.is_ok() });
         }
         taken &= due.join_all().await.into_iter().all(|taken| taken);
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
@@ -146,7 +147,7 @@ impl Approvals {
         let mut due = JoinSet::new();
         for approval in waiting {
             let approvals = self.clone();
-            due.spawn(async move {
+            due.spawn_boxed(async move {
                 let taken = approvals.let_go(&approval).await.is_ok();
                 if !taken {
                     approvals.inner.table.lock().keep_orphan(approval);

@@ -223,7 +223,7 @@ impl Approvals {
         let (approvals, approval) = (self.clone(), approval.clone());
         let settlement = Settlement::without_decision(state, why);
         let work = async move { approvals.settle(&approval, settlement).await };
-        let settled = tokio::spawn(work).await.unwrap_or(Err(StoreError::Closed))?;
+        let settled = hostel_tasks::spawn(work).await.unwrap_or(Err(StoreError::Closed))?;
         Ok(matches!(settled, Settling::Done(..)))
     }
 
@@ -367,7 +367,7 @@ fn settlement(approval: &Approval, decision: Decision, claim: &Claim, grant: Opt
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
 ) -> Result<T, DecideError> {
-    tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+    hostel_tasks::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
 }
 
 #[cfg(test)]

@@ -73,10 +73,10 @@ impl Sessions {
                 session.recover().await?;
             }
         }
-        tokio::spawn(mail::look_after(Arc::downgrade(&hub)));
+        hostel_tasks::spawn(mail::look_after(Arc::downgrade(&hub)));
         // The last daemon may have had no time for it.
         let processes = hub.processes.clone();
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             for id in ids {
                 processes.release(id).await;
             }
@@ -308,5 +308,5 @@ impl Sessions {
 
 /// Whether something is there, asked where a file system that does not answer holds up nobody else.
 async fn exists(path: PathBuf) -> bool {
-    tokio::task::spawn_blocking(move || path.exists()).await.unwrap_or(false)
+    hostel_tasks::spawn_blocking(move || path.exists()).await.unwrap_or(false)
 }

@@ -348,7 +348,7 @@ impl Session {
     pub(crate) fn ensure_runner(self: &Arc<Self>) {
         let start = self.change(|state| !std::mem::replace(&mut state.runner, true));
         match start {
-            true => drop(tokio::spawn(Runner::new(Arc::clone(self)).run())),
+            true => drop(hostel_tasks::spawn(Runner::new(Arc::clone(self)).run())),
             false => self.wake.notify_one(),
         }
     }

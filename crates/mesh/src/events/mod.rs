@@ -141,7 +141,7 @@ impl Events {
     /// becomes of the caller.
     pub(crate) async fn tell<T: Send + 'static>(&self, ticket: Ticket<(T, Batch)>) -> Result<T, StoreError> {
         let hub = Arc::clone(&self.hub);
-        let telling = tokio::spawn(async move {
+        let telling = hostel_tasks::spawn(async move {
             let (answer, batch) = ticket.done().await?;
             hub.publish(batch);
             Ok(answer)

@@ -117,7 +117,7 @@ impl Inbox {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let mut log = self.inner.path.as_os_str().to_owned();
         log.push("-wal");
-        let synced = tokio::task::spawn_blocking(move || match std::fs::File::open(&log) {
+        let synced = hostel_tasks::spawn_blocking(move || match std::fs::File::open(&log) {
             Ok(log) => log.sync_data(),
             // In memory, or there is nothing that is not in the database yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),

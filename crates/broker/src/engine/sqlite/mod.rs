@@ -202,7 +202,7 @@ impl SqliteEngine {
             pressed: Arc::default(),
         });
         let (lines, waiting) = mpsc::channel(LINE);
-        tokio::spawn(append::run(Arc::clone(&state), waiting));
+        hostel_tasks::spawn(append::run(Arc::clone(&state), waiting));
         let line_kib = u32::try_from(options.line_bytes / 1024).unwrap_or(u32::MAX).max(1);
         let room = Arc::new(Semaphore::new(line_kib as usize));
         Ok(Self { state, lines, room, line_kib })

@@ -294,7 +294,7 @@ impl Runner {
     fn written_off(&self, id: ProcessId) {
         self.hub.approvals.withdrawn(id);
         let processes = self.hub.processes.clone();
-        tokio::spawn(async move { processes.release(id).await });
+        hostel_tasks::spawn(async move { processes.release(id).await });
     }
 }
 
