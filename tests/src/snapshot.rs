@@ -79,7 +79,10 @@ impl Recorder {
     /// # Panics
     /// If something differs, with the differing lines.
     pub fn finish(self) {
-        let update = env::var_os("HOSTEL_UPDATE").is_some();
+        self.settle(env::var_os("HOSTEL_UPDATE").is_some());
+    }
+
+    fn settle(&self, update: bool) {
         let rendered = self.render();
         let mut problems = Vec::new();
         for (name, text) in &rendered {
@@ -197,11 +200,15 @@ mod tests {
         fs::write(directory.path().join("other-area.txt"), "not ours").unwrap();
         let mut recorder = Recorder::new(directory.path().to_owned(), "area");
         recorder.record("new", &["ps"], &output(0, "one\n", ""));
-        let failure = std::panic::catch_unwind(|| recorder.finish()).expect_err("both are problems");
+        let failure = std::panic::catch_unwind(|| recorder.settle(false)).expect_err("both are problems");
         let message = failure.downcast_ref::<String>().expect("a message");
         assert!(message.contains("area-new.txt does not exist"), "{message}");
         assert!(message.contains("area-old.txt belongs to no snapshot"), "{message}");
         assert!(!message.contains("other-area"), "{message}");
         assert!(message.contains(UPDATE_COMMAND), "{message}");
+
+        recorder.settle(true);
+        recorder.settle(false);
+        assert_eq!(names(directory.path()).len(), 2);
     }
 }

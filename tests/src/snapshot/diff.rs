@@ -81,6 +81,6 @@ mod tests {
 
     #[test]
     fn equal_lines_are_said_to_be_equal() {
-        assert_eq!(lines("1\n", "1"), "  ...\n(only the line ends at the end of the file)\n");
+        assert_eq!(lines("1\n", "1"), "(only the line ends at the end of the file)\n");
     }
 }

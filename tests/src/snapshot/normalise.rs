@@ -215,17 +215,13 @@ impl<'a> Normaliser<'a> {
         if digits && before.ends_with("uid=") {
             return Some((length, "<uid>".to_owned()));
         }
-        if BEFORE_DURATION.iter().any(|words| before.ends_with(words)) {
-            if let Some(length) = duration_length(rest) {
-                return Some((length, "<duration>".to_owned()));
-            }
+        if let Some(length) = duration_length(rest)
+            && BEFORE_DURATION.iter().any(|words| before.ends_with(words))
+        {
+            return Some((length, "<duration>".to_owned()));
         }
-        if self.hide_sizes {
-            if let Some(length) = size_length(rest) {
-                return Some((length, "<size>".to_owned()));
-            }
-        }
-        None
+        let size = size_length(rest).filter(|_| self.hide_sizes);
+        size.map(|length| (length, "<size>".to_owned()))
     }
 
     fn id(&mut self, full: &str) -> String {
