@@ -354,6 +354,11 @@ impl Client {
         self.frames.drain(..).collect()
     }
 
+    /// The lines that have arrived and were not taken yet: replies first, then frames.
+    pub fn pending(&self) -> Vec<String> {
+        self.replies.iter().chain(self.frames.iter().map(|frame| &frame.raw)).cloned().collect()
+    }
+
     /// The next event in the order of arrival, whatever it is.
     ///
     /// # Panics

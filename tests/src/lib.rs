@@ -1,5 +1,5 @@
 //! What the black-box tests of hostel share: a house to start and to hurt, a client that reads
-//! every byte, and the data files that say what the bytes must be.
+//! every byte, and the interpreter of the data files that say what the bytes must be.
 //!
 //! Everything here talks to the real program over its real socket and its real command line. A
 //! deadline stands behind every wait, and a house that goes out of scope takes every process it
@@ -22,20 +22,18 @@ pub mod chatter;
 pub mod claudemesh;
 pub mod client;
 pub mod codecast;
+pub mod contract;
 pub mod differences;
 pub mod frames;
 pub mod house;
 pub mod http;
 pub mod mcp;
 pub mod oracle;
-pub mod pattern;
 pub mod process;
 pub mod procfs;
 pub mod random;
 pub mod sandbox;
 pub mod schema;
-pub mod script;
-pub mod script_run;
 pub mod snapshot;
 pub mod sudo_proxy;
 pub mod wait;

@@ -1,4 +1,4 @@
-//! Hosts of a mesh: a broker, daemons, requests over both transports and the data files of the `/v1` surface.
+//! Hosts of a mesh: a broker, daemons, requests over both transports.
 
 pub mod client;
 pub mod clocks;
@@ -6,8 +6,6 @@ pub mod hooks;
 pub mod host;
 pub mod lab;
 mod letter;
-pub mod play;
-pub mod script;
 pub mod space;
 pub mod stream;
 pub mod supervisor;

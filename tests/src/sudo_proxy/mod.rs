@@ -1,11 +1,10 @@
-//! The sudo-proxy door from outside: a daemon on a terminal of its own, real or ours, a client for its one line each
-//! way, and the player of its data files.
+//! The sudo-proxy door from outside: a daemon on a terminal of its own, real or ours, and a client for its one line each
+//! way.
 
 pub mod client;
 pub mod daemon;
 pub mod moment;
 pub mod oracle;
-pub mod script;
 pub mod terminal;
 
 pub use client::Client;

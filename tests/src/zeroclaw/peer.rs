@@ -245,6 +245,11 @@ impl Peer {
         self.frames.len()
     }
 
+    /// The same frames as text.
+    pub fn pending(&self) -> Vec<String> {
+        self.frames.iter().map(Value::to_string).collect()
+    }
+
     /// A whole line, if there is one.
     fn take_line(&mut self) -> Option<Vec<u8>> {
         let found = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');

@@ -1,20 +1,24 @@
-//! Placeholders of the data files: what is filled in before sending, what may vary in an answer.
+//! Placeholders: what is filled in before sending, and what may vary in an expectation.
 //!
-//! `${NAME}` stands for a known value, `${x*300}` for 300 times `x`, `${0xff}` for one byte.
-//! In an expectation `${NUM}`, `${PID}` and `${ANY}` match what cannot be known; `${PID=name}` also
-//! keeps it for later. Everything outside placeholders is compared byte for byte.
+//! `${name}` stands for a known value, `${x*300}` for 300 times `x`, `${0xff}` for one byte, `${T-61}` for a time.
+//! In an expectation `${NUM}`, `${PID}`, `${STR}` and `${ANY}` match what cannot be known; `${PID=name}` also keeps it
+//! for later. Everything outside placeholders is compared byte for byte.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
+
+use crate::sudo_proxy::moment;
 
 /// Values by name.
 pub type Names = BTreeMap<String, String>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// A JSON number.
     Number,
     /// Decimal digits only.
     Digits,
+    /// At least one byte.
+    Text,
     /// Any bytes, also none.
     Any,
 }
@@ -31,7 +35,7 @@ pub struct Pattern {
     pieces: Vec<Piece>,
 }
 
-/// Fills in every placeholder of a line to be sent.
+/// Fills in every placeholder of a text to be sent.
 ///
 /// # Errors
 /// If a placeholder is unknown or only makes sense in an expectation.
@@ -41,18 +45,27 @@ pub fn render(text: &str, names: &Names) -> Result<Vec<u8>, String> {
     for piece in pattern.pieces {
         match piece {
             Piece::Literal(literal) => bytes.extend_from_slice(&literal),
-            Piece::Wild(..) => return Err(format!("a line to be sent must be known in full: {text}")),
+            Piece::Wild(..) => return Err(format!("this text must be known in full: {text}")),
         }
     }
     Ok(bytes)
 }
 
-/// Fills in every placeholder of a text that must be UTF-8 (a shell command).
+/// Fills in every placeholder of a text that must be UTF-8, such as a shell command.
 ///
 /// # Errors
 /// As [`render`], or if the outcome is not UTF-8.
 pub fn render_text(text: &str, names: &Names) -> Result<String, String> {
     String::from_utf8(render(text, names)?).map_err(|_| format!("not UTF-8: {text}"))
+}
+
+/// The kind and the name to keep, if the whole text is one placeholder for something unknown.
+pub(super) fn whole_wildcard(text: &str) -> Option<(Kind, Option<String>)> {
+    let inside = text.strip_prefix("${")?.strip_suffix('}')?;
+    if inside.contains('}') {
+        return None;
+    }
+    wildcard(inside)
 }
 
 impl Pattern {
@@ -82,22 +95,10 @@ impl Pattern {
         Ok(Self { pieces })
     }
 
-    /// The same with these names matching anything: for masking what varies from run to run.
-    ///
-    /// # Errors
-    /// If a placeholder is unknown or not closed.
-    pub fn compile_loosely(text: &str, names: &Names, varying: &BTreeSet<String>) -> Result<Self, String> {
-        let mut text = text.to_owned();
-        for name in varying {
-            text = text.replace(&format!("${{{name}}}"), "${ANY}");
-        }
-        Self::compile(&text, names)
-    }
-
-    /// The values of the named wild pieces, if `bytes` fit.
+    /// The values of the named placeholders, if `bytes` fit.
     pub fn matches(&self, bytes: &[u8]) -> Option<Names> {
         let mut spans = Vec::new();
-        fit(&self.pieces, bytes, 0, &mut spans).then(|| {
+        fit(&self.pieces, bytes, 0, &mut spans, &mut HashSet::new()).then(|| {
             let wild = self.pieces.iter().filter_map(|piece| match piece {
                 Piece::Wild(_, name) => Some(name),
                 Piece::Literal(_) => None,
@@ -109,35 +110,26 @@ impl Pattern {
                 .collect()
         })
     }
+}
 
-    /// The bytes with every varying part replaced by `…`, or as they are if they do not fit.
-    pub fn mask(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut spans = Vec::new();
-        if !fit(&self.pieces, bytes, 0, &mut spans) {
-            return bytes.to_vec();
-        }
-        let mut masked = Vec::new();
-        let mut at = 0;
-        for (from, to) in spans {
-            masked.extend_from_slice(&bytes[at..from]);
-            masked.extend_from_slice("…".as_bytes());
-            at = to;
-        }
-        masked.extend_from_slice(&bytes[at..]);
-        masked
-    }
+fn wildcard(inside: &str) -> Option<(Kind, Option<String>)> {
+    let (word, name) = match inside.split_once('=') {
+        Some((word, name)) => (word, Some(name.to_owned())),
+        None => (inside, None),
+    };
+    let kind = match word {
+        "NUM" => Kind::Number,
+        "PID" => Kind::Digits,
+        "STR" => Kind::Text,
+        "ANY" => Kind::Any,
+        _ => return None,
+    };
+    Some((kind, name))
 }
 
 fn placeholder(inside: &str, names: &Names) -> Result<Piece, String> {
-    let (head, capture) = match inside.split_once('=') {
-        Some((head, name)) => (head, Some(name.to_owned())),
-        None => (inside, None),
-    };
-    match head {
-        "NUM" => return Ok(Piece::Wild(Kind::Number, capture)),
-        "PID" => return Ok(Piece::Wild(Kind::Digits, capture)),
-        "ANY" => return Ok(Piece::Wild(Kind::Any, capture)),
-        _ => {}
+    if let Some((kind, name)) = wildcard(inside) {
+        return Ok(Piece::Wild(kind, name));
     }
     if let Some(value) = names.get(inside) {
         return Ok(Piece::Literal(value.as_bytes().to_vec()));
@@ -153,27 +145,51 @@ fn placeholder(inside: &str, names: &Names) -> Result<Piece, String> {
     {
         return Ok(Piece::Literal(text.repeat(count).into_bytes()));
     }
+    if let Some(offset) = inside.strip_prefix('T')
+        && (offset.is_empty() || offset.starts_with(['+', '-']))
+    {
+        let seconds = if offset.is_empty() { Ok(0) } else { offset.parse() };
+        let seconds = seconds.map_err(|_| format!("not a number of seconds: ${{{inside}}}"))?;
+        return Ok(Piece::Literal(moment::from_now(seconds).into_bytes()));
+    }
     Err(format!("unknown placeholder ${{{inside}}}"))
 }
 
-fn fit(pieces: &[Piece], bytes: &[u8], at: usize, spans: &mut Vec<(usize, usize)>) -> bool {
+/// `failed` has the pairs of pieces left and place that are known not to fit: without it several `${ANY}` in a long
+/// text would be tried in every combination.
+fn fit(
+    pieces: &[Piece],
+    bytes: &[u8],
+    at: usize,
+    spans: &mut Vec<(usize, usize)>,
+    failed: &mut HashSet<(usize, usize)>,
+) -> bool {
     let Some((first, rest)) = pieces.split_first() else {
         return at == bytes.len();
     };
     match first {
-        Piece::Literal(literal) => bytes[at..].starts_with(literal) && fit(rest, bytes, at + literal.len(), spans),
+        Piece::Literal(literal) => {
+            bytes[at..].starts_with(literal) && fit(rest, bytes, at + literal.len(), spans, failed)
+        }
         Piece::Wild(kind, _) => {
+            if failed.contains(&(pieces.len(), at)) {
+                return false;
+            }
             let longest = bytes[at..].iter().take_while(|byte| kind.allows(**byte)).count();
             let shortest = usize::from(*kind != Kind::Any);
             // Longest first: a number must not stop in the middle of its digits.
-            (shortest..=longest).rev().any(|length| {
+            let found = (shortest..=longest).rev().any(|length| {
                 spans.push((at, at + length));
-                let fits = fit(rest, bytes, at + length, spans);
+                let fits = fit(rest, bytes, at + length, spans, failed);
                 if !fits {
                     spans.pop();
                 }
                 fits
-            })
+            });
+            if !found {
+                failed.insert((pieces.len(), at));
+            }
+            found
         }
     }
 }
@@ -183,7 +199,7 @@ impl Kind {
         match self {
             Self::Number => byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e'),
             Self::Digits => byte.is_ascii_digit(),
-            Self::Any => true,
+            Self::Text | Self::Any => true,
         }
     }
 }
@@ -196,31 +212,49 @@ mod tests {
         Names::from([("DIR".to_owned(), "/d".to_owned())])
     }
 
+    fn matches(pattern: &str, bytes: &[u8]) -> Option<Names> {
+        Pattern::compile(pattern, &names()).expect("a pattern").matches(bytes)
+    }
+
     #[test]
     fn known_values_are_filled_in() {
         assert_eq!(render("a ${DIR}/b ${x*3} ${0xff}", &names()), Ok(b"a /d/b xxx \xff".to_vec()));
-        assert!(render("${NOPE}", &names()).is_err());
-        assert!(render("${NUM}", &names()).is_err());
         assert_eq!(render("$DIR {}", &names()), Ok(b"$DIR {}".to_vec()));
+        for wrong in ["${NOPE}", "${NUM}", "${0xfff}", "${DIR", "${T+x}"] {
+            assert!(render(wrong, &names()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_filled_in() {
+        let filled = render_text("${T}Z ${T-100}Z", &names()).expect("two times");
+        assert_eq!(filled.len(), 41);
+        let named = Names::from([("TOKEN".to_owned(), "secret".to_owned())]);
+        assert_eq!(render_text("${TOKEN}", &named).as_deref(), Ok("secret"));
     }
 
     #[test]
     fn unknown_values_are_matched_and_kept() {
-        let pattern = Pattern::compile(r#"{"pid":${PID=child},"t":${NUM}}"#, &names()).expect("a pattern");
-        let found = pattern.matches(br#"{"pid":123,"t":17.5}"#).expect("it fits");
+        let pattern = r#"{"pid":${PID=child},"t":${NUM}}"#;
+        let found = matches(pattern, br#"{"pid":123,"t":17.5}"#).expect("it fits");
         assert_eq!(found.get("child").map(String::as_str), Some("123"));
-        assert!(pattern.matches(br#"{"pid":,"t":17.5}"#).is_none());
-        assert!(pattern.matches(br#"{"pid":-1,"t":17.5}"#).is_none());
-        assert!(pattern.matches(br#"{"pid":123,"t":17.5} "#).is_none());
-        assert_eq!(pattern.mask(br#"{"pid":123,"t":17.5}"#), r#"{"pid":…,"t":…}"#.as_bytes());
-        assert_eq!(pattern.mask(b"else"), b"else");
+        for wrong in [r#"{"pid":,"t":17.5}"#, r#"{"pid":-1,"t":17.5}"#, r#"{"pid":123,"t":17.5} "#] {
+            assert!(matches(pattern, wrong.as_bytes()).is_none(), "{wrong}");
+        }
+        assert!(matches("a${STR}b", b"ab").is_none());
+        assert!(matches("a${STR}b", b"axb").is_some());
     }
 
     #[test]
     fn any_may_be_empty() {
-        let pattern = Pattern::compile("a${ANY}b", &names()).expect("a pattern");
-        assert!(pattern.matches(b"ab").is_some());
-        assert!(pattern.matches(b"axbxb").is_some());
-        assert!(pattern.matches(b"axbx").is_none());
+        assert!(matches("a${ANY}b", b"ab").is_some());
+        assert!(matches("a${ANY}b", b"axbxb").is_some());
+        assert!(matches("a${ANY}b", b"axbx").is_none());
+    }
+
+    #[test]
+    fn many_wildcards_in_a_long_text_are_compared_at_once() {
+        let pattern = "${ANY}a".repeat(12) + "b";
+        assert!(matches(&pattern, "a".repeat(300).as_bytes()).is_none());
     }
 }
