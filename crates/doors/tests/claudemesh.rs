@@ -249,6 +249,11 @@ async fn a_body_that_does_not_come_is_waited_for_so_long() {
     open.close().await;
 }
 
+#[test]
+fn a_body_has_30_seconds_to_come() {
+    assert_eq!(Limits::default().body_wait, Duration::from_secs(30));
+}
+
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
     let open = open(limits(Limits { head_wait: Duration::from_millis(100), ..Limits::default() })).await;
