@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
 use std::io::Read as _;
-use std::time::Duration;
 
 use hostel_tests::mcp::{Http, Place, read, text};
 use hostel_tests::wait;
@@ -103,9 +102,7 @@ fn who_ends_its_session_or_leaves_withdraws() {
     let call = client.begin(2, "ask_approval", &json!({"question": "May I?"}));
     place.wait_pending(1);
     drop(call);
-    wait::until_true(Duration::from_secs(40), "the question of who left to be withdrawn", || {
-        place.pending().is_empty()
-    });
+    wait::until_true(wait::LIMIT, "the question of who left to be withdrawn", || place.pending().is_empty());
 }
 
 #[test]

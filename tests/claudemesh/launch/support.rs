@@ -63,7 +63,7 @@ impl Host {
 
     pub(crate) fn status(&self) -> Value {
         let output = self.command().args(["--json", "daemon", "status", "--mesh", "lab"]).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_default()
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
     pub(crate) fn key(&self) -> String {
@@ -112,7 +112,9 @@ impl Host {
 
     /// Kills the daemon of mesh `lab` at once.
     pub(crate) fn kill_mesh_daemon(&self) {
-        let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
+        let status = self.status();
+        let pid = status["pid"].as_i64().unwrap_or_else(|| panic!("no pid in {status}"));
+        let pid = i32::try_from(pid).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         wait::until_true(wait::LIMIT, "the daemon to be gone", || self.status()["running"] == false);
     }
@@ -221,13 +223,15 @@ impl Launched {
     /// Waits for a line of its answers that has this in it.
     pub(crate) fn wait(&mut self, wanted: &str) -> String {
         let mut heard = Vec::new();
-        while let Ok(line) = self.answers.recv_timeout(wait::LIMIT * 2) {
-            if line.contains(wanted) {
-                return line;
+        let over = loop {
+            match self.answers.recv_timeout(wait::LIMIT * 2) {
+                Ok(line) if line.contains(wanted) => return line,
+                Ok(line) => heard.push(line),
+                Err(over) => break over,
             }
-            heard.push(line);
-        }
-        panic!("no {wanted:?} in {heard:?}");
+        };
+        // What the command complained of is above, in the output of this test.
+        panic!("no {wanted:?} in {heard:?}: {over}; the command: {:?}", self.child.try_wait());
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

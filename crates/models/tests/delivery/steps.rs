@@ -1,6 +1,6 @@
 //! What can happen next, and what is wrong with a state.
 
-use super::explore::Model;
+use crate::explore::Model;
 use super::flaws::Flaw;
 use super::world::{MESSAGES, Reading, Row, Sending, World, is_again, lane, message_of, parcel, place_of};
 
