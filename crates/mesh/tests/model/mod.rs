@@ -12,8 +12,8 @@
 //! What it does not: more than three messages, more faults at once than the budget, time, topics, keys. The real code is
 //! driven through the same kinds of faults by the simulator and the storm.
 
-#[path = "../../../house/tests/model/explore.rs"]
-pub(crate) mod explore;
 pub(crate) mod flaws;
 pub(crate) mod steps;
 pub(crate) mod world;
+
+pub(crate) use hostel_model::explore;

@@ -1,16 +1,15 @@
 //! The model of approvals, looked at in every state it can reach; and found out when it is made wrong on purpose.
 //!
-//! What it proves and what it does not is said in `model/mod.rs`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
+//! What it proves and what it does not is said in the library.
 
-use crate::model;
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
 use std::time::Instant;
 
-use model::explore::{Explored, explore};
-use model::flaws::Flaw;
-use model::steps::{Action, Approvals};
-use model::world::{Kind, World};
+use hostel_model::explore::{Explored, explore};
+use hostel_model::flaws::Flaw;
+use hostel_model::steps::{Action, Approvals};
+use hostel_model::world::{Kind, World};
 
 /// A bound on memory, well above what is there.
 const MOST_STATES: usize = 10_000_000;
