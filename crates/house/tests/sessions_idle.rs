@@ -73,9 +73,9 @@ fn a_question_of_an_idle_agent_survives_the_daemon_and_is_answered_once() {
     let asked = daemon.run(async {
         let asked = question(&daemon.approvals).await;
         follow_until(&session, before, |event| matches!(event, Event::PermissionAsked { .. })).await;
-        let process = daemon.processes.list().pop().unwrap();
-        let places = async || (daemon.stored_process().await.1, process.status().last_seq);
-        until("the place behind the question is on disk", places, |(stored, last)| stored == last).await;
+        // The place behind the question is written with it.
+        let last = async || (daemon.last_stored_event().await, session.last_seq());
+        until("the question is on disk", last, |(stored, last)| stored == last).await;
         asked
     });
     drop(session);
@@ -220,7 +220,7 @@ fn a_process_that_was_lost_with_keeper_and_daemon_is_not_started_again() {
         let starts = async || std::fs::read_to_string(place.path().join("starts")).unwrap_or_default();
         until("it runs", starts, |starts| starts == "x\n").await;
         // It has printed nothing; that it was started is on disk.
-        until("its start is on disk", async || daemon.stored_process().await, |(state, _)| state == "live").await;
+        until("its start is on disk", async || daemon.stored_process().await, |state| state == "live").await;
     });
     let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
     drop(session);
@@ -304,7 +304,7 @@ fn a_turn_does_not_notice_that_its_keeper_is_replaced() {
         daemon.processes.upgrade_keeper(&keeper_program()).await.unwrap();
         let pid = session.info().pid;
         std::fs::write(place.path().join("go"), "").unwrap();
-        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "done");
+        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "begun\n\ndone");
         assert_eq!(end_of(&follow(&session, sent.after_seq, next.turn).await).1, "ok");
         assert_eq!(session.info().pid, pid);
     });

@@ -126,15 +126,19 @@ impl Daemon {
         self.run(self.sessions.create(new_session("s", agent, hosting, cwd))).unwrap()
     }
 
-    /// The state of the session's process on disk, and how far its output was read, as far as that is on disk.
-    pub(crate) async fn stored_process(&self) -> (String, u64) {
-        let row = |connection: &rusqlite::Connection| {
-            connection.query_row("SELECT state, seq FROM agent_processes ORDER BY created_ns DESC LIMIT 1", [], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
+    /// The state of the newest process on disk.
+    pub(crate) async fn stored_process(&self) -> String {
+        let state = "SELECT state FROM agent_processes ORDER BY created_ns DESC LIMIT 1";
+        let read = move |connection: &rusqlite::Connection| connection.query_row(state, [], |row| row.get(0));
+        self.store.read(read).await.unwrap()
+    }
+
+    /// The number of the last event on disk.
+    pub(crate) async fn last_stored_event(&self) -> u64 {
+        let read = |connection: &rusqlite::Connection| {
+            connection.query_row("SELECT coalesce(max(last_seq), 0) FROM events", [], |row| row.get::<_, i64>(0))
         };
-        let (state, seq): (String, i64) = self.store.read(row).await.unwrap();
-        (state, seq.cast_unsigned())
+        self.store.read(read).await.unwrap().cast_unsigned()
     }
 
     /// From now on the database takes nothing, or takes everything again.
