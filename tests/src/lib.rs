@@ -34,6 +34,7 @@ pub mod random;
 pub mod schema;
 pub mod script;
 pub mod script_run;
+pub mod snapshot;
 pub mod sudo_proxy;
 pub mod wait;
 pub mod zeroclaw;

@@ -21,6 +21,7 @@ use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
 use rmcp::model::ServerNotification;
 use serde_json::Value;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::task::AbortHandle;
 use tokio::task::JoinSet;
 
@@ -98,7 +99,7 @@ pub(in crate::mcp) fn begin(mesh: Arc<dyn Mesh>, caller: Caller, peer: Peer<Role
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
     let since = u64::try_from(since).unwrap_or(u64::MAX);
-    tokio::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
+    hostel_tasks::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
 }
 
 /// Follows every mesh there is for one client, until it is gone.
@@ -118,7 +119,7 @@ async fn run(mesh: Arc<dyn Mesh>, caller: Arc<Caller>, ear: Arc<dyn Ear>, since:
             for name in known {
                 if !followed.contains_key(&name) && followed.len() < MOST {
                     let following = Following::new(Arc::clone(&mesh), name.clone(), Arc::clone(&caller), since);
-                    followed.insert(name, work.spawn(following.run(Arc::clone(&ear))));
+                    followed.insert(name, work.spawn_boxed(following.run(Arc::clone(&ear))));
                 }
             }
         }
