@@ -165,7 +165,7 @@ impl Daemon {
 pub(crate) async fn hold_writer(store: &Store) -> std::sync::mpsc::Sender<()> {
     let (hold, held) = std::sync::mpsc::channel::<()>();
     let (begun, began) = tokio::sync::oneshot::channel();
-    let busy = store.submit(move |_| {
+    let busy = store.submit(SyncPoint::NONE, move |_| {
         begun.send(()).ok();
         held.recv().ok();
         Ok(())
