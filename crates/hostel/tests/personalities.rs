@@ -28,6 +28,9 @@ use common::PATIENCE;
 use common::finish;
 use common::send;
 use common::wait_until;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::ServerName;
+use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
 use serde_json::json;
 
@@ -100,17 +103,20 @@ fn post(host: &str, port: u16, method: &str, params: &Value) -> String {
     text
 }
 
-fn open_stream(host: &str, port: u16, method: &str, params: &Value) -> TcpStream {
+fn request(method: &str, port: u16, params: &Value) -> String {
     let body = json!({"method": method, "params": params}).to_string();
-    let mut stream = TcpStream::connect((host, port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    let request = format!(
+    format!(
         "POST /rpc HTTP/1.1\r\nHost: localhost:{port}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
          Connection: close\r\n\r\n{body}",
         body.len()
-    );
+    )
+}
+
+fn open_stream(host: &str, port: u16, method: &str, params: &Value) -> TcpStream {
+    let mut stream = TcpStream::connect((host, port)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // In one piece: who does not understand the first byte may close before the second.
-    stream.write_all(request.as_bytes()).unwrap();
+    stream.write_all(request(method, port, params).as_bytes()).unwrap();
     stream
 }
 
@@ -241,17 +247,18 @@ fn a_codecast_daemon_others_can_reach_speaks_tls_only() {
     assert_eq!(folder.join("tls-key.pem").metadata().unwrap().mode() & 0o777, 0o600);
     assert!(std::fs::read_to_string(folder.join("tls-cert.pem")).unwrap().contains("BEGIN CERTIFICATE"));
     rustls::crypto::ring::default_provider().install_default().ok();
-    let certificate = reqwest::Certificate::from_pem(&std::fs::read(folder.join("tls-cert.pem")).unwrap()).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let answer: Value = runtime.block_on(async {
-        let client = reqwest::Client::builder().tls_certs_only([certificate]).build().unwrap();
-        let request = client
-            .post(format!("https://localhost:{}/rpc", daemon.port))
-            .header("content-type", "application/json")
-            .body(json!({"method": "health.check"}).to_string());
-        serde_json::from_slice(&request.send().await.unwrap().bytes().await.unwrap()).unwrap()
-    });
-    assert_eq!(answer["result"]["ok"], true);
+    let mut trusted = rustls::RootCertStore::empty();
+    trusted.add(CertificateDer::from_pem_file(folder.join("tls-cert.pem")).unwrap()).unwrap();
+    let tls = rustls::ClientConfig::builder().with_root_certificates(trusted).with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let session = rustls::ClientConnection::new(std::sync::Arc::new(tls), name).unwrap();
+    let mut encrypted = rustls::StreamOwned::new(session, TcpStream::connect(("127.0.0.1", daemon.port)).unwrap());
+    encrypted.sock.set_read_timeout(Some(PATIENCE)).unwrap();
+    encrypted.write_all(request("health.check", daemon.port, &Value::Null).as_bytes()).unwrap();
+    let mut answer = String::new();
+    encrypted.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap()["result"]["ok"], true, "{answer}");
     let mut plain = open_stream("127.0.0.1", daemon.port, "health.check", &Value::Null);
     let mut text = Vec::new();
     plain.read_to_end(&mut text).ok();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::State;
 use hostel_house::sessions::{Cause, SessionOptions};
+use hostel_syncpoint::SyncPoint;
 use support::sessions::{
     Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
 };
@@ -272,7 +273,7 @@ fn a_prompt_that_was_stopped_as_it_was_taken_up_does_not_run_after_a_restart() {
         let stop = |transaction: &rusqlite::Transaction<'_>| {
             transaction.execute("UPDATE turns SET cause = 'client_rpc' WHERE state = 'queued'", [])
         };
-        assert_eq!(daemon.store.write(stop).await.unwrap(), 1);
+        assert_eq!(daemon.store.write(SyncPoint::NONE, stop).await.unwrap(), 1);
     });
     drop(session);
     daemon.vanish();

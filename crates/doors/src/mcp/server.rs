@@ -155,7 +155,7 @@ impl Server {
     /// Notes that a host's daemon has answered; files are not for the runtime's own threads.
     pub(super) async fn seen(&self, host: &str, version: &str) {
         let (desk, host, version) = (Arc::clone(&self.desk), host.to_owned(), version.to_owned());
-        tokio::task::spawn_blocking(move || desk.seen(&host, &version)).await.ok();
+        hostel_tasks::spawn_blocking(move || desk.seen(&host, &version)).await.ok();
     }
 
     /// A line to a daemon.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hostel_agents::Decision;
 use hostel_house::approvals::{Claim, DecideError, DeciderPeer, Face, LockoutLimits, Passphrase, State};
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, terminal, with_passphrase};
 
@@ -165,7 +166,7 @@ async fn an_attempt_counts_though_the_daemon_is_killed_while_it_is_looked_at() {
     let asked = house.ask(command(&["true"])).await;
     // As if four were wrong and the fifth was never answered.
     let work = |transaction: &rusqlite::Transaction<'_>| transaction.execute("UPDATE lockout SET wrong = 5", []);
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     let house = house.restart().await;
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
 }
@@ -177,7 +178,7 @@ async fn a_clock_that_was_set_back_makes_no_endless_pause() {
     let work = |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE lockout SET until_ns = 9000000000000000000", [])
     };
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
 }
 

@@ -8,6 +8,7 @@ use hostel_house::approvals::{
     Subject,
 };
 use hostel_house::pipelines::Privilege;
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, pipeline, request, requester, root_command, rule, terminal, with_passphrase};
 
@@ -155,9 +156,9 @@ async fn a_request_that_the_disk_refuses_uses_nothing_up() {
     let house = House::new().await;
     granted(&house, command(&["true"]), GrantTerms { count: Some(1), ..terms() }).await;
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     house.approvals.request(command(&["true"])).await.unwrap_err();
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.approvals.grants().await.unwrap()[0].uses_left, Some(1));
     assert_eq!(house.ask(command(&["true"])).await.state, State::Approved);
     assert_eq!(house.ask(command(&["true"])).await.state, State::Pending);

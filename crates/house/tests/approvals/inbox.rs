@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_house::approvals::{DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
 use hostel_house::pipelines::{End, Outcome, Privilege};
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{
     House, KEEPER, LIMIT, command, connected, finished, pipeline, request, root_command, terminal, with_passphrase,
@@ -102,7 +103,7 @@ async fn an_answer_that_comes_late_is_none_though_nobody_has_heard_the_clock() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET expires_ns = 1 WHERE id = ?", [id])
     };
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     let late = house.approve(&asked.id).await;
     assert!(matches!(late, Err(DecideError::Settled(State::Expired))), "{late:?}");
     stays(&house, &asked.id, State::Expired).await;
@@ -261,19 +262,19 @@ async fn too_many_and_too_much_are_refused() {
 async fn places_come_back_when_the_disk_refuses() {
     let house = House::with(|options| options.max_pending = 2).await;
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     for _ in 0..5 {
         let refused = house.approvals.request(command(&["true"])).await;
         assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     }
     // A request without its record is no request.
     assert!(house.approvals.list(10).await.unwrap().is_empty());
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     let asked = house.ask(command(&["true"])).await;
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     assert!(matches!(house.approve(&asked.id).await, Err(DecideError::Store(_))));
     assert_eq!(house.get(&asked.id).await.state, State::Pending);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.approve(&asked.id).await.unwrap().state, State::Approved);
     house.verified().await;
 }
@@ -287,7 +288,7 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET subject = replace(subject, 'true', 'evil') WHERE id = ?", [id])
     };
-    assert_eq!(house.store.write(work).await.unwrap(), 1);
+    assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     assert_eq!(house.get(&asked.id).await.state, State::Denied);
     // Only what an older program stored about a tool has no digest.
     let tool = Subject::Tool { tool: "Read".to_owned(), input: hostel_agents::Raw::null() };
@@ -299,7 +300,7 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
         let asked = house.ask(new).await;
         let (id, sql) = (asked.id.clone(), format!("UPDATE approvals SET {tampered} WHERE id = ?"));
         let work = move |transaction: &rusqlite::Transaction<'_>| transaction.execute(&sql, [id]);
-        assert_eq!(house.store.write(work).await.unwrap(), 1);
+        assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
         assert_eq!(house.get(&asked.id).await.state, State::Denied, "{tampered}");
     }
 }
@@ -319,7 +320,7 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     let connected = house.ask(connected("remembered", &["true"])).await;
     // The disk does not take it at first.
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE DELETE ON approvals BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     house.approvals.record_outcome(&connected.id, &finished(0)).await.unwrap();
     for _ in 0..300 {
         let approvals = house.approvals.clone();
@@ -330,7 +331,7 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     }
     many.join_all().await;
     assert_eq!(house.approvals.list(1000).await.unwrap().len(), 303);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     // Trimmed in the background, once in a while.
     let kept = tokio::time::timeout(LIMIT, async {
         loop {
@@ -373,7 +374,7 @@ async fn what_is_settled_on_disk_already_waits_no_more_and_the_others_do() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET state = 'denied' WHERE id = ?", [id])
     };
-    assert_eq!(house.store.write(work).await.unwrap(), 1);
+    assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     let late = house.approve(&asked.id).await;
     assert!(matches!(late, Err(DecideError::Settled(State::Denied))), "{late:?}");
     let waiting: Vec<String> = house.approvals.pending().into_iter().map(|one| one.id).collect();

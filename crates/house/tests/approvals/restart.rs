@@ -5,6 +5,7 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_house::approvals::{ApprovalOptions, DecideError, RunState, State};
 use hostel_house::pipelines::{End, Outcome};
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, LIMIT, command, connected, finished, line, terminal};
 
@@ -225,10 +226,10 @@ async fn a_disk_that_refuses_is_asked_again() {
     let house = House::new().await;
     let gone = house.ask(connected("gone", &["true"])).await;
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON approvals BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     let house = house.restart_with(|options| options.rejoin = Duration::ZERO).await;
     // Not withdrawn on disk is not withdrawn.
     assert_eq!(house.get(&gone.id).await.state, State::Pending);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.settled(&gone.id).await.state, State::Withdrawn);
 }

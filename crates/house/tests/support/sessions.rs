@@ -12,6 +12,7 @@ use hostel_house::sessions::{
     Sessions, Status,
 };
 use hostel_house::store::{self, Store};
+use hostel_syncpoint::SyncPoint;
 
 use super::{LIMIT, TestHouse, keeper_program};
 
@@ -145,7 +146,7 @@ impl Daemon {
                 };
             }
         }
-        self.run(self.store.write(move |transaction| transaction.execute_batch(&sql))).unwrap();
+        self.run(self.store.write(SyncPoint::NONE, move |transaction| transaction.execute_batch(&sql))).unwrap();
     }
 }
 

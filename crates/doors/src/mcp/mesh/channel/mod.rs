@@ -19,6 +19,7 @@ use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
 use rmcp::model::ServerNotification;
 use serde_json::Value;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::task::AbortHandle;
 use tokio::task::JoinSet;
 
@@ -100,7 +101,7 @@ pub(in crate::mcp) fn begin(
     if visit.as_ref().is_some_and(|visit| visit.session.is_none()) {
         return;
     }
-    tokio::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
+    hostel_tasks::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
 }
 
 /// Follows every mesh there is for one client, until it is gone.
@@ -120,7 +121,7 @@ async fn run(mesh: Arc<dyn Mesh>, caller: Arc<Caller>, ear: Arc<dyn Ear>, since:
             for name in known {
                 if !followed.contains_key(&name) && followed.len() < MOST {
                     let following = Following::new(Arc::clone(&mesh), name.clone(), Arc::clone(&caller), since);
-                    followed.insert(name, work.spawn(following.run(Arc::clone(&ear))));
+                    followed.insert(name, work.spawn_boxed(following.run(Arc::clone(&ear))));
                 }
             }
         }
