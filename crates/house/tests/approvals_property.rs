@@ -19,9 +19,9 @@ use hostel_house::approvals::{
     Subject,
 };
 use hostel_house::pipelines::{PlanRequest, plan};
-use hostel_model::allowed::{Allowed, Event, Seen, Terms};
-use hostel_model::steps::Action;
-use hostel_model::world::{Client, Kind, Rules, Verdict, World};
+use hostel_models::approvals::allowed::{Allowed, Event, Seen, Terms};
+use hostel_models::approvals::steps::Action;
+use hostel_models::approvals::world::{Client, Kind, Rules, Verdict, World};
 use property::daemon::{Daemon, kill_keeper, standing};
 use property::visit::{Told, Visit, Wish};
 use proptest::prelude::*;

@@ -14,7 +14,7 @@ use hostel_house::pipelines::{End, PipelineLimits, Pipelines};
 use hostel_house::processes::Processes;
 use hostel_house::store::{self, Store};
 use hostel_keeper::SOCKET_NAME;
-use hostel_model::world::{Ending, Rules, Standing};
+use hostel_models::approvals::world::{Ending, Rules, Standing};
 use parking_lot::Mutex;
 
 use crate::support::pipelines::Place;

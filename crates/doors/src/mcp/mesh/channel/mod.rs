@@ -13,15 +13,13 @@ mod notice;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
+use hostel_tasks::SpawnBoxed as _;
 use rmcp::Peer;
 use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
 use rmcp::model::ServerNotification;
 use serde_json::Value;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::AbortHandle;
 use tokio::task::JoinSet;
 
@@ -91,14 +89,18 @@ impl Ear for Client {
     }
 }
 
-/// Begins to push messages to a client, until it is gone.
-pub(in crate::mcp) fn begin(mesh: Arc<dyn Mesh>, caller: Caller, peer: Peer<RoleServer>, visit: Option<Visit>) {
+/// Begins to push messages to a client that arrive after `since`, in milliseconds of the clock, until it is gone.
+pub(in crate::mcp) fn begin(
+    mesh: Arc<dyn Mesh>,
+    caller: Caller,
+    peer: Peer<RoleServer>,
+    visit: Option<Visit>,
+    since: u64,
+) {
     // A call without a session has no stream that outlives it.
     if visit.as_ref().is_some_and(|visit| visit.session.is_none()) {
         return;
     }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
-    let since = u64::try_from(since).unwrap_or(u64::MAX);
     hostel_tasks::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
 }
 

@@ -3,9 +3,9 @@
 //! A write to disk is one step. Whatever follows from it is another: the daemon may die in between.
 
 use crate::explore::Model;
-use crate::faults;
-use crate::flaws::Flaw;
-use crate::world::{
+use super::faults;
+use super::flaws::Flaw;
+use super::world::{
     Answer, Client, Ending, Handler, Kind, Line, Orphan, Person, Process, Request, Rules, Source, Standing, Verdict,
     World,
 };

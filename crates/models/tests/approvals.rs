@@ -2,14 +2,12 @@
 //!
 //! What it proves and what it does not is said in the library.
 
-#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
-
 use std::time::Instant;
 
-use hostel_model::explore::{Explored, explore};
-use hostel_model::flaws::Flaw;
-use hostel_model::steps::{Action, Approvals};
-use hostel_model::world::{Kind, World};
+use hostel_models::approvals::flaws::Flaw;
+use hostel_models::approvals::steps::{Action, Approvals};
+use hostel_models::approvals::world::{Kind, World};
+use hostel_models::explore::{Explored, explore};
 
 /// A bound on memory, well above what is there.
 const MOST_STATES: usize = 10_000_000;

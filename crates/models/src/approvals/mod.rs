@@ -20,10 +20,7 @@
 //! Not proved here: that the program does what the model does (the property tests and the fault tests compare them),
 //! that what is shown is what runs, who counts as the requester's own tree, and anything about how long something takes.
 
-#![allow(missing_docs, reason = "the names of states and steps say what they are")]
-
 pub mod allowed;
-pub mod explore;
 pub mod faults;
 pub mod flaws;
 mod possible;

@@ -1,8 +1,8 @@
 //! What can happen in a state. What comes of it is said in `steps`.
 
-use crate::flaws::Flaw;
-use crate::steps::{Action, Step};
-use crate::world::{Client, Handler, Kind, Line, Orphan, Person, Process, Request, Rules, Standing, Verdict, World};
+use super::flaws::Flaw;
+use super::steps::{Action, Step};
+use super::world::{Client, Handler, Kind, Line, Orphan, Person, Process, Request, Rules, Standing, Verdict, World};
 
 const VERDICTS: [Verdict; 3] = [Verdict::Yes, Verdict::No, Verdict::Always];
 const RULES: [Rules; 3] = [Rules::Ask, Rules::Allow, Rules::Deny];

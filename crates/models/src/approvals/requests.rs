@@ -1,6 +1,6 @@
 //! What a request's row and processes say about it.
 
-use crate::world::{Answer, Ending, Handler, Process, Request, Row, Source, Standing, World};
+use super::world::{Answer, Ending, Handler, Process, Request, Row, Source, Standing, World};
 
 impl World {
     /// Whether the keeper, as far as the daemon knows, is the one that was there when the request was approved.

@@ -83,7 +83,7 @@ pub enum Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Handler {
     None,
-    /// Only with [`crate::flaws::Flaw::AdmitsInTwoSteps`]: the id was not found and is not remembered yet.
+    /// Only with [`super::flaws::Flaw::AdmitsInTwoSteps`]: the id was not found and is not remembered yet.
     Looked,
     /// The id is remembered, nothing is on disk.
     Admitted,

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 
-use crate::steps::{Action, Step};
-use crate::world::{Client, Ending, Person, Rules, Standing, Verdict, World};
+use super::steps::{Action, Step};
+use super::world::{Client, Ending, Person, Rules, Standing, Verdict, World};
 
 /// A bound on what one operation can lead to.
 const MOST: usize = 200_000;

@@ -1,6 +1,6 @@
 //! What must not be, in any state.
 
-use crate::world::{Ending, Handler, Orphan, Process, Standing, World};
+use super::world::{Ending, Handler, Orphan, Process, Standing, World};
 
 /// What is wrong, if anything is.
 pub fn fault(world: &World) -> Option<&'static str> {
