@@ -70,8 +70,10 @@ fn ids(client: &Client) -> Vec<String> {
 }
 
 fn wait_for(client: &Client, expected: &[&str]) {
-    wait::until_true(wait::LIMIT, &format!("{expected:?} in the inbox"), || ids(client).len() >= expected.len());
-    let mut found = ids(client);
+    let mut found = wait::eventually(&format!("{expected:?} in the inbox"), || {
+        let found = ids(client);
+        if found.len() >= expected.len() { Ok(found) } else { Err(format!("{found:?}")) }
+    });
     found.sort();
     let mut expected: Vec<&str> = expected.to_vec();
     expected.sort_unstable();

@@ -244,7 +244,7 @@ fn hooks_end_whatever_they_do() {
     let stubborn = "#!/bin/sh\ntrap '' TERM\necho $$ >leader\n(trap '' TERM; sleep 1000) & echo $! >child\n\
          setsid sh -c 'echo $$ >escaped; exec sleep 1000' &\nwhile :; do sleep 1; done\n";
     // Long enough for the script to write down whom it has started.
-    let timeout = 4 * std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let timeout = wait::scaled(std::time::Duration::from_secs(4)).as_secs();
     let leaves = "#!/bin/sh\nsleep 1000 & echo $! >left\necho '{\"reply\":\"gone\"}'\n";
     let policy = format!(
         "[on-topic-hang]\ntimeout_s = {timeout}\n{OPEN}[on-topic-leave]\n{OPEN}[on-topic-flood]\noutput_size_limit = 1000\n\
@@ -290,7 +290,10 @@ fn hooks_end_whatever_they_do() {
     assert!(bob.logged("hook_output_not_understood").iter().any(|line| line["hook"] == "on-topic-garbage"));
     let hung = run("hang");
     assert_eq!((&hung["exit"], &hung["reason"]), (&json!(-1), &json!("timeout")));
-    assert!(hung["duration_ms"].as_u64().unwrap() >= timeout * 1000 + 5000, "its time, and five seconds to end: {hung}");
+    assert!(
+        hung["duration_ms"].as_u64().unwrap() >= timeout * 1000 + 5000,
+        "its time, and five seconds to end: {hung}"
+    );
     for file in ["leader", "child", "escaped"] {
         gone(file);
     }
@@ -440,7 +443,5 @@ fn more_than_the_queue_holds_is_counted_and_dropped() {
     });
     assert_eq!(bob.logged("hooks_dropped").len(), 1);
     fs::write(bob.hooks().join("go"), "").unwrap();
-    wait::until_true(wait::LIMIT, "the others to have run", || {
-        bob.hook_output("runs").lines().count() == 258
-    });
+    wait::until_true(wait::LIMIT, "the others to have run", || bob.hook_output("runs").lines().count() == 258);
 }

@@ -46,8 +46,11 @@ fn bodies(client: &Client) -> Vec<String> {
 }
 
 fn wait_for_bodies(client: &Client, expected: &[&str]) {
-    wait::until_true(wait::LIMIT, &format!("{expected:?} in the inbox"), || bodies(client).len() >= expected.len());
-    assert_eq!(bodies(client), expected);
+    let found = wait::eventually(&format!("{expected:?} in the inbox"), || {
+        let found = bodies(client);
+        if found.len() >= expected.len() { Ok(found) } else { Err(format!("{found:?}")) }
+    });
+    assert_eq!(found, expected);
 }
 
 /// A second host with everything the first one has.

@@ -3,7 +3,6 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
-
 use hostel_tests::claudemesh::{Client, Lab, Transport};
 use hostel_tests::codecast::http::Connection;
 use hostel_tests::wait;

@@ -31,7 +31,8 @@ fn what_is_changed_counts_at_once_and_the_connection_stays() {
     let lab = Lab::start(&["alice", "bob"]);
     let host = lab.host("alice");
     let [socket, tcp] = Transport::ALL.map(|transport| host.client(transport));
-    let before = wait::until(wait::LIMIT, "the connection in the log", || Some(connections(host)).filter(|count| *count > 0));
+    let before =
+        wait::until(wait::LIMIT, "the connection in the log", || Some(connections(host)).filter(|count| *count > 0));
     assert_eq!(reload(&socket)["changed"], json!([]), "nothing was changed");
     host.configure(
         "[daemon]\nlog_level = \"debug\"\n[ipc]\ntcp_enabled = true\nmax_sse = 1\nmax_body_bytes = 2048\n\
@@ -53,9 +54,7 @@ fn what_is_changed_counts_at_once_and_the_connection_stays() {
     assert_eq!(stranger.get("/v1/health").status, 200);
     assert_eq!(stranger.get("/v1/inbox").status, 401);
     // However slow this machine is: one in a second comes back to the bucket.
-    wait::until_true(wait::LIMIT, "the bucket to be empty", || {
-        (0..60).any(|_| tcp.get("/v1/version").status == 429)
-    });
+    wait::until_true(wait::LIMIT, "the bucket to be empty", || (0..60).any(|_| tcp.get("/v1/version").status == 429));
     // The log.
     assert!(!log(host).is_empty());
     // Back to what it was, over the signal.

@@ -109,9 +109,9 @@ impl House {
     }
 
     fn wait_letters(&self, session: &str, count: usize) -> Vec<String> {
-        wait::until(wait::LIMIT, &format!("{count} letters"), || {
+        wait::eventually(&format!("{count} letters"), || {
             let letters = self.letters(session);
-            (letters.len() >= count).then_some(letters)
+            if letters.len() >= count { Ok(letters) } else { Err(format!("{letters:?}")) }
         })
     }
 
@@ -121,9 +121,9 @@ impl House {
     }
 
     fn wait_pending(&self, count: usize) -> Vec<Value> {
-        wait::until(wait::LIMIT, &format!("{count} requests"), || {
+        wait::eventually(&format!("{count} requests"), || {
             let pending = self.pending();
-            (pending.len() == count).then_some(pending)
+            if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 
@@ -168,7 +168,10 @@ fn mailbox(lab: &Lab, session: &str) -> Vec<String> {
 }
 
 fn wait_mailbox(lab: &Lab, session: &str, count: usize) -> Vec<String> {
-    wait::until(wait::LIMIT, "the mailbox", || Some(mailbox(lab, session)).filter(|found| found.len() >= count))
+    wait::eventually(&format!("{count} messages in the mailbox"), || {
+        let found = mailbox(lab, session);
+        if found.len() >= count { Ok(found) } else { Err(format!("{found:?}")) }
+    })
 }
 
 #[test]

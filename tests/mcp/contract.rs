@@ -320,8 +320,7 @@ fn servers_are_started_in_a_terminal() {
     let answer = client.tool("start_server", &json!({}));
     let socket = place.path("run/sudo-proxy.sock");
     assert_eq!(text(&answer), format!("Terminal opened but socket not ready after 5s at {}", socket.display()));
-    let words =
-        wait::until(wait::LIMIT, "the terminal to start", || std::fs::read_to_string(place.path("words")).ok());
+    let words = wait::until(wait::LIMIT, "the terminal to start", || std::fs::read_to_string(place.path("words")).ok());
     let words: Vec<&str> = words.lines().collect();
     assert_eq!((words[0], words.last().copied()), ("-e", Some("sudo-proxy")));
     // One that is there is not started again.

@@ -20,7 +20,7 @@ mod world;
 
 use std::time::Instant;
 
-use crate::explore::{Explored, explore};
+use hostel_models::explore::{Explored, explore};
 use flaws::Flaw;
 use steps::{Action, Delivery};
 use world::World;

@@ -1,14 +1,6 @@
 //! The models of this package, as one program.
 
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stderr,
-    clippy::unwrap_used,
-    reason = "tests"
-)]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
+mod approvals;
 mod delivery;
-
-#[path = "../../house/tests/model/explore.rs"]
-mod explore;

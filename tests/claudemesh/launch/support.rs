@@ -77,7 +77,11 @@ impl Host {
     }
 
     pub(crate) fn wait_peer(&self, name: &str) -> Value {
-        wait::until(wait::LIMIT, "the session to be seen", || self.peer(name))
+        wait::eventually(&format!("the session {name} to be seen"), || {
+            let peers = self.json(&["peers"]);
+            let found = peers.as_array().unwrap().iter().find(|peer| peer["displayName"] == name).cloned();
+            found.ok_or_else(|| peers.to_string())
+        })
     }
 
     pub(crate) fn wait_no_peer(&self, name: &str) {
@@ -86,9 +90,10 @@ impl Host {
 
     /// Waits for a message with this text in the whole inbox.
     pub(crate) fn wait_received(&self, body: &str) -> Value {
-        wait::until(wait::LIMIT, "the message to arrive", || {
+        wait::eventually(&format!("the message {body:?}"), || {
             let inbox = self.json(&["inbox", "--keep-unread", "--limit", "1000"]);
-            inbox.as_array().unwrap().iter().find(|item| item["body"] == body).cloned()
+            let found = inbox.as_array().unwrap().iter().find(|item| item["body"] == body).cloned();
+            found.ok_or_else(|| inbox.to_string())
         })
     }
 
@@ -134,8 +139,9 @@ impl Host {
 
     /// Waits until there are this many, and gives them.
     pub(crate) fn wait_letters(&self, count: usize) -> Vec<String> {
-        wait::until(wait::LIMIT, &format!("{count} messages to be put to the agent"), || {
-            Some(self.letters()).filter(|letters| letters.len() >= count)
+        wait::eventually(&format!("{count} messages to be put to the agent"), || {
+            let letters = self.letters();
+            if letters.len() >= count { Ok(letters) } else { Err(format!("{letters:?}")) }
         })
     }
 
@@ -143,7 +149,7 @@ impl Host {
     pub(crate) fn wait_pending(&self, count: usize) -> Vec<Value> {
         wait::until(wait::LIMIT, &format!("{count} requests"), || {
             let pending = self.house().ask("approval/list", json!({}))["approvals"].as_array().unwrap().clone();
-            (pending.len() == count).then_some(pending)
+            if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 

@@ -3,8 +3,11 @@
 //! The broker is a process of its own and keeps its port over restarts.
 
 use std::fs;
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+
+use rustix::net;
 
 use super::host::{Host, MESH};
 use crate::house;
@@ -41,6 +44,8 @@ pub struct Lab {
     broker: Process,
     broker_variables: Vec<(String, String)>,
     sandbox: Sandbox,
+    /// Keeps the broker's port while no broker listens there.
+    _reserved: OwnedFd,
 }
 
 impl Lab {
@@ -73,9 +78,13 @@ impl Lab {
         let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, sandbox.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
         let broker = Process::new("the broker", sandbox.join("printed-broker"));
-        let mut lab = Self { hosts, broker, broker_variables: options.broker_variables.clone(), sandbox };
-        fs::create_dir_all(lab.broker_home()).expect("a directory");
+        let (reserved, port) = reserve_port();
+        let broker_variables = options.broker_variables.clone();
+        let mut lab = Self { hosts, broker, broker_variables, sandbox, _reserved: reserved };
+        fs::create_dir_all(lab.broker_home().join("broker")).expect("a directory");
         fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
+        // A broker listens where it did the last time.
+        fs::write(lab.broker_home().join("broker/port"), format!("{port}\n")).expect("a file");
         lab.start_broker();
         let url = format!("ws://127.0.0.1:{}/ws", lab.broker_port().expect("the broker runs"));
         let broker_home = lab.broker_home();
@@ -167,6 +176,17 @@ impl Lab {
 fn with_tcp(config: &str) -> String {
     let tcp = "[ipc]\ntcp_enabled = true\n";
     if config.contains("[ipc]\n") { config.replace("[ipc]\n", tcp) } else { format!("{config}{tcp}") }
+}
+
+/// A port of loopback that the system gives to nobody else while this is open: it is bound and never listens, so that a
+/// server, which sets `SO_REUSEADDR`, may listen there. A broker whose port was taken while it was down does not start.
+fn reserve_port() -> (OwnedFd, u16) {
+    let socket = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, net::SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    net::sockopt::set_socket_reuseaddr(&socket, true).expect("an option of every socket");
+    net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = SocketAddr::try_from(net::getsockname(&socket).expect("a bound socket")).expect("an address");
+    (socket, address.port())
 }
 
 fn read_port(file: &Path) -> Option<u16> {

@@ -35,7 +35,7 @@ pub(crate) use peer::{Link, Peer};
 /// How long anything may take before it counts as hanging; `HOSTEL_TEST_SCALE` makes it longer.
 pub(crate) fn hang_limit() -> Duration {
     let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
-    Duration::from_secs(60).mul_f64(scale.max(1.0))
+    Duration::from_secs(120).mul_f64(scale)
 }
 
 /// The word that lets tests make meshes.

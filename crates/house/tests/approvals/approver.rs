@@ -77,16 +77,20 @@ async fn set_shown_changed_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_ones_lead_to_a_pause_that_a_restart_does_not_end() {
-    let house = with_approver(|_| {}).await;
+    assert_eq!(LockoutLimits::default().wait, Duration::from_secs(30));
+    // Far longer than the test takes, on any machine.
+    let wait = Duration::from_secs(3000);
+    let house = with_approver(|options| (options.lockout.wait, options.lockout.longest) = (wait, wait)).await;
     let asked = house.ask(command(&["true"])).await;
     for left in (1..5).rev() {
         let wrong = try_with(&house, &asked.id, "wrong").await;
         assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: found }) if found == left), "{wrong:?}");
     }
+    let before = now();
     let locked = try_with(&house, &asked.id, "wrong").await;
     let Err(DecideError::LockedOut { until_ns }) = locked else { panic!("{locked:?}") };
-    let pause = Duration::from_nanos(until_ns).saturating_sub(now());
-    assert!(pause > Duration::from_secs(25) && pause <= Duration::from_secs(30), "{pause:?}");
+    let until = Duration::from_nanos(until_ns);
+    assert!(before + wait <= until && until <= now() + wait, "{before:?} {until:?} {:?}", now());
     // The right one is not even looked at, by any way.
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
     let unlock = house.approvals.approver().unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await;

@@ -11,6 +11,7 @@ use hostel_house::pipelines::Privilege;
 use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, pipeline, request, requester, root_command, rule, terminal, with_passphrase};
+use crate::support::until;
 
 fn terms() -> GrantTerms {
     GrantTerms {
@@ -169,12 +170,7 @@ async fn a_grant_ends() {
     let house = House::new().await;
     let (_, grant) =
         granted(&house, command(&["true"]), GrantTerms { lasts: Duration::from_millis(1), ..terms() }).await;
-    let list = tokio::time::timeout(super::house::LIMIT, async {
-        while !house.approvals.grants().await.unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    });
-    list.await.unwrap();
+    until("the grant has ended", async || house.approvals.grants().await.unwrap(), Vec::is_empty).await;
     assert_eq!(house.ask(command(&["true"])).await.state, State::Pending);
     // Before its end it can be taken back, by who may.
     let (_, other) = granted(&house, command(&["sleep"]), terms()).await;

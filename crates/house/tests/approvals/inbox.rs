@@ -6,13 +6,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use hostel_agents::Decision;
-use hostel_house::approvals::{DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
+use hostel_house::approvals::{Approval, DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
 use hostel_house::pipelines::{End, Outcome, Privilege};
 use hostel_syncpoint::SyncPoint;
 
 use super::house::{
-    House, KEEPER, LIMIT, command, connected, finished, pipeline, request, root_command, terminal, with_passphrase,
+    House, KEEPER, command, connected, finished, pipeline, request, root_command, terminal, with_passphrase,
 };
+use crate::support::sessions::hold_writer;
+use crate::support::until;
 
 const FLAVOUR: &str = "a person";
 
@@ -172,8 +174,9 @@ async fn deciding_leaving_and_the_clock_race_and_one_wins() {
     house.verified().await;
 }
 
-/// Asks once whether something is done, and leaves.
-async fn begin_and_leave<T>(work: impl Future<Output = T>) {
+/// Asks once whether something is done, and leaves. Nothing is done before that: the database is held meanwhile.
+async fn begin_and_leave<T>(house: &House, work: impl Future<Output = T>) {
+    let _held = hold_writer(&house.store).await;
     let mut work = pin!(work);
     assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it was done at once");
 }
@@ -182,7 +185,7 @@ async fn begin_and_leave<T>(work: impl Future<Output = T>) {
 async fn a_decision_counts_though_the_decider_has_left() {
     let house = House::new().await;
     let asked = house.ask(command(&["true"])).await;
-    begin_and_leave(house.approve(&asked.id)).await;
+    begin_and_leave(&house, house.approve(&asked.id)).await;
     assert_eq!(house.settled(&asked.id).await.state, State::Approved);
 }
 
@@ -192,22 +195,15 @@ async fn whoever_leaves_while_it_asks_has_withdrawn() {
         options.rules = vec![super::house::rule("yes", hostel_house::approvals::Action::Allow, &["granted"])];
     })
     .await;
-    begin_and_leave(house.approvals.request(command(&["true"]))).await;
-    begin_and_leave(house.approvals.request(command(&["granted"]))).await;
-    let all = tokio::time::timeout(LIMIT, async {
-        loop {
-            let all = house.approvals.list(10).await.unwrap();
-            let over = |approval: &hostel_house::approvals::Approval| {
-                approval.state == State::Withdrawn || approval.run == RunState::Over
-            };
-            // What is on disk is taken off the table a moment later.
-            if all.len() == 2 && all.iter().all(over) && house.approvals.pending().is_empty() {
-                return all;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    let all = all.await.expect("it was not withdrawn");
+    begin_and_leave(&house, house.approvals.request(command(&["true"]))).await;
+    begin_and_leave(&house, house.approvals.request(command(&["granted"]))).await;
+    let over = |approval: &Approval| approval.state == State::Withdrawn || approval.run == RunState::Over;
+    // What is on disk is taken off the table a moment later.
+    let found = async || (house.approvals.list(10).await.unwrap(), house.approvals.pending());
+    let both_over = |(all, pending): &(Vec<Approval>, Vec<Approval>)| {
+        all.len() == 2 && all.iter().all(over) && pending.is_empty()
+    };
+    let (all, _) = until("both are over", found, both_over).await;
     let run = all.iter().find(|approval| approval.state == State::Approved).unwrap();
     assert!(matches!(run.outcome, Some(Outcome { end: End::NotRun { .. }, .. })), "{run:?}");
     assert_eq!(house.records(&run.id).await, ["requested", "decided", "not_run"]);
@@ -333,16 +329,8 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     assert_eq!(house.approvals.list(1000).await.unwrap().len(), 303);
     house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     // Trimmed in the background, once in a while.
-    let kept = tokio::time::timeout(LIMIT, async {
-        loop {
-            let kept = house.approvals.list(1000).await.unwrap();
-            if kept.len() < 300 {
-                return kept;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    let kept = kept.await.expect("nothing was forgotten");
+    let found = async || house.approvals.list(1000).await.unwrap();
+    let kept = until("some are forgotten", found, |kept| kept.len() < 300).await;
     // What waits, what is not over, and what somebody may try to replay.
     for id in [&waiting.id, &unfinished.id, &connected.id] {
         assert!(kept.iter().any(|approval| approval.id == *id));

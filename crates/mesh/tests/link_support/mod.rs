@@ -32,7 +32,7 @@ pub use net::Net;
 /// How long anything may take before it counts as hanging; `HOSTEL_TEST_SCALE` makes it longer.
 pub fn hang_limit() -> Duration {
     let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
-    Duration::from_secs(60).mul_f64(scale.max(1.0))
+    Duration::from_secs(120).mul_f64(scale)
 }
 
 /// Waits for something, but not for ever.
@@ -104,8 +104,7 @@ impl TestBroker {
         reserved.set_reuseaddr(true).unwrap();
         reserved.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         let port = reserved.local_addr().unwrap().port();
-        let mut broker =
-            Self { dir: tempfile::tempdir().unwrap(), port, settings, running: None, _reserved: reserved };
+        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port, settings, running: None, _reserved: reserved };
         broker.up().await;
         broker
     }

@@ -1,8 +1,8 @@
 //! What can happen next, and what is wrong with a state.
 
-use crate::explore::Model;
 use super::flaws::Flaw;
 use super::world::{MESSAGES, Reading, Row, Sending, World, is_again, lane, message_of, parcel, place_of};
+use hostel_models::explore::Model;
 
 /// Pushes that are on their way at once.
 const WINDOW: u8 = 2;

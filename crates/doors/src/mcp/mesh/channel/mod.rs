@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_tasks::SpawnBoxed as _;
 use rmcp::Peer;
 use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
 use rmcp::model::ServerNotification;
 use serde_json::Value;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::AbortHandle;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,7 @@
 //!
 //! A write to disk is one step. Whatever follows from it is another: the daemon may die in between.
 
-use super::explore::Model;
+use crate::explore::Model;
 use super::faults;
 use super::flaws::Flaw;
 use super::world::{
@@ -12,7 +12,7 @@ use super::world::{
 
 /// A step. The first number is the request, the second the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// A client connects and sends its request: for the first time, after it was cut off, or once more.
     Send {
         request: usize,
@@ -62,9 +62,9 @@ pub(crate) enum Action {
 }
 
 /// The model, with at most one deliberate mistake.
-pub(crate) struct Approvals {
-    pub(crate) initial: Vec<World>,
-    pub(crate) flaw: Option<Flaw>,
+pub struct Approvals {
+    pub initial: Vec<World>,
+    pub flaw: Option<Flaw>,
 }
 
 impl Model for Approvals {
@@ -93,17 +93,17 @@ impl Model for Approvals {
 
 /// Takes steps.
 #[derive(Clone, Copy)]
-pub(crate) struct Step {
-    pub(crate) flaw: Option<Flaw>,
+pub struct Step {
+    pub flaw: Option<Flaw>,
 }
 
 impl Step {
-    pub(super) fn has(self, flaw: Flaw) -> bool {
+    pub(crate) fn has(self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
 
     /// Takes a step that is possible.
-    pub(crate) fn take(self, world: &mut World, action: Action) {
+    pub fn take(self, world: &mut World, action: Action) {
         match action {
             Action::Send { request, line, same_bytes } => {
                 let line = &mut world.requests[request].lines[line];

@@ -1,16 +1,13 @@
 //! The model of approvals, looked at in every state it can reach; and found out when it is made wrong on purpose.
 //!
-//! What it proves and what it does not is said in `model/mod.rs`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
-
-use crate::model;
+//! What it proves and what it does not is said in the library.
 
 use std::time::Instant;
 
-use model::explore::{Explored, explore};
-use model::flaws::Flaw;
-use model::steps::{Action, Approvals};
-use model::world::{Kind, World};
+use hostel_models::approvals::flaws::Flaw;
+use hostel_models::approvals::steps::{Action, Approvals};
+use hostel_models::approvals::world::{Kind, World};
+use hostel_models::explore::{Explored, explore};
 
 /// A bound on memory, well above what is there.
 const MOST_STATES: usize = 10_000_000;

@@ -9,7 +9,7 @@ const RULES: [Rules; 3] = [Rules::Ask, Rules::Allow, Rules::Deny];
 
 impl Step {
     /// Everything that can happen now.
-    pub(crate) fn possible(self, world: &World) -> Vec<Action> {
+    pub fn possible(self, world: &World) -> Vec<Action> {
         let mut actions = Vec::with_capacity(32);
         for (number, request) in world.requests.iter().enumerate() {
             self.around(world, number, request, &mut actions);
@@ -117,7 +117,7 @@ impl Step {
         }
     }
 
-    pub(super) fn acts_early(self, world: &World, number: usize) -> bool {
+    pub(crate) fn acts_early(self, world: &World, number: usize) -> bool {
         self.has(Flaw::ActsBeforeTheWrite) && world.people.contains(&Person::Deciding(number as u8))
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// Something that changes in steps.
-pub(crate) trait Model {
+pub trait Model {
     type State: Clone + Eq + Hash;
     type Action: Copy + Debug;
 
@@ -19,18 +19,18 @@ pub(crate) trait Model {
 }
 
 /// What was found.
-pub(crate) struct Explored<A> {
-    pub(crate) states: usize,
-    pub(crate) steps: usize,
+pub struct Explored<A> {
+    pub states: usize,
+    pub steps: usize,
     /// Steps from the beginning to the state that is furthest away.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// The first fault, and what led to it.
-    pub(crate) fault: Option<(&'static str, Vec<A>)>,
+    pub fault: Option<(&'static str, Vec<A>)>,
 }
 
 /// Multiplies and rotates: the states are small and many, and nobody attacks this table.
 #[derive(Default)]
-pub(crate) struct QuickHasher(u64);
+pub struct QuickHasher(u64);
 
 impl Hasher for QuickHasher {
     fn finish(&self) -> u64 {
@@ -73,7 +73,7 @@ const BEGINNING: u32 = u32::MAX;
 ///
 /// # Panics
 /// If there are more than `limit` states.
-pub(crate) fn explore<M: Model>(model: &M, limit: usize) -> Explored<M::Action> {
+pub fn explore<M: Model>(model: &M, limit: usize) -> Explored<M::Action> {
     let mut known: Known<M::State> = Known::default();
     let mut origins: Vec<Origin> = Vec::new();
     // Only those that are still to be looked at: with their numbers, they are told from the beginning again if need be.

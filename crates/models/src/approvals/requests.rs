@@ -4,14 +4,14 @@ use super::world::{Answer, Ending, Handler, Process, Request, Row, Source, Stand
 
 impl World {
     /// Whether the keeper, as far as the daemon knows, is the one that was there when the request was approved.
-    pub(super) fn has_keeper_of(&self, number: usize) -> bool {
+    pub(crate) fn has_keeper_of(&self, number: usize) -> bool {
         self.requests[number].row.by_second_keeper == self.keeper_noticed
     }
 }
 
 impl Request {
     /// Where the handler of a request that is on disk begins.
-    pub(super) fn resumed(&self) -> Handler {
+    pub(crate) fn resumed(&self) -> Handler {
         match (self.row.standing, self.row.ending) {
             (Standing::Pending, _) => Handler::Waiting,
             (Standing::Approved, Ending::Open) => Handler::Approved,
@@ -20,7 +20,7 @@ impl Request {
     }
 
     /// It is over, and on disk. What it came from does not matter any more: fewer states to look at.
-    pub(super) fn end(&mut self, ending: Ending) {
+    pub(crate) fn end(&mut self, ending: Ending) {
         self.row = Row { ending, by: Source::Nobody, by_second_keeper: false, ..self.row };
         self.processes = self.processes.map(|process| match process {
             Process::Running => Process::Running,
@@ -29,7 +29,7 @@ impl Request {
     }
 
     /// Something is still to be done about it.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         match self.row.standing {
             Standing::Pending => true,
             Standing::Approved => self.row.ending == Ending::Open,
@@ -38,7 +38,7 @@ impl Request {
     }
 
     /// Ends what runs; what is true of it then. `same` keeper as that of the approval.
-    pub(super) fn stopped(&mut self, same: bool) -> Ending {
+    pub(crate) fn stopped(&mut self, same: bool) -> Ending {
         for process in self.processes.iter_mut().filter(|process| **process == Process::Running) {
             *process = Process::Ended;
         }
@@ -50,7 +50,7 @@ impl Request {
     }
 
     /// What the disk says to a client.
-    pub(super) fn answer(&self) -> Answer {
+    pub(crate) fn answer(&self) -> Answer {
         match (self.row.standing, self.row.ending) {
             (Standing::Approved, Ending::Ran) => Answer::Ran,
             (Standing::Approved, Ending::Lost) => Answer::Lost,

@@ -4,7 +4,7 @@
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// An agent's question; its asker lives at the keeper and outlives the daemon.
     Tool,
     /// A command of a client's, as the user.
@@ -15,7 +15,7 @@ pub(crate) enum Kind {
 
 /// Where a request stands on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Standing {
+pub enum Standing {
     Absent,
     Pending,
     Approved,
@@ -26,7 +26,7 @@ pub(crate) enum Standing {
 
 /// Who settled it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
+pub enum Source {
     Nobody,
     Person,
     /// A rule or a grant.
@@ -37,7 +37,7 @@ pub(crate) enum Source {
 
 /// What is on disk about the execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Ending {
+pub enum Ending {
     Open,
     Ran,
     NotRun,
@@ -47,18 +47,18 @@ pub(crate) enum Ending {
 
 /// The row of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Row {
-    pub(crate) standing: Standing,
-    pub(crate) by: Source,
+pub struct Row {
+    pub standing: Standing,
+    pub by: Source,
     /// Approved by a daemon that knew of the second keeper: only the keeper of the approval can know that it was never
     /// started.
-    pub(crate) by_second_keeper: bool,
-    pub(crate) ending: Ending,
+    pub by_second_keeper: bool,
+    pub ending: Ending,
 }
 
 /// A process under an id that was chosen with the approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Process {
+pub enum Process {
     Unknown,
     Running,
     Ended,
@@ -70,7 +70,7 @@ pub(crate) enum Process {
 
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Client {
+pub enum Client {
     NotYet,
     Connected,
     /// The daemon died under it; it may come back.
@@ -81,7 +81,7 @@ pub(crate) enum Client {
 
 /// How far the daemon is with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Handler {
+pub enum Handler {
     None,
     /// Only with [`super::flaws::Flaw::AdmitsInTwoSteps`]: the id was not found and is not remembered yet.
     Looked,
@@ -104,7 +104,7 @@ pub(crate) enum Handler {
 
 /// What a client hears.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Answer {
+pub enum Answer {
     Ran,
     Denied,
     Expired,
@@ -115,7 +115,7 @@ pub(crate) enum Answer {
 
 /// A request whose connection a restart of ours has cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Orphan {
+pub enum Orphan {
     No,
     /// Who has its id and bytes may take it.
     Open,
@@ -125,36 +125,36 @@ pub(crate) enum Orphan {
 
 /// A connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Line {
-    pub(crate) client: Client,
+pub struct Line {
+    pub client: Client,
     /// It sends the bytes of the first connection.
-    pub(crate) same_bytes: bool,
-    pub(crate) handler: Handler,
+    pub same_bytes: bool,
+    pub handler: Handler,
 }
 
 impl Line {
-    pub(crate) const NONE: Line = Line { client: Client::NotYet, same_bytes: true, handler: Handler::None };
+    pub const NONE: Line = Line { client: Client::NotYet, same_bytes: true, handler: Handler::None };
 }
 
 /// Everything about one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Request {
-    pub(crate) kind: Kind,
-    pub(crate) row: Row,
+pub struct Request {
+    pub kind: Kind,
+    pub row: Row,
     /// The daemon knows the id.
-    pub(crate) remembered: bool,
-    pub(crate) orphan: Orphan,
-    pub(crate) lines: [Line; 2],
+    pub remembered: bool,
+    pub orphan: Orphan,
+    pub lines: [Line; 2],
     /// Under the stored id, and under one that a flaw chose later.
-    pub(crate) processes: [Process; 2],
-    pub(crate) seen_runs: u8,
-    pub(crate) seen_settled: u8,
-    pub(crate) seen_credited: u8,
+    pub processes: [Process; 2],
+    pub seen_runs: u8,
+    pub seen_settled: u8,
+    pub seen_credited: u8,
 }
 
 /// Somebody who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Person {
+pub enum Person {
     Idle,
     /// Saw the request pending and answers; that is not written yet.
     Deciding(u8),
@@ -162,7 +162,7 @@ pub(crate) enum Person {
 
 /// What a person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     Yes,
     No,
     /// Yes, and whatever comes later.
@@ -171,7 +171,7 @@ pub(crate) enum Verdict {
 
 /// What the settings say of plain requests at the moment they are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Rules {
+pub enum Rules {
     Ask,
     Allow,
     Deny,
@@ -179,29 +179,29 @@ pub(crate) enum Rules {
 
 /// Everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct World {
-    pub(crate) requests: [Request; 2],
+pub struct World {
+    pub requests: [Request; 2],
     /// In no order: people are alike.
-    pub(crate) people: [Person; 2],
-    pub(crate) daemon_up: bool,
+    pub people: [Person; 2],
+    pub daemon_up: bool,
     /// It was started at least once before.
-    pub(crate) restarted: bool,
-    pub(crate) session_grant: bool,
+    pub restarted: bool,
+    pub session_grant: bool,
     /// How often a grant on disk may still be used.
-    pub(crate) counted_grant: u8,
-    pub(crate) keeper_may_die: bool,
-    pub(crate) keeper_died: bool,
+    pub counted_grant: u8,
+    pub keeper_may_die: bool,
+    pub keeper_died: bool,
     /// The daemon knows of it.
-    pub(crate) keeper_noticed: bool,
+    pub keeper_noticed: bool,
     /// A person gave the session grant to this daemon, rightly.
-    pub(crate) seen_given: bool,
-    pub(crate) seen_counted: u8,
+    pub seen_given: bool,
+    pub seen_counted: u8,
     /// What a step did wrong.
-    pub(crate) seen_fault: Option<&'static str>,
+    pub seen_fault: Option<&'static str>,
 }
 
 impl Request {
-    pub(crate) fn new(kind: Kind) -> Self {
+    pub fn new(kind: Kind) -> Self {
         let row = Row { standing: Standing::Absent, by: Source::Nobody, by_second_keeper: false, ending: Ending::Open };
         Request {
             kind,
@@ -219,7 +219,7 @@ impl Request {
 
 impl World {
     /// A daemon that has just been started, and nothing asked yet.
-    pub(crate) fn new(kinds: [Kind; 2], counted_grant: u8, keeper_may_die: bool) -> Self {
+    pub fn new(kinds: [Kind; 2], counted_grant: u8, keeper_may_die: bool) -> Self {
         World {
             requests: kinds.map(Request::new),
             people: [Person::Idle; 2],

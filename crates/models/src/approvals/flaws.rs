@@ -2,7 +2,7 @@
 
 /// A deliberate mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
+pub enum Flaw {
     /// A decision is written without looking whether the request is still pending.
     DecidesWithoutLooking,
     /// Whoever decides is told that it counted, also when somebody else was first.
@@ -52,7 +52,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Flaw; 23] = [
+    pub const ALL: [Flaw; 23] = [
         Flaw::DecidesWithoutLooking,
         Flaw::CreditsEverybody,
         Flaw::ActsBeforeTheWrite,
@@ -79,7 +79,7 @@ impl Flaw {
     ];
 
     /// The faults by which it may be found.
-    pub(crate) fn shows(self) -> &'static [&'static str] {
+    pub fn shows(self) -> &'static [&'static str] {
         match self {
             Flaw::DecidesWithoutLooking => &["it was settled twice"],
             Flaw::CreditsEverybody => &["two people were told that their decision counted", UNWRITTEN],

@@ -5,37 +5,37 @@
 
 use std::collections::HashSet;
 
-use crate::model::steps::{Action, Step};
-use crate::model::world::{Client, Ending, Person, Rules, Standing, Verdict, World};
+use super::steps::{Action, Step};
+use super::world::{Client, Ending, Person, Rules, Standing, Verdict, World};
 
 /// A bound on what one operation can lead to.
 const MOST: usize = 200_000;
 
 /// What the daemon of this moment is like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) rules: Rules,
-    pub(crate) eligible: bool,
+pub struct Terms {
+    pub rules: Rules,
+    pub eligible: bool,
     /// Requests that expire in no time.
-    pub(crate) short: [bool; 2],
+    pub short: [bool; 2],
 }
 
 /// What is seen of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) standing: Standing,
-    pub(crate) ending: Ending,
+pub struct Seen {
+    pub standing: Standing,
+    pub ending: Ending,
     /// Traces that it left.
-    pub(crate) runs: u8,
+    pub runs: u8,
     /// People who were told that their decision counted.
-    pub(crate) credited: u8,
+    pub credited: u8,
     /// The clients of its connections.
-    pub(crate) clients: [Client; 2],
+    pub clients: [Client; 2],
 }
 
 /// What happens from outside.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     /// A step of a client's.
     Step(Action),
     /// The daemon may have heard of the ends there were.
@@ -46,24 +46,24 @@ pub(crate) enum Event<'a> {
 }
 
 /// The states it may be in.
-pub(crate) struct Allowed {
+pub struct Allowed {
     worlds: HashSet<World>,
     step: Step,
 }
 
 impl Allowed {
-    pub(crate) fn new(world: World) -> Self {
+    pub fn new(world: World) -> Self {
         Self { worlds: HashSet::from([world]), step: Step { flaw: None } }
     }
 
     /// Something happens, and everything that follows from it.
-    pub(crate) fn happen(&mut self, event: Event<'_>, terms: Terms) {
+    pub fn happen(&mut self, event: Event<'_>, terms: Terms) {
         let reached = self.reach(event, terms);
         self.worlds = reached.into_iter().filter(|world| self.rests(world, terms)).collect();
     }
 
     /// The same, but the daemon dies at any moment of it and another one begins.
-    pub(crate) fn happen_until_death(&mut self, event: Event<'_>, terms: Terms, next: Terms) {
+    pub fn happen_until_death(&mut self, event: Event<'_>, terms: Terms, next: Terms) {
         let mut restarted = HashSet::new();
         for mut world in self.reach(event, terms) {
             self.step.take(&mut world, Action::DaemonDies);
@@ -75,7 +75,7 @@ impl Allowed {
     }
 
     /// Keeps what agrees with what is seen; says whether anything does.
-    pub(crate) fn agree(&mut self, seen: &[Seen; 2], is_exact: bool) -> bool {
+    pub fn agree(&mut self, seen: &[Seen; 2], is_exact: bool) -> bool {
         let agreeing: HashSet<World> =
             self.worlds.iter().filter(|world| agrees(world, seen, is_exact)).copied().collect();
         let any = !agreeing.is_empty();
@@ -86,7 +86,7 @@ impl Allowed {
     }
 
     /// Some of them, for a failure.
-    pub(crate) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let shown: Vec<String> = self.worlds.iter().take(3).map(|world| format!("{world:#?}")).collect();
         format!("{} states, among them {}", self.worlds.len(), shown.join("\n"))
     }

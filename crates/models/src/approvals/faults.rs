@@ -3,7 +3,7 @@
 use super::world::{Ending, Handler, Orphan, Process, Standing, World};
 
 /// What is wrong, if anything is.
-pub(crate) fn fault(world: &World) -> Option<&'static str> {
+pub fn fault(world: &World) -> Option<&'static str> {
     if let Some(fault) = world.seen_fault {
         return Some(fault);
     }
@@ -45,7 +45,7 @@ pub(crate) fn fault(world: &World) -> Option<&'static str> {
 
 impl Handler {
     /// The request is this connection's.
-    pub(crate) fn serves(self) -> bool {
+    pub fn serves(self) -> bool {
         !matches!(self, Handler::None | Handler::Looked | Handler::Answering(_))
     }
 }
