@@ -143,6 +143,7 @@ impl House {
 
 impl Drop for House {
     fn drop(&mut self) {
+        self.root.disable_cleanup(std::thread::panicking());
         let in_mesh: [&[&str]; 2] = [&["mesh", "daemon", "down", "--all"], &["broker", "down"]];
         let commands = if self.is_in_mesh { &in_mesh[..] } else { &[&["down"][..]] };
         for words in commands {

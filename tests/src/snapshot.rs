@@ -19,7 +19,7 @@ use std::process::Output;
 use normalise::Normaliser;
 
 /// The command that writes all snapshots of the program `house` anew.
-pub const UPDATE_COMMAND: &str = "HOSTEL_UPDATE=1 scripts/run-tests -p hostel-tests --test house snapshots";
+pub const UPDATE_COMMAND: &str = "HOSTEL_UPDATE=1 scripts/run-tests --test house snapshots::";
 
 /// One command that was run.
 #[derive(Debug)]
