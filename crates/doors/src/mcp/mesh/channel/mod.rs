@@ -16,12 +16,12 @@ use std::time::Duration;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use hostel_tasks::SpawnBoxed as _;
 use rmcp::Peer;
 use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
 use rmcp::model::ServerNotification;
 use serde_json::Value;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::AbortHandle;
 use tokio::task::JoinSet;
 
