@@ -89,7 +89,7 @@ Options:
                       5 GiB free)
 
 Environment:
-  HOSTEL_BIN          the hostel program (default target/release/hostel)
+  HOSTEL_BIN          the hostel program (default target/dist/hostel)
   CLAUSTRUM_140       the real claustrum 1.4.0, which the bars refer to
   CLAUSTRUM_180       the real claustrum 1.8.0, measured beside it when given
   SUDO_PROXY_120      the real sudo-proxy 1.2.0, which the bars of consent refer to

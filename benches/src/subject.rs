@@ -42,8 +42,7 @@ pub(crate) fn find(options: &Options) -> Result<(Vec<Subject>, Vec<String>)> {
         subjects.push(Subject { kind: Kind::Bare, label: "bare", program: PathBuf::new() });
     }
     if wanted("hostel") {
-        let program =
-            std::env::var_os("HOSTEL_BIN").map_or_else(|| PathBuf::from("target/release/hostel"), PathBuf::from);
+        let program = std::env::var_os("HOSTEL_BIN").map_or_else(|| PathBuf::from("target/dist/hostel"), PathBuf::from);
         subjects.push(Subject {
             kind: Kind::Hostel,
             label: "hostel",

@@ -41,9 +41,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_tasks::SpawnBoxed as _;
 use hostel_wire::frames::server::Member;
 use serde_json::json;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

@@ -125,6 +125,9 @@ pub struct Store {
     writer: Weak<()>,
 }
 
+/// A read that puts its result where its asker finds it.
+type Read = Box<dyn FnOnce(&Connection) -> rusqlite::Result<()> + Send>;
+
 /// How writes get done.
 #[derive(Clone)]
 enum Way {
@@ -308,6 +311,19 @@ impl Store {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
+        // The way of a read does not depend on its type, so it is compiled once.
+        let done = Arc::new(Mutex::new(None));
+        let result = Arc::clone(&done);
+        let work: Read = Box::new(move |connection| {
+            *result.lock() = Some(work(connection)?);
+            Ok(())
+        });
+        self.read_boxed(work).await?;
+        let value = done.lock().take();
+        value.ok_or(StoreError::Closed)
+    }
+
+    async fn read_boxed(&self, work: Read) -> Result<(), StoreError> {
         if let Way::Inline(inline) = &self.way {
             self.pause().await;
             let done = self.read_inline(inline, work);
@@ -320,11 +336,7 @@ impl Store {
         done.map_err(|error| StoreError::Sqlite(format!("{}: {error}", self.name)))?
     }
 
-    fn read_inline<T>(
-        &self,
-        inline: &Mutex<Inline>,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
+    fn read_inline(&self, inline: &Mutex<Inline>, work: Read) -> Result<(), StoreError> {
         let inline = inline.lock();
         if !inline.in_memory {
             drop(inline);

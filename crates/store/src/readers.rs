@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Semaphore;
 
-use super::{Options, StoreError, connect};
+use super::{Options, Read, StoreError, connect};
 
 /// Connections for reading that are kept open, and that there may be at once: each has a cache and descriptors.
 const KEPT: usize = 2;
@@ -25,18 +25,26 @@ impl Readers {
         Self { name, path, options, idle: Mutex::default(), places: Semaphore::new(MOST) }
     }
 
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, StoreError> {
-        let named = |error| StoreError::of(self.name, &error);
-        let idle = self.idle.lock().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY, self.options).map_err(named)?,
-        };
+    pub(crate) fn with(&self, work: Read) -> Result<(), StoreError> {
+        let connection = self.take()?;
         let result = work(&connection);
+        self.give_back(connection);
+        result.map_err(|error| StoreError::of(self.name, &error))
+    }
+
+    fn take(&self) -> Result<Connection, StoreError> {
+        let idle = self.idle.lock().pop();
+        match idle {
+            Some(connection) => Ok(connection),
+            None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY, self.options)
+                .map_err(|error| StoreError::of(self.name, &error)),
+        }
+    }
+
+    fn give_back(&self, connection: Connection) {
         let mut idle = self.idle.lock();
         if idle.len() < KEPT {
             idle.push(connection);
         }
-        result.map_err(named)
     }
 }

@@ -100,20 +100,28 @@ fn in_savepoint<T>(
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> Result<T, StoreError> {
     let named = |error| StoreError::of(name, &error);
-    let run = |sql| transaction.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
-    run("SAVEPOINT job").map_err(named)?;
+    run(transaction, "SAVEPOINT job").map_err(named)?;
     match work(transaction) {
         Ok(value) => {
-            run("RELEASE job").map_err(named)?;
+            run(transaction, "RELEASE job").map_err(named)?;
             Ok(value)
         }
         Err(error) => {
-            if run("ROLLBACK TO job").and_then(|_| run("RELEASE job")).is_err() {
-                // It cannot be taken back alone, or SQLite has taken everything back already.
-                run("ROLLBACK").ok();
-            }
+            roll_back(transaction);
             Err(named(error))
         }
+    }
+}
+
+fn run(transaction: &Transaction<'_>, sql: &str) -> rusqlite::Result<usize> {
+    transaction.prepare_cached(sql)?.execute([])
+}
+
+/// Takes back what was written since the savepoint.
+fn roll_back(transaction: &Transaction<'_>) {
+    if run(transaction, "ROLLBACK TO job").and_then(|_| run(transaction, "RELEASE job")).is_err() {
+        // It cannot be taken back alone, or SQLite has taken everything back already.
+        run(transaction, "ROLLBACK").ok();
     }
 }
 

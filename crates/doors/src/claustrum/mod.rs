@@ -44,11 +44,11 @@ pub use settings::{Limits, LoginPath, Reattach, Settings};
 
 use door::Door;
 use hostel_house::processes::Processes;
+use hostel_tasks::SpawnBoxed as _;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -10,10 +10,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
+use zeroize::Zeroizing;
 
+use super::yaml::{self, Node, YamlError};
 use crate::claustrum::Log;
 
 /// The largest token file that is read.
@@ -23,18 +24,6 @@ const LONGEST_TOKEN: usize = 4096;
 
 pub(super) const MISSING: &str = "Unauthorized: missing Bearer token";
 pub(super) const INVALID: &str = "Unauthorized: invalid token";
-
-#[derive(Deserialize)]
-struct TokenFile {
-    #[serde(default)]
-    tokens: Option<Vec<TokenEntry>>,
-}
-
-#[derive(Deserialize)]
-struct TokenEntry {
-    #[serde(default)]
-    token: Option<String>,
-}
 
 /// What tells one state of a file from the next.
 type Stamp = (u64, u64, i64, i64);
@@ -103,7 +92,7 @@ fn read(path: &Path) -> Result<Vec<[u8; 32]>, String> {
     File::open(path)
         .and_then(|file| file.take(LARGEST_FILE + 1).read_to_string(&mut text))
         .map_err(|error| error.to_string())?;
-    let text = zeroize::Zeroizing::new(text);
+    let text = Zeroizing::new(text);
     if text.len() as u64 > LARGEST_FILE {
         return Err(format!("it has more than {LARGEST_FILE} bytes"));
     }
@@ -112,12 +101,20 @@ fn read(path: &Path) -> Result<Vec<[u8; 32]>, String> {
 
 /// The digests of the tokens in a token file.
 pub(super) fn parse(text: &str) -> Result<Vec<[u8; 32]>, String> {
-    if text.trim().is_empty() {
-        return Ok(Vec::new());
+    read_tokens(text).map_err(|error| error.to_string())
+}
+
+fn read_tokens(text: &str) -> Result<Vec<[u8; 32]>, YamlError> {
+    let file = yaml::parse(text)?;
+    let Some(tokens) = file.get("tokens")? else { return Ok(Vec::new()) };
+    let mut digests = Vec::new();
+    for entry in tokens.items()? {
+        let token = entry.get("token")?.map(Node::text).transpose()?.map(Zeroizing::new);
+        if let Some(token) = token.filter(|token| !token.is_empty()) {
+            digests.push(Sha256::digest(token.as_bytes()).into());
+        }
     }
-    let file: TokenFile = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
-    let tokens = file.tokens.unwrap_or_default().into_iter().filter_map(|entry| entry.token);
-    Ok(tokens.filter(|token| !token.is_empty()).map(|token| Sha256::digest(token.as_bytes()).into()).collect())
+    Ok(digests)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod settings;
 mod skills;
 mod stream;
 mod wire;
+pub mod yaml;
 
 pub use settings::{Auth, Limits, Settings};
 
@@ -39,12 +40,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_house::sessions::Sessions;
+use hostel_tasks::SpawnBoxed as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hostel_tasks::SpawnBoxed as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use hostel_agents::Raw;
 use hostel_house::processes::Processes;
+use hostel_tasks::SpawnBoxed as _;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::OwnedSemaphorePermit;

@@ -7,9 +7,9 @@ use std::io;
 use std::time::Duration;
 
 use hostel_house::approvals::PeerInfo;
+use hostel_tasks::SpawnBoxed as _;
 use rustix::net::RecvFlags;
 use rustix::net::SendFlags;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;

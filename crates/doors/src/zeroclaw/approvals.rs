@@ -12,9 +12,9 @@ use hostel_house::pipelines::Pipeline;
 use hostel_house::pipelines::Privilege;
 use hostel_house::pipelines::Resolved;
 use hostel_house::pipelines::hex_of;
+use hostel_tasks::SpawnBoxed as _;
 use serde_json::Value;
 use serde_json::json;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::JoinSet;
 
 use super::elicit;

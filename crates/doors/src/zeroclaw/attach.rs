@@ -12,8 +12,8 @@ use hostel_agents::Raw;
 use hostel_house::sessions::Events;
 use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::SessionInfo;
-use serde_json::json;
 use hostel_tasks::SpawnBoxed as _;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 

@@ -7,9 +7,9 @@ use std::io;
 use std::sync::Arc;
 
 use hostel_agents::Raw;
+use hostel_tasks::SpawnBoxed as _;
 use serde_json::Value;
 use serde_json::json;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::JoinSet;
 
 use super::Door;

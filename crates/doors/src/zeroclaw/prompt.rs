@@ -20,8 +20,8 @@ use hostel_house::sessions::SendError;
 use hostel_house::sessions::Sent;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Status;
-use serde_json::json;
 use hostel_tasks::SpawnBoxed as _;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::Client;

@@ -8,7 +8,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use hostel_doors::codecast::yaml::{self, Node, YamlError};
 
 use crate::config::CODECAST_PORT;
 use crate::config::parse_host;
@@ -41,46 +41,29 @@ impl Default for Options {
     }
 }
 
-/// The file as it is written; keys nobody knows are somebody else's.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Yaml {
-    port: Option<u16>,
-    bind: Option<String>,
-    tokens_file: Option<String>,
-    tls_cert: Option<String>,
-    tls_key: Option<String>,
-}
-
 impl Options {
     /// Reads the file; the second value says what was wrong with it.
     pub(crate) fn read(file: &Path) -> (Self, Option<String>) {
         match read_bounded(file) {
             Ok(Some(text)) => Options::from_yaml(&text)
-                .map_or_else(|problem| (Options::default(), Some(problem)), |options| (options, None)),
+                .map_or_else(|problem| (Options::default(), Some(problem.to_string())), |options| (options, None)),
             Ok(None) => (Options::default(), None),
             Err(error) => (Options::default(), Some(error.to_string())),
         }
     }
 
-    fn from_yaml(text: &str) -> Result<Self, String> {
-        if text.trim().is_empty() {
-            return Ok(Options::default());
-        }
-        // An empty document is as good as an empty file.
-        let yaml: Option<Yaml> = serde_saphyr::from_str(text).map_err(|error| {
-            let message = error.to_string();
-            message.lines().next().unwrap_or("it cannot be understood").to_owned()
-        })?;
-        let yaml = yaml.unwrap_or_default();
+    /// Keys that nobody knows here are somebody else's.
+    fn from_yaml(text: &str) -> Result<Self, YamlError> {
+        let file = yaml::parse(text)?;
         let built_in = Options::default();
-        let path = |text: Option<String>| text.filter(|text| !text.is_empty()).map(|text| paths::expand(&text));
+        let text = |key: &str| file.get(key)?.map(Node::text).transpose();
+        let path = |key: &str| Ok(text(key)?.filter(|text| !text.is_empty()).map(|text| paths::expand(&text)));
         Ok(Options {
-            port: yaml.port.unwrap_or(built_in.port),
-            bind: yaml.bind.unwrap_or(built_in.bind),
-            tokens_file: path(yaml.tokens_file),
-            tls_cert: path(yaml.tls_cert),
-            tls_key: path(yaml.tls_key),
+            port: file.get("port")?.map(Node::port).transpose()?.unwrap_or(built_in.port),
+            bind: text("bind")?.unwrap_or(built_in.bind),
+            tokens_file: path("tokens_file")?,
+            tls_cert: path("tls_cert")?,
+            tls_key: path("tls_key")?,
         })
     }
 
@@ -126,10 +109,10 @@ mod tests {
         assert_eq!(read("port: 1\n").unwrap(), Options { port: 1, ..Options::default() });
         assert_eq!(read("bind: ::1\n").unwrap().bind, "::1");
         for empty in ["", "\n", "---\n", "# nothing\n", "port:\n"] {
-            assert_eq!(read(empty), Ok(Options::default()), "{empty:?}");
+            assert_eq!(read(empty).unwrap(), Options::default(), "{empty:?}");
         }
         for wrong in ["port: many\n", "port: 70000\n", "[", "just words\n"] {
-            let problem = read(wrong).unwrap_err();
+            let problem = read(wrong).unwrap_err().to_string();
             assert!(!problem.is_empty() && !problem.contains('\n'), "{wrong:?}: {problem}");
         }
     }

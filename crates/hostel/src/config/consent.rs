@@ -234,7 +234,9 @@ impl ApprovalSettings {
         let key = "approvals.notify.webhook";
         match Address::parse(url) {
             Ok(_) => {}
-            Err(AddressError::Scheme) => return Some((key, format!("`{key}` must start with `https://` or `http://`"))),
+            Err(AddressError::Scheme) => {
+                return Some((key, format!("`{key}` must start with `https://` or `http://`")));
+            }
             Err(error) => return Some((key, format!("`{key}` is not a URL: {error}"))),
         }
         if self.notify.secret_file.is_none() {

@@ -40,12 +40,7 @@ impl Connector {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(limit));
-        Self {
-            tcp: TowerToHyperService::new(tcp),
-            proxies: Matcher::from_env(),
-            limit,
-            tls: OnceLock::new(),
-        }
+        Self { tcp: TowerToHyperService::new(tcp), proxies: Matcher::from_env(), limit, tls: OnceLock::new() }
     }
 
     pub(super) async fn connect(&self, address: &Address) -> io::Result<Connection> {

@@ -12,12 +12,12 @@ mod connect;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hostel_tasks::SpawnBoxed as _;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, PROXY_AUTHORIZATION};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::task::JoinSet;
 
 pub(crate) use address::{Address, AddressError};
@@ -116,10 +116,8 @@ impl Client {
         headers: &[(&'static str, &str)],
         body: String,
     ) -> Result<StatusCode, ClientError> {
-        let fixed = [
-            ("content-type", "application/json"),
-            ("user-agent", concat!("hostel/", env!("CARGO_PKG_VERSION"))),
-        ];
+        let fixed =
+            [("content-type", "application/json"), ("user-agent", concat!("hostel/", env!("CARGO_PKG_VERSION")))];
         let mut all = HeaderMap::new();
         for &(name, value) in fixed.iter().chain(headers) {
             let value = HeaderValue::from_str(value).map_err(|error| ClientError::Exchange(error.to_string()))?;
@@ -135,13 +133,15 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answer, ClientError> {
-        let connection = self.connector.connect(address).await.map_err(|error| ClientError::Connect(with_causes(&error)))?;
+        let connection =
+            self.connector.connect(address).await.map_err(|error| ClientError::Connect(with_causes(&error)))?;
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = method;
         *request.headers_mut() = headers;
         let headers = request.headers_mut();
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
-        let host = HeaderValue::from_str(address.authority()).map_err(|error| ClientError::Exchange(error.to_string()))?;
+        let host =
+            HeaderValue::from_str(address.authority()).map_err(|error| ClientError::Exchange(error.to_string()))?;
         headers.insert(HOST, host);
         if let Some(authorization) = address.authorization() {
             headers.insert(AUTHORIZATION, authorization.clone());

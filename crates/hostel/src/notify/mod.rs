@@ -22,8 +22,8 @@ use hostel_house::approvals::Approvals;
 use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Sessions;
-use std::sync::Mutex;
 use hostel_tasks::SpawnBoxed as _;
+use std::sync::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hostel_syncpoint::{SyncPoint, points};
+use hostel_tasks::SpawnBoxed as _;
 use rusqlite::Transaction;
 use serde_json::json;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hostel_tasks::SpawnBoxed as _;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use hostel_tasks::SpawnBoxed as _;
 use http_body_util::BodyExt as _;
 use http_body_util::Full;
 use http_body_util::Limited;
@@ -34,7 +35,6 @@ use hyper_util::rt::TokioTimer;
 use rmcp::ServerHandler;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::StreamableHttpService;
-use hostel_tasks::SpawnBoxed as _;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
