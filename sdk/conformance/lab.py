@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Callable
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-READY_S = 60.0
+# A limit against hangs.
+READY_S = 120.0 * float(os.environ.get("HOSTEL_TEST_SCALE", "1"))
 MESH = "lab"
 CONFIG = "[ipc]\ntcp_enabled = true\nmax_sse = 2\n"
 
@@ -33,13 +34,26 @@ def program() -> Path:
     return Path(named) if named else Path(target) / "debug" / "hostel"
 
 
-def until(what: str, ready: Callable[[], bool]) -> None:
-    """Waits for something that another process does."""
+def until(what: str, observe: Callable[[], Any], wanted: Callable[[Any], bool] = bool) -> Any:
+    """Observes what another process does until it is as wanted; gives that observation."""
     end = time.monotonic() + READY_S
-    while not ready():
+    while True:
+        observed = observe()
+        if wanted(observed):
+            return observed
         if time.monotonic() > end:
-            raise Failed(f"waited in vain for {what}")
+            raise Failed(f"waited in vain for {what}; last seen: {observed!r}")
         time.sleep(0.01)
+
+
+def build_typescript() -> Path:
+    """Builds the TypeScript SDK, unless who runs this has done so; gives its directory."""
+    place = ROOT / "sdk" / "typescript"
+    if not os.environ.get("HOSTEL_SDK_BUILT"):
+        subprocess.run([ROOT / "sdk" / "setup", "typescript"], check=True)
+        for script in ("build", "build:all"):
+            subprocess.run(["npm", "run", "--silent", script], cwd=place, check=True)
+    return place
 
 
 def accepts(path: Path) -> bool:
@@ -61,6 +75,7 @@ class Lab:
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.config = config
         self.share = self.root / "share"
+        self.runtime = self.root / "run"
 
     def __enter__(self) -> Lab:
         try:
@@ -154,7 +169,7 @@ class Lab:
                 process.send_signal(signal.SIGTERM)
         for process in processes:
             try:
-                process.wait(10)
+                process.wait(READY_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -165,9 +180,11 @@ class Lab:
 
     def _prepare(self) -> None:
         self.share.mkdir()
+        self.runtime.mkdir(mode=0o700)
         (self.share / "hello.txt").write_text("hello\n")
         for name in ("alice", "bob", "house", "broker"):
             self.home(name).mkdir()
+            (self.runtime / name).mkdir(mode=0o700)
         self.house().mkdir()
         for name in ("alice", "bob"):
             place = self.daemon_dir(name) / MESH
@@ -191,6 +208,8 @@ class Lab:
         environment = {
             "PATH": os.environ.get("PATH", "/usr/local/bin:/usr/bin:/bin"),
             "HOME": str(home),
+            "XDG_RUNTIME_DIR": str(self.runtime / name),
+            "TMPDIR": str(self.root),
             "SHELL": "/bin/sh",
             "LC_ALL": "C",
             "HOSTEL_MESH_BROKER": "false",

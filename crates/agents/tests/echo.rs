@@ -5,7 +5,6 @@ use crate::support;
 
 use std::io::{self, BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use hostel_agents::echo::program;
 use hostel_agents::{
@@ -230,15 +229,9 @@ fn a_turn_can_be_interrupted_wherever_it_is() {
 #[test]
 fn it_listens_before_it_waits() {
     let mut agent = Agent::start(Hosting::Warm, None);
-    let begun = Instant::now();
-    let mut heard_after = None;
-    agent.turn("sleep 60", |event| {
-        matches!(event, Event::TextDelta { .. }).then(|| {
-            heard_after = Some(begun.elapsed());
-            Input::Interrupt
-        })
-    });
-    assert!(heard_after.unwrap() < Duration::from_secs(30), "what it says before a pause comes before the pause");
+    // What it says before a pause comes before the pause, which is longer than a test may take.
+    let turn = agent.turn("sleep 3600", |event| matches!(event, Event::TextDelta { .. }).then_some(Input::Interrupt));
+    assert_eq!(turn.over.outcome, Outcome::Cancelled);
 }
 
 #[test]

@@ -37,7 +37,8 @@ impl Container {
             .unwrap();
         let children = format!("/proc/{0}/task/{0}/children", unshare.id());
         let read = || std::fs::read_to_string(&children).unwrap_or_default();
-        let first = wait_until("the first process is there", read, |text| !text.trim().is_empty()).trim().parse().unwrap();
+        let first =
+            wait_until("the first process is there", read, |text| !text.trim().is_empty()).trim().parse().unwrap();
         let container = Self { unshare, first, home };
         container.until_up();
         Some(container)

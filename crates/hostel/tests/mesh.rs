@@ -46,9 +46,11 @@ fn a_mesh_is_made_and_joined_with_no_options_at_all() {
 fn what_is_sent_to_a_host_that_is_away_is_delivered_when_it_is_back() {
     let (alice, bob) = pair();
     assert!(bob.good(["daemon", "down"]).starts_with("daemon: stopped (was pid "));
-    wait_until("bob is seen to be away", || alice.json(["peers", "--all"]), |peers| {
-        peers.as_array().unwrap().iter().any(|peer| peer["displayName"] == "bob" && peer["online"] == false)
-    });
+    wait_until(
+        "bob is seen to be away",
+        || alice.json(["peers", "--all"]),
+        |peers| peers.as_array().unwrap().iter().any(|peer| peer["displayName"] == "bob" && peer["online"] == false),
+    );
     let outcome = alice.claudemesh(["send", "bob", "for later"]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(outcome.out.starts_with("queued for bob ("), "{outcome:?}");
@@ -93,9 +95,11 @@ fn files_are_shared_and_fetched() {
     let shared = alice.json(["file".as_ref(), "share".as_ref(), file.as_os_str(), "--to".as_ref(), "bob".as_ref()]);
     assert_eq!((&shared["name"], &shared["size"]), (&"notes.txt".into(), &15.into()));
     let id = shared["fileId"].as_str().unwrap();
-    wait_until("bob hears of it", || bob.json(["file", "list"]), |files| {
-        files.as_array().unwrap().iter().any(|file| file["id"] == id)
-    });
+    wait_until(
+        "bob hears of it",
+        || bob.json(["file", "list"]),
+        |files| files.as_array().unwrap().iter().any(|file| file["id"] == id),
+    );
     let outcome = bob.claudemesh(["file", "get", id]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert_eq!(std::fs::read_to_string(bob.house.path().join("notes.txt")).unwrap(), "what was found\n");
@@ -190,9 +194,11 @@ fn both_sides_see_the_same_safety_number() {
     assert_eq!(bob.json(["verify", "alice"])["safetyNumber"], number.as_str());
     let set = alice.json(["profile", "--summary", "training run 7", "--status", "working"]);
     assert_eq!(set["ok"], true);
-    wait_until("bob sees it", || bob.json(["peers"]), |peers| {
-        peers.as_array().unwrap().iter().any(|peer| peer["summary"] == "training run 7")
-    });
+    wait_until(
+        "bob sees it",
+        || bob.json(["peers"]),
+        |peers| peers.as_array().unwrap().iter().any(|peer| peer["summary"] == "training run 7"),
+    );
     let chosen = bob.json(["peers", "displayName,status"]);
     let alice_row = chosen.as_array().unwrap().iter().find(|peer| peer["displayName"] == "alice").unwrap();
     assert_eq!(alice_row.as_object().unwrap().len(), 2);

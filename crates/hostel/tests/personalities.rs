@@ -322,13 +322,15 @@ struct Client {
 
 impl Client {
     fn connect(socket: &Path) -> Self {
-        wait_until("the socket accepts", || UnixStream::connect(socket), Result::is_ok);
-        Client::once(socket)
+        Client::over(wait_until("the socket accepts", || UnixStream::connect(socket), Result::is_ok).unwrap())
     }
 
     /// Connects exactly once: for those who count.
     fn once(socket: &Path) -> Self {
-        let stream = UnixStream::connect(socket).unwrap();
+        Client::over(UnixStream::connect(socket).unwrap())
+    }
+
+    fn over(stream: UnixStream) -> Self {
         stream.set_read_timeout(Some(limit())).unwrap();
         Client { lines: BufReader::new(stream), next: 0 }
     }
@@ -479,7 +481,7 @@ fn a_zeroclaw_door_for_other_machines_needs_tls_and_a_token() {
     let socket = house.path().join("z.sock");
     let daemon = zeroclaw(&house, &[]).env("ZEROCLAW_SOCKET", &socket).spawn().unwrap();
     Client::connect(&socket).hello();
-    wait_until("the port accepts", || TcpStream::connect(("127.0.0.1", port)), Result::is_ok);
+    wait_until("the port accepts", || TcpStream::connect(("127.0.0.1", port)), Result::is_ok).unwrap();
     let own = std::fs::read_dir(house.home().join("as")).unwrap().next().unwrap().unwrap().path();
     for secret in ["wss-key.pem", "wss-token"] {
         assert_eq!(own.join(secret).metadata().unwrap().mode() & 0o777, 0o600, "{secret}");

@@ -9,10 +9,10 @@ use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::State;
 use hostel_house::sessions::{Cause, SessionOptions};
 use hostel_syncpoint::SyncPoint;
+use support::raw::known_processes;
 use support::sessions::{
     Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
 };
-use support::raw::known_processes;
 use support::{TestHouse, block_on, keeper_program, until, within};
 
 /// After its first answer it waits for a file, then has something to say or asks for leave; `hold` waits before it answers.
@@ -244,7 +244,7 @@ fn a_prompt_of_several_pieces_arrives_whole_whenever_its_daemon_vanishes() {
     let mut daemon = Daemon::start(&place, options(script.clone()));
     let session = daemon.session("script", Hosting::Warm, place.path());
     daemon.run(ask(&session, "warm up"));
-    let text = "a".repeat(5 << 20);
+    let text = "a".repeat(3 << 20);
     let sent = daemon.run(session.send(prompt(&text))).unwrap();
     drop(session);
     for life in 0..6 {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use hostel_agents::{Decision, Hosting};
 use hostel_house::approvals::{Action, Glob, Kind, Rule, State, Subject};
-use hostel_house::sessions::{Cause, LETTERS, Letter, MailPlace, MeshPolicy, NewSession, Scope, Session, Taken, TurnInfo};
+use hostel_house::sessions::{
+    Cause, LETTERS, Letter, MailPlace, MeshPolicy, NewSession, Scope, Session, Taken, TurnInfo,
+};
 use support::sessions::{Daemon, a_person, claude, new_session, options, question, until_idle};
 use support::{TestHouse, until};
 

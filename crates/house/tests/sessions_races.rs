@@ -13,8 +13,8 @@ use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::sessions::{Cause, NextEvents, Scope, SendError, Standing, Status};
 use hostel_house::store::Store;
 use support::sessions::{
-    Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, new_session, options, prompt,
-    hold_writer, question, said, until_idle,
+    Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, hold_writer, new_session,
+    options, prompt, question, said, until_idle,
 };
 use support::{TestHouse, limit, until, within};
 

@@ -20,8 +20,8 @@ mod world;
 
 use std::time::Instant;
 
-use hostel_models::explore::{Explored, explore};
 use flaws::Flaw;
+use hostel_models::explore::{Explored, explore};
 use steps::{Action, Delivery};
 use world::World;
 

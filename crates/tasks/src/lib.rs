@@ -101,10 +101,16 @@ impl<T: 'static> Future for Blocking<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        Pin::new(&mut this.handle).poll(context).map(|done| {
-            let result = done.map_err(|error| BlockingError(Reason::Join(error)))?;
-            result.downcast().map(|result| *result).map_err(|_| BlockingError(Reason::Type))
-        })
+        let Poll::Ready(done) = Pin::new(&mut this.handle).poll(context) else { return Poll::Pending };
+        // Only the end of the runtime cancels blocking work. Whoever awaits it ends with the runtime as well, and must
+        // not take that for an answer, such as that a file is not there, and write it down.
+        if done.as_ref().is_err_and(JoinError::is_cancelled) {
+            return Poll::Pending;
+        }
+        Poll::Ready(
+            done.map_err(|error| BlockingError(Reason::Join(error)))
+                .and_then(|result| result.downcast().map(|result| *result).map_err(|_| BlockingError(Reason::Type))),
+        )
     }
 }
 
@@ -123,6 +129,20 @@ mod tests {
         let (told, hear) = tokio::sync::oneshot::channel();
         drop(spawn_blocking(move || told.send(())));
         hear.await.unwrap();
+    }
+
+    #[test]
+    fn work_that_ends_with_the_runtime_has_no_result() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_background();
+        let _entered = handle.enter();
+        let mut late = spawn_blocking(|| ());
+        while !late.handle.is_finished() {
+            std::thread::yield_now();
+        }
+        let waker = std::task::Waker::noop();
+        assert!(Pin::new(&mut late).poll(&mut Context::from_waker(waker)).is_pending());
     }
 
     #[tokio::test]

@@ -194,6 +194,10 @@ mod tests {
         let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
         let below: u32 = lines.next().unwrap().unwrap().trim().parse().unwrap();
+        // While it becomes another program, its environment cannot be seen.
+        while std::fs::read_to_string(format!("/proc/{below}/comm")).unwrap() != "sleep\n" {
+            std::thread::yield_now();
+        }
         for pid in [child.id(), below] {
             let found = Speaker::of_process(pid);
             assert_eq!(found.token.as_ref().map(|token| token.to_string()), Some(token.clone()), "{pid}");

@@ -187,7 +187,12 @@ mod tests {
             let mut text = String::new();
             let mut told = std::io::BufReader::new(keeper.stdout.take().unwrap());
             std::io::BufRead::read_line(&mut told, &mut text).unwrap();
-            (keeper, text.trim().parse::<u32>().unwrap())
+            let below = text.trim().parse::<u32>().unwrap();
+            // While it becomes another program, its environment cannot be seen.
+            while fs::read_to_string(format!("/proc/{below}/comm")).unwrap() != "sleep\n" {
+                std::thread::yield_now();
+            }
+            (keeper, below)
         };
         let run = run.to_str().unwrap();
         let upgraded: &[&str] = &[SUBCOMMAND, "--resume-state", "3"];

@@ -200,9 +200,8 @@ async fn whoever_leaves_while_it_asks_has_withdrawn() {
     let over = |approval: &Approval| approval.state == State::Withdrawn || approval.run == RunState::Over;
     // What is on disk is taken off the table a moment later.
     let found = async || (house.approvals.list(10).await.unwrap(), house.approvals.pending());
-    let both_over = |(all, pending): &(Vec<Approval>, Vec<Approval>)| {
-        all.len() == 2 && all.iter().all(over) && pending.is_empty()
-    };
+    let both_over =
+        |(all, pending): &(Vec<Approval>, Vec<Approval>)| all.len() == 2 && all.iter().all(over) && pending.is_empty();
     let (all, _) = until("both are over", found, both_over).await;
     let run = all.iter().find(|approval| approval.state == State::Approved).unwrap();
     assert!(matches!(run.outcome, Some(Outcome { end: End::NotRun { .. }, .. })), "{run:?}");

@@ -216,11 +216,7 @@ pub(crate) async fn hear(process: &Arc<Process>, after: u64) -> Heard {
 }
 
 /// Observes again and again until it is as wanted; gives that observation, or fails with the last one.
-pub(crate) async fn until<T: Debug>(
-    what: &str,
-    mut observe: impl AsyncFnMut() -> T,
-    wanted: impl Fn(&T) -> bool,
-) -> T {
+pub(crate) async fn until<T: Debug>(what: &str, mut observe: impl AsyncFnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
     let end = Instant::now() + limit();
     loop {
         let observed = observe().await;

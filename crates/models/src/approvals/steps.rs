@@ -2,13 +2,13 @@
 //!
 //! A write to disk is one step. Whatever follows from it is another: the daemon may die in between.
 
-use crate::explore::Model;
 use super::faults;
 use super::flaws::Flaw;
 use super::world::{
     Answer, Client, Ending, Handler, Kind, Line, Orphan, Person, Process, Request, Rules, Source, Standing, Verdict,
     World,
 };
+use crate::explore::Model;
 
 /// A step. The first number is the request, the second the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
