@@ -15,8 +15,11 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long anything may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take before a test gives up on it: only to stop a test that hangs.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The runner finds processes that a test left behind by this variable.
+const TEST_ID: &str = "HOSTEL_TEST_ID";
 
 /// What a run of the program left behind.
 #[derive(Debug, Eq, PartialEq)]
@@ -60,10 +63,16 @@ impl House {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.path().join("user"))
             .env("HOSTEL_HOME", self.home())
+            // Without these a program falls back to directories that the whole machine shares.
+            .env("XDG_RUNTIME_DIR", self.path().join("runtime"))
+            .env("TMPDIR", self.path())
             .current_dir(self.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(mark) = std::env::var_os(TEST_ID) {
+            command.env(TEST_ID, mark);
+        }
         command
     }
 

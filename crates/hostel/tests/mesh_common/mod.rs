@@ -41,7 +41,8 @@ impl Host {
     /// The program under the contract's name. Its temporary files are this host's alone.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.house.command();
-        command.env("TMPDIR", self.house.path()).arg0("claudemesh");
+        // An ephemeral daemon has its socket in the temporary directory if there is no runtime directory.
+        command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", self.house.path()).arg0("claudemesh");
         command
     }
 
