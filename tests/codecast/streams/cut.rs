@@ -47,7 +47,8 @@ fn check(daemon: &Daemon, read: usize, leave: impl FnOnce(Connection)) -> usize 
     leave(stream);
     let second = rest(daemon, &session);
     let repeated = complete(COUNT, &numbers(&first), &numbers(&second));
-    assert_eq!(second.last().unwrap()["type"], "result");
+    // The end may have arrived before the client left; then nothing more is owed.
+    assert_eq!(second.last().or(first.last()).unwrap()["type"], "result");
     let queue = daemon.queue(&session);
     assert_eq!(queue, json!({"clientConnected": true, "responsePending": 0, "userPending": 0}));
     repeated
