@@ -29,7 +29,7 @@ struct House {
 impl House {
     fn at(root: &Path, user: &Path) -> Self {
         fs::create_dir_all(user).unwrap();
-        let process = Process::new("the house", user.join("printed"));
+        let process = Process::new("the house", &user.join("printed"));
         Self { root: root.to_owned(), user: user.to_owned(), process }
     }
 

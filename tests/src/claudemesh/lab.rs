@@ -6,6 +6,8 @@ use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use super::host::{Host, MESH};
 use crate::house;
 use crate::process::Process;
@@ -40,7 +42,9 @@ pub struct Lab {
     pub hosts: Vec<Host>,
     broker: Process,
     broker_variables: Vec<(String, String)>,
+    /// The broker's, but for its house, which tests know by its path.
     sandbox: Sandbox,
+    root: TempDir,
 }
 
 impl Lab {
@@ -69,11 +73,12 @@ impl Lab {
     /// # Panics
     /// If somebody cannot join.
     pub fn prepare(options: &Options) -> Self {
-        let sandbox = Sandbox::new("mesh");
-        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, sandbox.path())).collect();
+        let root = tempfile::Builder::new().prefix("hostel-mesh-").tempdir().expect("a temporary directory");
+        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
-        let broker = Process::new("the broker", sandbox.join("printed-broker"));
-        let mut lab = Self { hosts, broker, broker_variables: options.broker_variables.clone(), sandbox };
+        let sandbox = Sandbox::within(root.path().join("broker-sandbox"));
+        let broker = Process::new("the broker", &sandbox.join("printed"));
+        let mut lab = Self { hosts, broker, broker_variables: options.broker_variables.clone(), sandbox, root };
         fs::create_dir_all(lab.broker_home()).expect("a directory");
         fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
         lab.start_broker();
@@ -100,12 +105,12 @@ impl Lab {
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.sandbox.path()
+        self.root.path()
     }
 
     /// The house of the broker.
     pub fn broker_home(&self) -> PathBuf {
-        self.sandbox.path().join("broker")
+        self.root.path().join("broker")
     }
 
     /// Where the broker listens, once it has said so.
