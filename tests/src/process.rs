@@ -4,7 +4,7 @@
 //! the end of what it printed is shown if the test failed.
 
 use std::fs::{self, File, OpenOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub struct Process {
 
 impl Process {
     /// A process that was not started yet. Its output goes to two files that start with this path.
-    pub fn new(name: &str, output: PathBuf) -> Self {
+    pub fn new(name: &str, output: &Path) -> Self {
         let with = |ending: &str| {
-            let mut path = output.clone().into_os_string();
+            let mut path = output.as_os_str().to_owned();
             path.push(ending);
             PathBuf::from(path)
         };

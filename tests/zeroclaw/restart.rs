@@ -32,13 +32,13 @@ fn a_turn_that_was_cut_off_is_replayed_and_goes_on() {
     let mut client = daemon.connect();
     client.ask("initialize", json!({"tui_id": "tui_0badcafe"}));
     let session = client.session();
-    let numbers = 100_000;
+    let numbers = 30_000;
     client.ask("session/send", prompt(&session, &format!("stream {numbers}")));
     client.ask("session/send", prompt(&session, "sleep 1"));
     client.ask("session/send", prompt(&session, "the last"));
     let mut seen = Vec::new();
     let mut kills = 0;
-    while !follow(&mut client, &session, &mut seen, 15_000, 3) {
+    while !follow(&mut client, &session, &mut seen, 5_000, 3) {
         daemon.kill();
         kills += 1;
         daemon.serve();

@@ -159,16 +159,16 @@ fn a_client_that_does_not_read_holds_up_nobody() {
     let (mut stalled, mut reader) = (daemon.client(), daemon.client());
     let session = stalled.session();
     reader.ask("session/attach", json!({"session_id": session}));
-    // 24 MiB, far more than a socket holds.
-    let turn = stalled.begin("session/prompt", prompt(&session, "big 24576"));
+    // 8 MiB, far more than a socket holds.
+    let turn = stalled.begin("session/prompt", prompt(&session, "big 8192"));
     let updates = reader.updates_until("turn_complete");
-    assert_eq!(text_of(&updates).len(), 24576 << 10);
+    assert_eq!(text_of(&updates).len(), 8192 << 10);
     let mut third = daemon.client();
     let other = third.session();
     assert_eq!(third.ask("session/prompt", prompt(&other, "meanwhile"))["content"], "echo: meanwhile");
     // And it has missed nothing when it comes back.
     let updates = stalled.updates_until("turn_complete");
-    assert_eq!(text_of(&updates).len(), 24576 << 10);
+    assert_eq!(text_of(&updates).len(), 8192 << 10);
     assert_eq!(stalled.answer(turn)["result"]["stop_reason"], "end_turn");
 }
 

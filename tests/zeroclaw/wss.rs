@@ -33,7 +33,7 @@ impl Served {
         let settings = format!("[doors.zeroclaw]\nwss_enabled = true\nwss_bind = \"127.0.0.1\"\nwss_port = {port}\n");
         let daemon = Daemon::start_with(Options { settings, ..Options::default() });
         // The local socket accepts before the certificate is made.
-        wait::eventually("the door for other machines is open", || TcpStream::connect(address).is_ok());
+        wait::port(address);
         Self { daemon, address }
     }
 

@@ -140,7 +140,7 @@ impl House {
             .status()
             .expect("setsid can be run");
         assert!(status.success(), "{status}");
-        let pid = wait::content(&folder.join("pid"), "a pid", |text| text.parse::<i32>());
+        let pid = wait::content(&folder.join("pid"), "a pid", str::parse::<i32>);
         if let Some(client) = Identity::of(pid) {
             self.sandbox.adopt(client);
         }

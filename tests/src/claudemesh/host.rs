@@ -36,7 +36,7 @@ impl Host {
     /// If the directories cannot be made.
     pub fn new(name: &str, root: &Path) -> Self {
         let sandbox = Sandbox::within(root.join(name));
-        let process = Process::new(&format!("the daemon of {name}"), sandbox.join("printed"));
+        let process = Process::new(&format!("the daemon of {name}"), &sandbox.join("printed"));
         Self { name: name.to_owned(), process, sandbox, space: None, variables: Vec::new() }
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::net;
+use tempfile::TempDir;
 
 use super::host::{Host, MESH};
 use crate::house;
@@ -43,9 +44,11 @@ pub struct Lab {
     pub hosts: Vec<Host>,
     broker: Process,
     broker_variables: Vec<(String, String)>,
+    /// The broker's, but for its house, which tests know by its path.
     sandbox: Sandbox,
     /// Keeps the broker's port while no broker listens there.
     _reserved: OwnedFd,
+    root: TempDir,
 }
 
 impl Lab {
@@ -74,13 +77,14 @@ impl Lab {
     /// # Panics
     /// If somebody cannot join.
     pub fn prepare(options: &Options) -> Self {
-        let sandbox = Sandbox::new("mesh");
-        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, sandbox.path())).collect();
+        let root = tempfile::Builder::new().prefix("hostel-mesh-").tempdir().expect("a temporary directory");
+        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
-        let broker = Process::new("the broker", sandbox.join("printed-broker"));
+        let sandbox = Sandbox::within(root.path().join("broker-sandbox"));
+        let broker = Process::new("the broker", sandbox.join("printed"));
         let (reserved, port) = reserve_port();
         let broker_variables = options.broker_variables.clone();
-        let mut lab = Self { hosts, broker, broker_variables, sandbox, _reserved: reserved };
+        let mut lab = Self { hosts, broker, broker_variables, sandbox, _reserved: reserved, root };
         fs::create_dir_all(lab.broker_home().join("broker")).expect("a directory");
         fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
         // A broker listens where it did the last time.
@@ -109,12 +113,12 @@ impl Lab {
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.sandbox.path()
+        self.root.path()
     }
 
     /// The house of the broker.
     pub fn broker_home(&self) -> PathBuf {
-        self.sandbox.path().join("broker")
+        self.root.path().join("broker")
     }
 
     /// Where the broker listens, once it has said so.

@@ -72,7 +72,7 @@ impl Daemon {
         if !options.yaml.is_empty() {
             fs::write(sandbox.home().join(".codecast/daemon.yaml"), &options.yaml).expect("settings");
         }
-        let process = Process::new("the daemon", sandbox.join("printed"));
+        let process = Process::new("the daemon", &sandbox.join("printed"));
         Self { process, sandbox, options, port: http::free_address().port() }
     }
 

@@ -36,6 +36,8 @@ impl Place {
     /// If the directories cannot be made.
     pub fn new() -> Self {
         let sandbox = Sandbox::new("mcp");
+        // A house is made by whoever starts it; a server that must not start one leaves nothing.
+        fs::remove_dir(sandbox.hostel_home()).expect("an empty directory");
         fs::write(sandbox.join("passphrase"), format!("{PASSPHRASE}\n")).expect("the passphrase");
         Self { sandbox, runs: AtomicUsize::new(0) }
     }

@@ -84,7 +84,7 @@ impl Daemon {
         let sandbox = Sandbox::new("sp");
         sandbox.make("config");
         sandbox.write_settings(&options.settings);
-        let process = Process::new("the daemon", sandbox.join("printed"));
+        let process = Process::new("the daemon", &sandbox.join("printed"));
         Self { process, sandbox, options, terminal: None, questioned: 0 }
     }
 

@@ -61,7 +61,7 @@ impl Daemon {
         if let Some(key) = &options.key {
             fs::write(sandbox.join("config/data/.secret_key"), key).expect("a key file");
         }
-        let process = Process::new("the daemon", sandbox.join("printed"));
+        let process = Process::new("the daemon", &sandbox.join("printed"));
         Self { process, sandbox, options }
     }
 

@@ -83,6 +83,9 @@ impl House {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(mark) = std::env::var_os(TEST_ID) {
+            command.env(TEST_ID, mark);
+        }
         command
     }
 
