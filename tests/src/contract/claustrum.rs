@@ -73,10 +73,10 @@ impl Line {
 
     /// Adds a frame that is compared as a whole.
     fn add_compared(&mut self, frame: &Frame) -> Result<(), String> {
-        let process = self.processes.entry(frame.process.clone()).or_insert_with(|| Process {
-            transcript: Transcript::after(frame.seq - 1),
-            compared: (0, 0),
-        });
+        let process = self
+            .processes
+            .entry(frame.process.clone())
+            .or_insert_with(|| Process { transcript: Transcript::after(frame.seq - 1), compared: (0, 0) });
         if frame.seq == 1 && process.transcript.exit.is_some() {
             // The id was used again: a new process counts from one.
             *process = Process::default();
@@ -218,7 +218,8 @@ impl Door for Claustrum {
         let process = line.processes.entry(id.to_owned()).or_default();
         let mut add_frame = |transcript: &mut Transcript| {
             let frame = line.client.try_frame_of(id, limit).map_err(|trouble| {
-                let (out, err) = (String::from_utf8_lossy(&transcript.stdout), String::from_utf8_lossy(&transcript.stderr));
+                let (out, err) =
+                    (String::from_utf8_lossy(&transcript.stdout), String::from_utf8_lossy(&transcript.stderr));
                 format!("{}; in all there was {out:?} on stdout, {err:?} on stderr", no_frame(trouble))
             })?;
             transcript.take(&frame)

@@ -300,7 +300,8 @@ fn parse_action(language: &Language, sign: Sign, rest: &str, json: bool) -> Resu
         Sign::Output => output(rest)?,
         Sign::Directive => {
             let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            let known = language.directive(word).ok_or_else(|| format!("the {} door has no `! {word}`", language.door))?;
+            let known =
+                language.directive(word).ok_or_else(|| format!("the {} door has no `! {word}`", language.door))?;
             if !known.usage.contains(' ') && !rest.is_empty() {
                 return Err(format!("nothing follows `! {word}`"));
             }
