@@ -282,7 +282,7 @@ fn signals_end_each_cli_in_its_own_way() {
     assert!(lines.any(|line| line.unwrap().contains("hanging")));
     // It becomes another program for that: only then is it deaf.
     let hangs = || fs::read_to_string(format!("/proc/{}/comm", child.id())).is_ok_and(|name| name == "sleep\n");
-    hostel_tests::wait::until_true(hostel_tests::wait::LIMIT, "the hanging program", hangs);
+    hostel_tests::wait::eventually("the hanging program", hangs);
     rustix::process::kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert!(child.try_wait().unwrap().is_none(), "it ended politely");
     child.kill().unwrap();

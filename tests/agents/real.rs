@@ -24,7 +24,7 @@ use serde_json::json;
 
 use tier::stage::Stage;
 use tier::world::{Traits, Witness, Words, World};
-use tier::{Door, play, say};
+use tier::{Door, play};
 
 /// opencode takes seconds to start on an idle machine, and machines that run tests are not idle.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -42,7 +42,7 @@ fn failures(cli: Cli) -> &'static [(&'static str, &'static str)] {
 
 fn through(cli: Cli, door: Door) {
     if env::var_os("HOSTEL_AGENTS").is_none() {
-        return say(&format!("{} through {}: skipped; scripts/test --agents runs it", cli.name(), door.name()));
+        return hostel_tests::skip(&format!("{} through {}: scripts/test --agents runs it", cli.name(), door.name()));
     }
     let bin = agents::installed().unwrap_or_else(|reason| panic!("{reason}"));
     let mut stage = Stage::prepare(&bin, LIMIT);

@@ -19,7 +19,7 @@ use tier::stage::Stage;
 use tier::world::{Traits, Witness, Words, World};
 use tier::{Door, play};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = hostel_tests::wait::LIMIT;
 
 const WORDS: Words = Words { ask: "ask:", failures: &[("fail: fake model error 401", "fake model error 401")] };
 

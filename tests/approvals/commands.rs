@@ -121,7 +121,7 @@ fn requests_are_listed_shown_approved_and_denied() {
     let outcome = house.answer(&["deny", &id]);
     assert_eq!(outcome.code, 1);
     assert!(outcome.err.contains("cannot be answered any more, it is approved by unix:pid="), "{outcome:?}");
-    let shown = wait::until(wait::LIMIT, "the outcome", || {
+    let shown = wait::eventually("the outcome", || {
         let shown = house.hostel(&["approvals", "show", &id]);
         shown.out.contains("outcome   exit 0").then_some(shown)
     });
@@ -250,7 +250,7 @@ fn the_record_is_shown_verified_and_found_to_be_tampered_with() {
     house.hostel_with(&["approvals", "approve", &id, "--passphrase-fd", "0"], "guessed it\n");
     assert_eq!(house.answer(&["approve", &id]).code, 0);
     assert_eq!(asked.answer()["status"], "ok");
-    let shown = wait::until(wait::LIMIT, "the whole story", || {
+    let shown = wait::eventually("the whole story", || {
         let shown = house.hostel(&["audit", "show"]);
         shown.out.contains("finished").then_some(shown)
     });

@@ -5,7 +5,6 @@
 use crate::support;
 
 use std::path::Path;
-use std::time::Duration;
 
 use hostel_tests::wait;
 use rustix::process::Signal;
@@ -65,7 +64,7 @@ fn a_long_request_is_scrolled_to_its_end_before_it_can_be_approved() {
     face.until("unlocked");
     face.press_until("y", "read it to its end first");
     assert_eq!(house.pending().len(), 1);
-    face.press_until(" ", "60  word-59");
+    face.press_often(" ", "60  word-59");
     face.press("\x1b[F");
     face.until(" left  100%");
     face.press_until("y", "Nothing waits");
@@ -174,7 +173,7 @@ fn hostile_strings_never_change_what_is_seen() {
     let scratch = tempfile::tempdir().unwrap();
     let fake = Fake::listen(&scratch.path().join("home"));
     let mut command = std::process::Command::new(hostel_tests::binary::hostel());
-    hostel_tests::house::set_base_environment(&mut command, scratch.path());
+    hostel_tests::sandbox::set_base_environment(&mut command, scratch.path());
     command.arg("approvals").env("HOSTEL_HOME", scratch.path().join("home"));
     command.env("LC_ALL", "C.UTF-8").env("TERM", "xterm-256color").current_dir(scratch.path());
     let face = OnTerminal::start(&command, 80, 24);
@@ -190,7 +189,7 @@ fn hostile_strings_never_change_what_is_seen() {
             "subject": {"cwd": hostile, "privileged": false, "env": [{"name": hostile, "value": hostile}],
                 "stages": [{"argv": ["tool", hostile, "last"], "file": {"path": hostile, "target": hostile, "inode": 1}}]},
         }]));
-        wait::until_true(Duration::from_secs(20), "it is shown", || {
+        wait::eventually("the entry to be shown", || {
             fake.heard("approval/shown").last().is_some_and(|params| params["id"] == id)
         });
         let entry: String = format!("entry␣{number}␣").chars().take(12).collect();

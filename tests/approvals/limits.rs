@@ -17,7 +17,7 @@ const OPEN: usize = 64;
 fn questions_that_come_all_at_once_are_counted_too() {
     let house = House::up();
     let mut stream = UnixStream::connect(house.home().join("run/hostel.sock")).unwrap();
-    stream.set_read_timeout(Some(hostel_tests::wait::LIMIT)).unwrap();
+    stream.set_read_timeout(Some(hostel_tests::wait::limit())).unwrap();
     let line = |id: usize, method: &str, params: Value| {
         format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
     };

@@ -10,7 +10,6 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use hostel_tests::wait;
@@ -94,7 +93,7 @@ fn settings(url: &str, folder: &Path, on: &str) -> String {
 }
 
 fn next(received: &mpsc::Receiver<Sent>) -> Sent {
-    received.recv_timeout(Duration::from_secs(20)).expect("something is sent")
+    received.recv_timeout(wait::limit()).expect("something is sent")
 }
 
 #[test]
@@ -141,7 +140,7 @@ fn a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not() {
     assert_eq!(next(&received).json()["summary"], "asks to run pwd");
     house.ask_run("three", &["id"]);
     assert_eq!(next(&received).json()["summary"], "asks to run id", "403 is not sent again");
-    let log = wait::until(wait::LIMIT, "a line in the log", || {
+    let log = wait::eventually("a line in the log", || {
         let log = std::fs::read_to_string(house.home().join("log/daemon.log")).ok()?;
         log.contains("it answered 403").then_some(log)
     });
@@ -181,7 +180,7 @@ fn a_desktop_is_told_in_words_it_cannot_mistake() {
     house.set_passphrase();
     house.ask_run("one", &["<b>--x</b>"]);
     let id = house.waiting(1).remove(0);
-    let words = wait::until(wait::LIMIT, "a notification", || {
+    let words = wait::eventually("a notification", || {
         std::fs::read_to_string(&told).ok().filter(|words| words.contains("approvals show"))
     });
     assert_eq!(

@@ -8,13 +8,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Space, Transport};
 use hostel_tests::{house, wait};
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Reconnecting is quick: these tests are not about waiting.
 const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 100\nmax_backoff_ms = 500\n";
@@ -73,8 +70,10 @@ fn ids(client: &Client) -> Vec<String> {
 }
 
 fn wait_for(client: &Client, expected: &[&str]) {
-    wait::until_true(PATIENCE, &format!("{expected:?} in the inbox"), || ids(client).len() >= expected.len());
-    let mut found = ids(client);
+    let mut found = wait::eventually(&format!("{expected:?} in the inbox"), || {
+        let found = ids(client);
+        if found.len() >= expected.len() { Ok(found) } else { Err(format!("{found:?}")) }
+    });
     found.sort();
     let mut expected: Vec<&str> = expected.to_vec();
     expected.sort_unstable();
@@ -82,7 +81,7 @@ fn wait_for(client: &Client, expected: &[&str]) {
 }
 
 fn wait_idle(client: &Client) {
-    wait::until_true(PATIENCE, "nothing to be owed", || client.get_json("/v1/health")["queue_depth"] == 0);
+    wait::until_true(wait::LIMIT, "nothing to be owed", || client.get_json("/v1/health")["queue_depth"] == 0);
 }
 
 #[test]
@@ -143,7 +142,7 @@ fn an_identity_moves_to_another_host_with_its_topics_and_history() {
     let alerts = topics["topics"].as_array().unwrap().iter().find(|topic| topic["name"] == "alerts").unwrap().clone();
     assert_eq!(alerts["subscribed"], true);
     send(&bob, "alice", "answer");
-    wait::until_true(PATIENCE, "the answer to arrive", || ids(&alice).contains(&"answer".to_owned()));
+    wait::until_true(wait::LIMIT, "the answer to arrive", || ids(&alice).contains(&"answer".to_owned()));
     assert!(directory.join("host_fingerprint.json").exists(), "written fresh at the first start");
 }
 
@@ -202,7 +201,7 @@ fn what_cannot_be_restored_says_why_and_changes_nothing() {
     lab.host("bob").wait_connected();
     let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Socket));
     send(&alice, "bob", "after");
-    wait::until_true(PATIENCE, "a message after the restore", || ids(&bob).contains(&"after".to_owned()));
+    wait::until_true(wait::LIMIT, "a message after the restore", || ids(&bob).contains(&"after".to_owned()));
 }
 
 #[test]
@@ -274,7 +273,7 @@ fn uninstall_leaves_the_mesh_and_takes_everything_away() {
     assert_eq!(config["meshes"], json!([]));
     assert_eq!(lab.host_mut("bob").ended().code(), Some(0), "the daemon was ended, not killed");
     let alice = lab.host("alice").client(Transport::Socket);
-    wait::until_true(PATIENCE, "the others to know that bob left", || {
+    wait::until_true(wait::LIMIT, "the others to know that bob left", || {
         let members = alice.get_json("/v1/member/list");
         let bob =
             members["members"].as_array().unwrap().iter().find(|member| member["pubkey"] == pubkey.as_str()).cloned();

@@ -122,7 +122,7 @@ fn order_is_kept_for_each_sender_whatever_is_killed() {
     }
     let erin = lab.host("erin").client(Transport::Socket);
     let total = 4 * count;
-    wait::until_true(std::time::Duration::from_secs(60), "everything to arrive", || {
+    wait::until_true(wait::LIMIT, "everything to arrive", || {
         erin.get_json("/v1/inbox?limit=1000&mark_seen=false")["items"].as_array().unwrap().len() >= total
     });
     let page = erin.get_json("/v1/inbox?limit=1000&mark_seen=false");

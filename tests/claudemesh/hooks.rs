@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::hooks::SPEAKS;
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Transport};
@@ -244,9 +243,11 @@ fn what_is_secret_or_too_long_is_not_told() {
 fn hooks_end_whatever_they_do() {
     let stubborn = "#!/bin/sh\ntrap '' TERM\necho $$ >leader\n(trap '' TERM; sleep 1000) & echo $! >child\n\
          setsid sh -c 'echo $$ >escaped; exec sleep 1000' &\nwhile :; do sleep 1; done\n";
+    // Long enough for the script to write down whom it has started.
+    let timeout = wait::scaled(std::time::Duration::from_secs(4)).as_secs();
     let leaves = "#!/bin/sh\nsleep 1000 & echo $! >left\necho '{\"reply\":\"gone\"}'\n";
     let policy = format!(
-        "[on-topic-hang]\ntimeout_s = 4\n{OPEN}[on-topic-leave]\n{OPEN}[on-topic-flood]\noutput_size_limit = 1000\n\
+        "[on-topic-hang]\ntimeout_s = {timeout}\n{OPEN}[on-topic-leave]\n{OPEN}[on-topic-flood]\noutput_size_limit = 1000\n\
          [on-topic-fail]\n[on-topic-garbage]\n[on-topic-missing]\n{OPEN}[on-topic-mute]\nallow_reply = false\n"
     );
     let hooks = [
@@ -289,7 +290,10 @@ fn hooks_end_whatever_they_do() {
     assert!(bob.logged("hook_output_not_understood").iter().any(|line| line["hook"] == "on-topic-garbage"));
     let hung = run("hang");
     assert_eq!((&hung["exit"], &hung["reason"]), (&json!(-1), &json!("timeout")));
-    assert!(hung["duration_ms"].as_u64().unwrap() >= 9000, "four seconds, and five more to end: {hung}");
+    assert!(
+        hung["duration_ms"].as_u64().unwrap() >= timeout * 1000 + 5000,
+        "its time, and five seconds to end: {hung}"
+    );
     for file in ["leader", "child", "escaped"] {
         gone(file);
     }
@@ -439,7 +443,5 @@ fn more_than_the_queue_holds_is_counted_and_dropped() {
     });
     assert_eq!(bob.logged("hooks_dropped").len(), 1);
     fs::write(bob.hooks().join("go"), "").unwrap();
-    wait::until_true(Duration::from_secs(60), "the others to have run", || {
-        bob.hook_output("runs").lines().count() == 258
-    });
+    wait::until_true(wait::LIMIT, "the others to have run", || bob.hook_output("runs").lines().count() == 258);
 }

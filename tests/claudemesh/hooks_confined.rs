@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::hooks::SPEAKS;
 use hostel_tests::claudemesh::{Host, Lab, Options, Transport};
@@ -46,11 +46,10 @@ fn answers(lab: &Lab, topics: &[&str]) -> BTreeMap<String, Value> {
     })
 }
 
-fn nothing_is_left_of(topic: &str) {
-    let end = format!("-on-topic-{topic}");
-    let left = std::fs::read_dir("/tmp").unwrap().flatten();
-    let left: Vec<_> = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(&end)).collect();
-    assert!(left.is_empty(), "{left:?}");
+/// The directory of its own that a hook told of goes with the hook.
+fn nothing_is_left_of(told: &Value) {
+    let scratch = Path::new(told["directory"].as_str().unwrap());
+    wait::until_true(wait::LIMIT, &format!("{} to go", scratch.display()), || !scratch.exists());
 }
 
 /// Below bubblewrap there is one place to write to, no network, no `/proc` and no bus, and the daemon's socket for who
@@ -65,7 +64,7 @@ fn wrapped_is_shut(lab: &Lab) {
         }
         assert_eq!((&told["scratch"], &told["null"]), (&json!(true), &json!(true)), "{topic}: {told}");
         assert_eq!(told["socket"], socket, "{topic}: {told}");
-        nothing_is_left_of(topic);
+        nothing_is_left_of(told);
     }
     assert_eq!(all["walled"]["key"], false);
 }
@@ -94,6 +93,7 @@ def answered():
         return None
 scratch = '/tmp/' + os.environ['CLAUDEMESH_EVENT_ID'] + '-' + os.environ['CLAUDEMESH_HOOK_NAME']
 reply({{
+    'directory': scratch,
     'tcp': attempt(lambda: socket.create_connection(('127.0.0.1', {port}), 2).close()),
     'udp': attempt(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', {port}))),
     'socket': answered(),
@@ -138,7 +138,7 @@ reply({{
     assert_eq!(all["listed"]["tcp"], true);
     assert_eq!(unenforced("network_allowlist"), 1);
     assert!(bob.logged("hook_policy_unenforceable").iter().any(|line| line["reason"] == "network_allowlist"));
-    nothing_is_left_of("shut");
+    nothing_is_left_of(&all["shut"]);
     if let Ok(probe) = bwrap {
         if probe.status.success() {
             wrapped_is_shut(&lab);
@@ -225,7 +225,7 @@ fn a_killed_daemon_misses_no_hook_and_answers_once() {
         }
         all
     };
-    wait::until_true(Duration::from_secs(60), "every answer", || answered(&lab).len() == messages.len());
+    wait::until_true(wait::LIMIT, "every answer", || answered(&lab).len() == messages.len());
     // Nothing is left to be run: the place was kept up to the last.
     lab.host_mut("bob").stop();
     let runs = count(&lab);

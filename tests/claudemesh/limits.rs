@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::time::{Duration, Instant};
 
 use hostel_tests::claudemesh::{Client, Lab, Options, Transport};
 use hostel_tests::codecast::http::{Answer, Connection};
@@ -261,8 +260,8 @@ fn a_long_answer_is_cut_and_says_where_it_goes_on() {
     let lab = Lab::start(&["alice", "bob"]);
     let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Tcp));
     let mut events = bob.events("?events=message", &[]);
-    let body = "x".repeat(80_000);
-    for number in 0..150 {
+    let (body, count) = ("x".repeat(90_000), 125);
+    for number in 0..count {
         let answer = alice.post("/v1/send", &json!({"to": "bob", "message": body, "meta": {"n": number}}));
         assert_eq!(answer.status, 202, "{}", answer.text());
         // One by one: a stream that is not read is cut off.
@@ -282,7 +281,7 @@ fn a_long_answer_is_cut_and_says_where_it_goes_on() {
     for page in [&first, &rest.json()] {
         numbers.extend(page["items"].as_array().unwrap().iter().map(|item| item["meta"]["n"].as_u64().unwrap()));
     }
-    assert_eq!(numbers, (0..150).rev().collect::<Vec<_>>(), "every message once, newest first");
+    assert_eq!(numbers, (0..count).rev().collect::<Vec<_>>(), "every message once, newest first");
     // Over the search as well: no answer is larger.
     let found = bob.get("/v1/inbox/search?q=alice&limit=1000");
     assert!(found.body.len() <= 10 * MEGABYTE);
@@ -314,18 +313,4 @@ fn who_reads_nothing_holds_nothing_up() {
     }
     silent.socket().flush().ok();
     assert_eq!(client.get("/v1/version").status, 200);
-}
-
-#[test]
-fn a_body_that_does_not_come_is_waited_for_30_seconds() {
-    let lab = lab("");
-    let clients = Transport::ALL.map(|transport| lab.hosts[0].client(transport));
-    let mut waiting: Vec<Connection> = clients.iter().map(half_open).collect();
-    let begun = Instant::now();
-    for connection in &mut waiting {
-        // The contract's time is the client's own limit: it waits longer here.
-        connection.socket().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        assert_eq!(code(&connection.answer()), refused(408, "request_timeout"));
-    }
-    assert!(begun.elapsed() >= Duration::from_secs(25), "{:?}", begun.elapsed());
 }

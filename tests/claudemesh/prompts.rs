@@ -8,14 +8,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
 
 use hostel_tests::claudemesh::{Host, Lab, Options};
 use hostel_tests::sudo_proxy::Terminal;
 use hostel_tests::{binary, house, wait};
 use rustix::termios::{LocalModes, tcgetattr};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PASSPHRASE: &str = "seven owls nobody sees";
 const CTRL_C: &str = "\x03";
 
@@ -50,7 +48,7 @@ impl Dialogue {
 
     /// Waits for a question and answers it.
     fn answer(&mut self, question: &str, keys: &str) {
-        let asked = self.terminal.wait(self.seen, PATIENCE, |text| text.contains(question));
+        let asked = self.terminal.wait(self.seen, wait::LIMIT, |text| text.contains(question));
         let shown = asked.unwrap_or_else(|shown| panic!("`{question}` is not asked: {shown}"));
         // What comes after it may be there already.
         self.seen += shown.find(question).unwrap_or_default() + question.len();
@@ -60,7 +58,7 @@ impl Dialogue {
     /// Waits for the end: how it ended, and everything that was shown. What is not to be seen was not, and the terminal is
     /// as it was.
     fn ended(mut self) -> (ExitStatus, String) {
-        let status = wait::attempt(PATIENCE, || self.child.try_wait().unwrap());
+        let status = wait::attempt(wait::LIMIT, || self.child.try_wait().unwrap());
         let Some(status) = status else {
             self.child.kill().ok();
             self.child.wait().ok();
@@ -69,7 +67,7 @@ impl Dialogue {
         assert_eq!(tcgetattr(&self.side).unwrap().local_modes, self.before, "the terminal is put back");
         // Ours is the last handle on this side: once it is closed everything that was painted has been read.
         drop(self.side);
-        self.terminal.wait(0, PATIENCE, |_| false).unwrap_err();
+        self.terminal.wait(0, wait::LIMIT, |_| false).unwrap_err();
         let shown = self.terminal.painted(0);
         assert!(!shown.contains("owls"), "something that was typed is shown: {shown}");
         (status, shown)

@@ -5,14 +5,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Space, Transport};
 use hostel_tests::wait;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(90);
 const PAGE: usize = 4096;
 const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 100\nmax_backoff_ms = 500\n";
 
@@ -37,7 +35,7 @@ fn with_queue(count: usize) -> (Lab, Vec<String>) {
     let mut lab = lab();
     lab.kill_broker();
     let alice = lab.host("alice").client(Transport::Socket);
-    wait::until_true(PATIENCE, "the broker to be missed", || alice.get_json("/v1/health")["connected"] == false);
+    wait::until_true(wait::LIMIT, "the broker to be missed", || alice.get_json("/v1/health")["connected"] == false);
     let queued: Vec<String> = (0..count).map(|number| format!("row-{number:04}")).collect();
     for id in &queued {
         send(&alice, "bob", id);
@@ -96,13 +94,13 @@ fn delivered(lab: &mut Lab, expected: &[String]) {
     lab.host_mut("alice").start();
     lab.hosts.iter().for_each(Host::wait_connected);
     let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Socket));
-    wait::until_true(PATIENCE, "the outbox to be drained", || alice.get_json("/v1/health")["queue_depth"] == 0);
-    wait::until_true(PATIENCE, "everything to arrive", || ids(&bob, "alice").len() >= expected.len());
+    wait::until_true(wait::LIMIT, "the outbox to be drained", || alice.get_json("/v1/health")["queue_depth"] == 0);
+    wait::until_true(wait::LIMIT, "everything to arrive", || ids(&bob, "alice").len() >= expected.len());
     assert_eq!(ids(&bob, "alice"), expected);
     let mut sent = expected.to_vec();
     send(&alice, "bob", "after");
     sent.push("after".to_owned());
-    wait::until_true(PATIENCE, "a new message to arrive", || ids(&bob, "alice") == sent);
+    wait::until_true(wait::LIMIT, "a new message to arrive", || ids(&bob, "alice") == sent);
 }
 
 #[test]
@@ -185,7 +183,7 @@ fn an_outbox_that_was_cut_off_gives_what_is_left() {
     lab.host_mut("alice").start();
     lab.hosts.iter().for_each(Host::wait_connected);
     let bob = lab.host("bob").client(Transport::Socket);
-    wait::until_true(PATIENCE, "what was saved to arrive", || ids(&bob, "alice").len() as u64 >= saved);
+    wait::until_true(wait::LIMIT, "what was saved to arrive", || ids(&bob, "alice").len() as u64 >= saved);
     let got = ids(&bob, "alice");
     assert_eq!(got.len() as u64, saved);
     assert!(got.is_sorted() && got.iter().all(|id| queued.contains(id)), "{got:?}");
@@ -223,9 +221,9 @@ fn reading_goes_on_while_somebody_decides() {
     for number in 0..20 {
         send(&bob, "alice", &format!("in-{number:02}"));
     }
-    wait::until_true(PATIENCE, "messages to be here", || ids(&alice, "bob").len() == 20);
+    wait::until_true(wait::LIMIT, "messages to be here", || ids(&alice, "bob").len() == 20);
     lab.kill_broker();
-    wait::until_true(PATIENCE, "the broker to be missed", || alice.get_json("/v1/health")["connected"] == false);
+    wait::until_true(wait::LIMIT, "the broker to be missed", || alice.get_json("/v1/health")["connected"] == false);
     send(&alice, "bob", "waits");
     lab.host_mut("alice").stop();
     let directory = lab.host("alice").directory();
@@ -288,7 +286,7 @@ fn reading_goes_on_while_somebody_decides() {
     lab.host_mut("alice").start();
     lab.host("alice").wait_connected();
     let bob = lab.host("bob").client(Transport::Socket);
-    wait::until_true(PATIENCE, "what waited to arrive", || ids(&bob, "alice") == ["waits"]);
+    wait::until_true(wait::LIMIT, "what waited to arrive", || ids(&bob, "alice") == ["waits"]);
     assert_eq!(lab.host("alice").client(Transport::Socket).get_json("/v1/health")["state"], "ok");
 }
 
@@ -300,7 +298,7 @@ fn a_damaged_inbox_is_filled_up_from_the_broker() {
     for id in &expected {
         send(&bob, "alice", id);
     }
-    wait::until_true(PATIENCE, "messages to be here", || ids(&alice, "bob") == expected);
+    wait::until_true(wait::LIMIT, "messages to be here", || ids(&alice, "bob") == expected);
     // Read ones stay read, deleted ones deleted.
     let page = alice.get_json("/v1/inbox?limit=1000&mark_seen=true");
     let last = page["items"][0]["id"].as_str().unwrap().to_owned();
@@ -322,7 +320,7 @@ fn a_damaged_inbox_is_filled_up_from_the_broker() {
     lab.host("alice").wait_connected();
     let alice = lab.host("alice").client(Transport::Socket);
     let mut sorted: Vec<String> = expected[..59].to_vec();
-    wait::until_true(PATIENCE, "the rest to come again", || {
+    wait::until_true(wait::LIMIT, "the rest to come again", || {
         let mut found = ids(&alice, "bob");
         found.sort();
         found.len() >= 59 && found == sorted
@@ -338,7 +336,7 @@ fn beginning_with_nothing_begins_with_nothing() {
     let mut lab = lab();
     let (alice, bob) = (lab.host("alice").client(Transport::Socket), lab.host("bob").client(Transport::Socket));
     send(&bob, "alice", "old");
-    wait::until_true(PATIENCE, "the message to be here", || ids(&alice, "bob") == ["old"]);
+    wait::until_true(wait::LIMIT, "the message to be here", || ids(&alice, "bob") == ["old"]);
     lab.host_mut("alice").stop();
     let directory = lab.host("alice").directory();
     fs::write(directory.join("outbox.db"), "rubbish").unwrap();
@@ -354,7 +352,7 @@ fn beginning_with_nothing_begins_with_nothing() {
     lab.host_mut("alice").start();
     lab.host("alice").wait_connected();
     let alice = lab.host("alice").client(Transport::Socket);
-    wait::until_true(PATIENCE, "what is new to come", || !ids(&alice, "bob").is_empty());
+    wait::until_true(wait::LIMIT, "what is new to come", || !ids(&alice, "bob").is_empty());
     assert_eq!(ids(&alice, "bob"), ["new"]);
     // A daemon that runs is not looked into.
     let output = lab.host("alice").try_run(&["daemon", "recover", "--mesh", "lab"]);

@@ -9,14 +9,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::wire::State;
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Transport, Wire};
 use hostel_tests::wait;
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 100\nmax_backoff_ms = 500\n";
 
@@ -83,7 +80,7 @@ fn count(client: &Client, word: &str) -> usize {
 /// Waits until everything a host has accepted is with the broker; nothing was given up.
 fn wait_sent(host: &Host) {
     let client = host.client(Transport::Socket);
-    wait::until_true(PATIENCE, &format!("{} to have sent everything", host.name), || {
+    wait::until_true(wait::LIMIT, &format!("{} to have sent everything", host.name), || {
         let page = client.get_json("/v1/outbox?limit=1000");
         let rows = page["items"].as_array().expect("items");
         let bad: Vec<&Value> =
@@ -98,7 +95,7 @@ fn check(lab: &Lab, from: &Client, alice: &[String], carol: &[String]) {
     for (name, wanted) in [("alice", alice), ("carol", carol)] {
         accept(from, "/v1/send", &json!({"to": name, "message": "end"}));
         let reader = client(lab, name);
-        wait::until_true(PATIENCE, &format!("the end at {name}"), || bodies(&reader).contains(&"end".to_owned()));
+        wait::until_true(wait::LIMIT, &format!("the end at {name}"), || bodies(&reader).contains(&"end".to_owned()));
         let mut found: BTreeMap<String, usize> = BTreeMap::new();
         bodies(&reader).into_iter().filter(|body| body != "end").for_each(|body| *found.entry(body).or_default() += 1);
         let wanted: BTreeMap<String, usize> = wanted.iter().map(|body| (body.clone(), 1)).collect();
@@ -119,7 +116,7 @@ fn what_was_under_way_and_what_waited_arrives_once() {
     // The broker has these, and bob does not know it.
     wire.set(State::Deaf);
     accept_some(&client(&lab, "bob"), "lost ack");
-    wait::until_true(PATIENCE, "the broker to have them", || {
+    wait::until_true(wait::LIMIT, "the broker to have them", || {
         count(&alice, "lost ack") == 7 && count(&carol, "lost ack") == 4
     });
     lab.host_mut("bob").kill();
@@ -178,7 +175,7 @@ fn both_live_on(copy_first: bool) {
     let alice = client(&lab, "alice");
     wire.set(State::Deaf);
     accept_some(&client(&lab, "bob"), "lost ack");
-    wait::until_true(PATIENCE, "the broker to have them", || count(&alice, "lost ack") == 7);
+    wait::until_true(wait::LIMIT, "the broker to have them", || count(&alice, "lost ack") == 7);
     lab.host_mut("bob").kill();
     wire.set(State::Cut);
     lab.host_mut("bob").start();
@@ -206,7 +203,7 @@ fn both_live_on(copy_first: bool) {
     }
     wait_sent(lab.host("bob"));
     wait_sent(&copy);
-    wait::until_true(PATIENCE, "a report of each", || count(&alice, "daily report") >= 2);
+    wait::until_true(wait::LIMIT, "a report of each", || count(&alice, "daily report") >= 2);
     let reports: Vec<String> =
         received(&alice).into_iter().filter(|(body, _)| body == "daily report").map(|(_, key)| key).collect();
     assert_eq!(reports.len(), 2, "{reports:?}");
@@ -221,7 +218,7 @@ fn both_live_on(copy_first: bool) {
             accept(from, "/v1/send", &json!({"to": name, "message": format!("end {}", from.port)}));
             let reader = client(&lab, name);
             let text = format!("end {}", from.port);
-            wait::until_true(PATIENCE, &format!("the end at {name}"), || bodies(&reader).contains(&text));
+            wait::until_true(wait::LIMIT, &format!("the end at {name}"), || bodies(&reader).contains(&text));
         }
     };
     end(&first);
@@ -251,7 +248,7 @@ fn killed_at_any_step_of_it_nothing_is_lost_or_comes_twice() {
     let alice = client(&lab, "alice");
     wire.set(State::Deaf);
     accept_some(&client(&lab, "bob"), "lost ack");
-    wait::until_true(PATIENCE, "the broker to have them", || count(&alice, "lost ack") == 7);
+    wait::until_true(wait::LIMIT, "the broker to have them", || count(&alice, "lost ack") == 7);
     lab.host_mut("bob").kill();
     wire.set(State::Cut);
     lab.host_mut("bob").start();
@@ -269,7 +266,7 @@ fn killed_at_any_step_of_it_nothing_is_lost_or_comes_twice() {
     // The broker has made the new identity, and bob is killed before it hears of it.
     wire.set(State::Deaf);
     lab.host_mut("bob").launch(&["--remint"]);
-    wait::until_true(PATIENCE, "the old one to have another name", || is_known(&lab, "bob-old"));
+    wait::until_true(wait::LIMIT, "the old one to have another name", || is_known(&lab, "bob-old"));
     lab.host_mut("bob").kill();
     assert_eq!(lab.host("bob").member("memberId"), first);
     // The old identity still works, should somebody go on with it.
@@ -282,7 +279,7 @@ fn killed_at_any_step_of_it_nothing_is_lost_or_comes_twice() {
     let mut last = first;
     for round in 0..2 {
         lab.host_mut("bob").launch(&["--remint"]);
-        let now = wait::until(PATIENCE, "the new identity to be written down", || {
+        let now = wait::until(wait::LIMIT, "the new identity to be written down", || {
             Some(lab.host("bob").member("memberId")).filter(|member| *member != last)
         });
         lab.host_mut("bob").kill();
@@ -311,7 +308,7 @@ fn who_leaves_and_joins_again_is_told_what_may_have_been_sent() {
     wire.set(State::Deaf);
     let lost = json!({"to": "alice", "message": "lost ack", "client_message_id": "lost"});
     accept(&client(&lab, "bob"), "/v1/send", &lost);
-    wait::until_true(PATIENCE, "the broker to have it", || count(&alice, "lost ack") == 1);
+    wait::until_true(wait::LIMIT, "the broker to have it", || count(&alice, "lost ack") == 1);
     lab.host_mut("bob").kill();
     wire.set(State::Open);
     // Nothing shows that who joins is who has left.
@@ -321,17 +318,17 @@ fn who_leaves_and_joins_again_is_told_what_may_have_been_sent() {
     lab.host("bob").run(&["join", &link, "--name", "bob"]);
     lab.host_mut("bob").start();
     let bob = client(&lab, "bob");
-    let given_up = wait::until(PATIENCE, "it to be given up", || {
+    let given_up = wait::until(wait::LIMIT, "it to be given up", || {
         let page = bob.get_json("/v1/outbox?status=dead&limit=10");
         page["items"].as_array().expect("items").first().cloned()
     });
     assert_eq!(given_up["client_message_id"], "lost", "{given_up}");
     assert!(given_up["last_error"].as_str().is_some_and(|why| why.contains("origin_unknown")), "{given_up}");
     accept(&bob, "/v1/send", &json!({"to": "alice", "message": "end"}));
-    wait::until_true(PATIENCE, "the end", || count(&alice, "end") == 1);
+    wait::until_true(wait::LIMIT, "the end", || count(&alice, "end") == 1);
     assert_eq!(bodies(&alice), ["lost ack", "end"]);
     // Whoever wants it sent all the same says so.
     let again = bob.post("/v1/outbox/requeue", &json!({"id": "lost"}));
     assert_eq!(again.status, 200, "{}", again.text());
-    wait::until_true(PATIENCE, "it to come again", || count(&alice, "lost ack") == 2);
+    wait::until_true(wait::LIMIT, "it to come again", || count(&alice, "lost ack") == 2);
 }

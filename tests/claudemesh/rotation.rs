@@ -20,8 +20,6 @@ use hostel_tests::wait;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Reconnecting is quick: these tests are not about waiting.
 const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 50\nmax_backoff_ms = 500\n";
 
@@ -42,8 +40,11 @@ fn bodies(client: &Client) -> Vec<String> {
 }
 
 fn wait_for_bodies(client: &Client, expected: &[&str]) {
-    wait::until_true(PATIENCE, &format!("{expected:?} in the inbox"), || bodies(client).len() >= expected.len());
-    assert_eq!(bodies(client), expected);
+    let found = wait::eventually(&format!("{expected:?} in the inbox"), || {
+        let found = bodies(client);
+        if found.len() >= expected.len() { Ok(found) } else { Err(format!("{found:?}")) }
+    });
+    assert_eq!(found, expected);
 }
 
 fn metric(client: &Client, name: &str) -> u64 {
@@ -87,7 +88,7 @@ fn a_running_daemon_takes_another_key_and_nothing_is_lost() {
     wait_for_bodies(&alice, &["from before"]);
     lab.host_mut("carol").stop();
     send(&bob, "carol", "of the old key");
-    wait::until_true(PATIENCE, "it to be sent", || bob.get_json("/v1/health")["queue_depth"] == 0);
+    wait::until_true(wait::LIMIT, "it to be sent", || bob.get_json("/v1/health")["queue_depth"] == 0);
     let mut heard = alice.events("?events=member_keypair_rotated", &[]);
     let before = bob.get_json("/v1/health")["pid"].clone();
     let answer = rotate(lab.host("bob"));
@@ -135,7 +136,7 @@ fn a_running_daemon_takes_another_key_and_nothing_is_lost() {
     }
     assert_eq!(key(lab.host("bob")), new);
     send(&socket(&lab, "alice"), "bob", "at last");
-    wait::until_true(PATIENCE, "the last one", || bodies(&socket(&lab, "bob")).last().unwrap() == "at last");
+    wait::until_true(wait::LIMIT, "the last one", || bodies(&socket(&lab, "bob")).last().unwrap() == "at last");
     assert_eq!(metric(&socket(&lab, "bob"), "cm_daemon_decrypt_stale_total"), 0);
 }
 
@@ -170,7 +171,7 @@ fn the_ninth_is_refused_a_malformed_archive_is_set_aside_and_old_keys_go() {
     fs::write(&archive, document.to_string()).unwrap();
     lab.host_mut("bob").start();
     lab.host("bob").wait_connected();
-    wait::until_true(PATIENCE, "them to be taken out", || json_of(&archive)["keys"].as_array().unwrap().len() == 6);
+    wait::until_true(wait::LIMIT, "them to be taken out", || json_of(&archive)["keys"].as_array().unwrap().len() == 6);
     rotate(lab.host("bob"));
     // What cannot be read is set aside, and the daemon starts.
     lab.host_mut("bob").kill();
@@ -204,7 +205,7 @@ fn who_has_nothing_to_rotate_is_told_so() {
     let bob = lab.host_mut("bob");
     bob.set_variable("XDG_RUNTIME_DIR", runtime.to_str().unwrap());
     bob.launch(&["--ephemeral"]);
-    let refused = wait::until(PATIENCE, "the ephemeral daemon to answer", || {
+    let refused = wait::until(wait::LIMIT, "the ephemeral daemon to answer", || {
         let refused = bob.try_run(&["daemon", "rotate-keypair", "--mesh", "lab", "--json"]);
         (!printed(&refused).contains("daemon_not_running") && !printed(&refused).contains("broker_unavailable"))
             .then_some(refused)
@@ -257,7 +258,7 @@ fn killed_at_any_step_daemon_and_broker_agree_again() {
         bob.start();
         bob.wait_connected();
         let client = bob.client(Transport::Socket);
-        wait::until_true(PATIENCE, "the key to be settled", || {
+        wait::until_true(wait::LIMIT, "the key to be settled", || {
             let next = bob.directory().join("keypair.next.json").exists();
             !next && client.get_json("/v1/health")["member_pubkey"] == json!(key(bob))
         });
@@ -295,7 +296,7 @@ fn killed_while_the_broker_stands_still_it_is_the_brokers_word_that_counts() {
     // Held until the end: a request whose caller has left may not be carried out.
     let mut connection = client.connect();
     client.send_on(&mut connection, "POST", "/v1/rotate-keypair", &[], b"{}");
-    wait::until_true(PATIENCE, "the archive to be written", || {
+    wait::until_true(wait::LIMIT, "the archive to be written", || {
         next.exists() && lab.host("bob").directory().join("keypair-archive.json").exists()
     });
     lab.host_mut("bob").kill();
@@ -306,7 +307,7 @@ fn killed_while_the_broker_stands_still_it_is_the_brokers_word_that_counts() {
     lab.host("bob").wait_connected();
     let bob = lab.host("bob").client(Transport::Socket);
     wait_for_bodies(&bob, &["meanwhile"]);
-    wait::until_true(PATIENCE, "the rotation to be finished", || !next.exists() && key(lab.host("bob")) != old);
+    wait::until_true(wait::LIMIT, "the rotation to be finished", || !next.exists() && key(lab.host("bob")) != old);
     lab.host("bob").wait_connected();
     send(&bob, "alice", "done");
     wait_for_bodies(&lab.host("alice").client(Transport::Socket), &["done"]);
@@ -367,7 +368,7 @@ fn five_daemons_talk_while_keys_are_replaced() {
                 expected.extend(["dm", "post"].map(|kind| format!("{kind} {} {number}", names[other])));
             }
         }
-        wait::until_true(PATIENCE, &format!("everything for {name}"), || {
+        wait::until_true(wait::LIMIT, &format!("everything for {name}"), || {
             metric(client, "cm_daemon_inbox_rows") >= expected.len() as u64
         });
         let mut got: Vec<String> = all_bodies(client);

@@ -34,7 +34,7 @@ fn pid_of(home: &Supervised, mesh: &str) -> Option<u64> {
 /// What systemd itself says of a unit file; nothing where there is no systemd-analyze.
 fn verify(path: &Path, user: bool) {
     if !Path::new("/usr/bin/systemd-analyze").exists() {
-        eprintln!("skipped: there is no systemd-analyze");
+        eprintln!("skipped in part: there is no systemd-analyze");
         return;
     }
     let mut command = Command::new("systemd-analyze");
@@ -278,7 +278,7 @@ fn a_service_that_does_not_come_up_is_not_replaced_by_a_daemon_of_ones_own() {
     let output = home.claudemesh(&["daemon", "up"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(said(&output).contains("systemctl --user status claudemesh-daemon-lab"), "{output:?}");
-    assert!((Duration::from_secs(7)..Duration::from_secs(120)).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(began.elapsed() >= Duration::from_secs(7), "given up after {:?}", began.elapsed());
     assert_eq!(pid_of(&home, "lab"), None);
     home.set_broken(false);
     home.good(&["daemon", "up"]);

@@ -14,9 +14,6 @@ use hostel_tests::zeroclaw::Peer;
 use hostel_tests::{binary, house, wait};
 use serde_json::{Value, json};
 
-/// How long something may take on a machine that has much else to do.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The house of a host: a daemon in the foreground, to kill and to start again.
 struct House {
     root: PathBuf,
@@ -67,7 +64,7 @@ impl House {
         let mut command = self.command(&["up", "--foreground"]);
         command.stdout(printed.try_clone().unwrap()).stderr(printed);
         self.child = Some(command.spawn().unwrap());
-        wait::until(PATIENCE, "the house to accept", || {
+        wait::until(wait::LIMIT, "the house to accept", || {
             let ended = self.child.as_mut().unwrap().try_wait().unwrap();
             assert!(ended.is_none(), "the house ended: {}", self.printed());
             Peer::connect(&self.root.join("run/hostel.sock")).ok()
@@ -112,9 +109,9 @@ impl House {
     }
 
     fn wait_letters(&self, session: &str, count: usize) -> Vec<String> {
-        wait::until(PATIENCE, &format!("{count} letters"), || {
+        wait::eventually(&format!("{count} letters"), || {
             let letters = self.letters(session);
-            (letters.len() >= count).then_some(letters)
+            if letters.len() >= count { Ok(letters) } else { Err(format!("{letters:?}")) }
         })
     }
 
@@ -124,9 +121,9 @@ impl House {
     }
 
     fn wait_pending(&self, count: usize) -> Vec<Value> {
-        wait::until(PATIENCE, &format!("{count} requests"), || {
+        wait::eventually(&format!("{count} requests"), || {
             let pending = self.pending();
-            (pending.len() == count).then_some(pending)
+            if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 
@@ -171,7 +168,10 @@ fn mailbox(lab: &Lab, session: &str) -> Vec<String> {
 }
 
 fn wait_mailbox(lab: &Lab, session: &str, count: usize) -> Vec<String> {
-    wait::until(PATIENCE, "the mailbox", || Some(mailbox(lab, session)).filter(|found| found.len() >= count))
+    wait::eventually(&format!("{count} messages in the mailbox"), || {
+        let found = mailbox(lab, session);
+        if found.len() >= count { Ok(found) } else { Err(format!("{found:?}")) }
+    })
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
     assert_eq!(shown["mesh"], "on");
 
     // Both are seen by peers, as sessions of bob.
-    let peers = wait::until(PATIENCE, "the sessions among the peers", || {
+    let peers = wait::until(wait::LIMIT, "the sessions among the peers", || {
         let peers = client(&lab, "alice").get("/v1/peers").json()["peers"].as_array().unwrap().clone();
         let names: Vec<&str> = peers.iter().filter_map(|peer| peer["sessionId"].as_str()).collect();
         (names.contains(&"build") && names.contains(&"build-2")).then_some(peers)
@@ -207,14 +207,14 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
     let prompt = house.messages(&on, "user").pop().unwrap();
     assert!(prompt.starts_with("A message came over the mesh \"lab\" from \"alice\" (key "), "{prompt}");
     assert!(prompt.contains(&format!("message id \"{id}\"")), "{prompt}");
-    let answer = wait::until(PATIENCE, "the agent's answer", || house.messages(&on, "assistant").pop());
+    let answer = wait::until(wait::LIMIT, "the agent's answer", || house.messages(&on, "assistant").pop());
     assert_eq!(answer, format!("echo: {prompt}"));
     assert_eq!(wait_mailbox(&lab, "build", 2), ["before it was there", "only for the mailbox"]);
     assert!(house.letters(&off).is_empty());
     // The member sees everything, the session its own; what became a prompt counts as read.
     let all = client(&lab, "bob").get("/v1/inbox?mark_seen=false").json();
     assert_eq!(all["items"].as_array().unwrap().len(), 3);
-    wait::until_true(PATIENCE, "the prompt to count as read", || {
+    wait::until_true(wait::LIMIT, "the prompt to count as read", || {
         let read = client(&lab, "bob").get("/v1/inbox?mark_seen=false&session=build-2").json();
         !read["items"][0]["seen_at"].is_null()
     });
@@ -259,7 +259,7 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
     let mut command = house.command(&["mesh", "send", "alice", "from the session"]);
     command.env("CLAUDEMESH_IPC_TOKEN_FILE", &of_session);
     assert!(house::run(command).status.success());
-    let received = wait::until(PATIENCE, "the session's message", || {
+    let received = wait::until(wait::LIMIT, "the session's message", || {
         let inbox = client(&lab, "alice").get("/v1/inbox?mark_seen=false").json();
         inbox["items"].as_array().unwrap().iter().find(|item| item["body"] == "from the session").cloned()
     });
@@ -270,7 +270,7 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
 
     // A session that is closed is no peer any more; its mail waits until it is brought back.
     house.run(&["sessions", "close", &on]);
-    wait::until_true(PATIENCE, "the session to leave the peers", || {
+    wait::until_true(wait::LIMIT, "the session to leave the peers", || {
         let peers = client(&lab, "alice").get("/v1/peers").json();
         !peers["peers"].as_array().unwrap().iter().any(|peer| peer["sessionId"] == "build-2")
     });
@@ -350,7 +350,7 @@ fn what_strangers_write_stays_between_its_lines() {
     assert_eq!(house.wait_letters(&session, expected.len()), expected);
     // Each was put to the agent as a whole, and changed nothing about the session.
     let prompts = house.messages(&session, "user");
-    wait::until_true(PATIENCE, "all answers", || house.messages(&session, "assistant").len() == prompts.len());
+    wait::until_true(wait::LIMIT, "all answers", || house.messages(&session, "assistant").len() == prompts.len());
     let answers = house.messages(&session, "assistant");
     for (prompt, answer) in prompts.iter().zip(&answers) {
         assert_eq!(*answer, format!("echo: {prompt}"));
@@ -458,7 +458,7 @@ fn each_message_is_put_to_the_agent_once_whoever_is_killed() {
     sent.push("the last".to_owned());
     assert_eq!(house.wait_letters(&session, sent.len()), sent);
     // Each was answered once: the agent had it, and had it once.
-    wait::until_true(PATIENCE, "all answers", || house.messages(&session, "assistant").len() == sent.len());
+    wait::until_true(wait::LIMIT, "all answers", || house.messages(&session, "assistant").len() == sent.len());
     let answers: Vec<String> = house
         .messages(&session, "assistant")
         .iter()

@@ -8,14 +8,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::hooks::SPEAKS;
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Transport, WallClock};
 use hostel_tests::wait;
 use serde_json::{Value, json};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const CONFIG: &str = "[capabilities]\ntasks = true\n[reconnect]\ninitial_backoff_ms = 50\nmax_backoff_ms = 500\n";
 
@@ -104,7 +101,7 @@ fn all_heard(lab: &Lab, up_to: u64) {
             .collect();
         let count = |heard: &BTreeMap<String, Vec<u64>>| heard.values().map(Vec::len).sum::<usize>();
         let client = socket(lab.host(me));
-        wait::until_true(PATIENCE, &format!("everything to come to {me}"), || {
+        wait::until_true(wait::LIMIT, &format!("everything to come to {me}"), || {
             count(&heard(&client)) >= count(&expected)
         });
         assert_eq!(heard(&client), expected, "{me} has all of it, once and in order");
@@ -122,7 +119,7 @@ fn share(lab: &Lab, from: &str, to: &str) {
 fn fetch(lab: &Lab, host: &str, id: &str, expected: &str) {
     let (client, out) = (socket(lab.host(host)), lab.path().join(format!("got-by-{host}.txt")));
     let path = format!("/v1/file/get?id={id}&out={}", out.display());
-    if wait::attempt(PATIENCE, || (client.get(&path).status == 200).then_some(())).is_none() {
+    if wait::attempt(wait::LIMIT, || (client.get(&path).status == 200).then_some(())).is_none() {
         panic!("the file does not come: {}", client.get(&path).text());
     }
     assert_eq!(fs::read_to_string(&out).unwrap(), expected);
@@ -213,13 +210,13 @@ fn say_once(lab: &Lab, id: &str, meanwhile: impl Fn()) {
         page["items"].as_array().unwrap().iter().filter(|item| item["body"] == id).count()
     };
     take(&bob, "/v1/send", &said);
-    wait::until_true(PATIENCE, "it to come", || times() > 0);
+    wait::until_true(wait::LIMIT, "it to come", || times() > 0);
     meanwhile();
     let again = bob.post("/v1/send", &said);
     assert_eq!((again.status, &again.json()["status"]), (200, &json!("done")), "{}", again.text());
     // What is said behind it has come: it would have, too.
     take(&bob, "/v1/send", &json!({"to": "carol", "message": format!("after {id}")}));
-    wait::until_true(PATIENCE, "the next to come", || {
+    wait::until_true(wait::LIMIT, "the next to come", || {
         let page = carol.get_json("/v1/inbox?limit=10&mark_seen=false");
         page["items"].as_array().unwrap().iter().any(|item| item["body"] == format!("after {id}"))
     });
@@ -246,10 +243,10 @@ fn work(lab: &Lab, meanwhile: impl Fn()) {
         assert_eq!(client.post("/v1/topic/subscribe", &json!({"topic": "jobs"})).status, 200);
     }
     take(&alice, "/v1/topic/post", &json!({"topic": "jobs", "message": "begin"}));
-    wait::until_true(PATIENCE, "the hook to run", || bob.hooks().join("works").exists());
+    wait::until_true(wait::LIMIT, "the hook to run", || bob.hooks().join("works").exists());
     meanwhile();
     fs::write(bob.hooks().join("go"), "").unwrap();
-    wait::until_true(PATIENCE, "what the hook said", || {
+    wait::until_true(wait::LIMIT, "what the hook said", || {
         let page = alice.get_json("/v1/inbox?limit=10&mark_seen=false");
         page["items"].as_array().unwrap().iter().any(|item| item["body"] == "done by token")
     });
@@ -277,7 +274,7 @@ fn hosts_whose_clocks_are_days_off_are_hosts_like_others() {
     dave.wait_connected();
     take(&socket(&dave), "/v1/send", &json!({"to": "carol", "message": "dave:0"}));
     let carol = socket(lab.host("carol"));
-    wait::until_true(PATIENCE, "what dave said", || heard(&carol).contains_key("dave"));
+    wait::until_true(wait::LIMIT, "what dave said", || heard(&carol).contains_key("dave"));
     // An identity of its own, for a host whose clock is behind.
     let before = lab.host("carol").member("pubkey");
     let host = lab.host_mut("carol");
@@ -292,7 +289,7 @@ fn hosts_whose_clocks_are_days_off_are_hosts_like_others() {
         &json!({"to": lab.host("carol").member("pubkey"), "message": "welcome:0"}),
     );
     let carol = socket(lab.host("carol"));
-    wait::until_true(PATIENCE, "what bob said", || heard(&carol).contains_key("welcome"));
+    wait::until_true(wait::LIMIT, "what bob said", || heard(&carol).contains_key("welcome"));
 }
 
 #[test]

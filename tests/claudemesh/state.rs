@@ -25,9 +25,9 @@ fn set(client: &Client, body: &Value) -> Value {
     answer.json()
 }
 
-/// How much of everything: more than 1 makes the long tests longer.
-fn scale() -> usize {
-    std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+/// How much of everything: `HOSTEL_COUNTS` makes the counting longer.
+fn times() -> usize {
+    std::env::var("HOSTEL_COUNTS").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
 #[test]
@@ -138,8 +138,7 @@ fn entries_are_listed_by_name_and_in_pages() {
 
 /// Counts one up by comparing and setting, until it has worked.
 fn count_up(client: &Client, id: &str) {
-    for attempt in 0.. {
-        assert!(attempt < 2000, "nobody ever gets through");
+    for attempt in 0_u64.. {
         let (value, version) = match client.try_request("GET", "/v1/state/get?key=counter", &Value::Null) {
             Some((200, read)) => (read["value"].as_u64().unwrap(), read["version"].as_u64().unwrap()),
             Some((404, _)) => (0, 0),
@@ -167,7 +166,7 @@ fn count_up(client: &Client, id: &str) {
 #[test]
 fn a_counter_counts_everybody_once() {
     let lab = lab(&FIVE);
-    let (callers, each) = (3, 4 * scale());
+    let (callers, each) = (3, 4 * times());
     std::thread::scope(|scope| {
         for name in FIVE {
             for caller in 0..callers {
@@ -190,7 +189,7 @@ fn a_counter_counts_everybody_once() {
 #[test]
 fn a_counter_counts_everybody_once_whatever_is_killed() {
     let mut lab = lab(&["alice", "bob", "carol", "erin"]);
-    let each = 12 * scale();
+    let each = 12 * times();
     let (done, over) = (AtomicUsize::new(0), AtomicBool::new(false));
     let total = 3 * each;
     std::thread::scope(|scope| {
@@ -208,7 +207,7 @@ fn a_counter_counts_everybody_once_whatever_is_killed() {
             .into_iter()
             .collect();
         let reached = |count: usize| {
-            wait::until_true(Duration::from_secs(120), &format!("{count} counted"), || {
+            wait::until_true(wait::LIMIT * 2, &format!("{count} counted"), || {
                 done.load(Ordering::SeqCst) >= count || over.load(Ordering::SeqCst)
             });
         };

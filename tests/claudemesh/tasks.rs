@@ -156,6 +156,7 @@ fn the_end_of_a_lease_is_an_event_also_when_the_broker_was_down() {
     let two = create(&bob, &json!({"title": "while it does not"}));
     assert_eq!(step(&alice, "claim", &json!({"id": two, "lease_s": 1})).0, 200);
     lab.kill_broker();
+    // The lease of one second has to be over while nobody is there to tell of it.
     std::thread::sleep(Duration::from_millis(1100));
     lab.start_broker();
     assert_eq!(events.event().0, "task_claimed");

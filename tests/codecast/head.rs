@@ -1,44 +1,24 @@
 //! codecast's own Python client against our door.
 //!
-//! `HOSTEL_CODECAST_HEAD` names the virtual environment that `tests/codecast/install` made. Without it one is made in
-//! `.oracles/` at the root of the repository; where that is impossible the test says loudly that it tests nothing.
+//! `HOSTEL_CODECAST_HEAD` names the virtual environment that `tests/codecast/install` made. Without it the environment is
+//! in `.oracles/` at the root of the repository, if `scripts/install-oracles` could make it.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use hostel_tests::codecast::Daemon;
-use hostel_tests::{binary, wait};
-
-/// The Python that has the client.
-fn python() -> Result<PathBuf, String> {
-    let named = std::env::var_os("HOSTEL_CODECAST_HEAD").map(PathBuf::from);
-    let asked_for = named.is_some();
-    let prefix = named.unwrap_or_else(|| binary::repository().join(".oracles/codecast-head"));
-    let output = Command::new(binary::repository().join("tests/codecast/install"))
-        .arg(&prefix)
-        .stdin(Stdio::null())
-        .output()
-        .expect("a script of our own can be run");
-    if output.status.success() {
-        return Ok(prefix.join("bin/python"));
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!asked_for, "HOSTEL_CODECAST_HEAD={} cannot be used:\n{complaint}", prefix.display());
-    Err(complaint)
-}
+use hostel_tests::{binary, skip, wait};
 
 #[test]
 fn the_client_of_the_package_works_unchanged() {
-    let python = match python() {
-        Ok(python) => python,
-        Err(reason) => {
-            eprintln!("SKIPPED: codecast's client cannot be installed here:\n{reason}");
-            return;
-        }
-    };
+    let named = std::env::var_os("HOSTEL_CODECAST_HEAD").map(PathBuf::from);
+    let prefix = named.unwrap_or_else(|| binary::repository().join(".oracles/codecast-head"));
+    let python = prefix.join("bin/python");
+    if !python.is_file() {
+        return skip("codecast's client is not installed: scripts/install-oracles installs it");
+    }
     let daemon = Daemon::start();
     let mut command = Command::new(python);
     command.arg(binary::repository().join("tests/codecast/python_client.py")).arg(daemon.address().port().to_string());
@@ -47,9 +27,10 @@ fn the_client_of_the_package_works_unchanged() {
     let file = std::fs::File::create(&printed).expect("a file for output");
     command.stdout(file.try_clone().expect("a second handle")).stderr(file);
     let mut child = command.spawn().expect("python can be started");
-    let ended = wait::attempt(Duration::from_secs(300), || child.try_wait().expect("a child can be waited for"));
+    // The client runs through all its scenarios, some of which wait.
+    let status = wait::try_end_of(&mut child, wait::LIMIT * 3);
     let said = std::fs::read_to_string(&printed).unwrap_or_default();
-    let Some(status) = ended else {
+    let Some(status) = status else {
         child.kill().expect("our own child can be killed");
         child.wait().expect("our own child can be reaped");
         panic!("the client did not come to its end:\n{said}");

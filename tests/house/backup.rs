@@ -6,32 +6,30 @@
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use hostel_tests::claudemesh::{Host, Lab, Options, Space, Transport};
-use hostel_tests::procfs::Identity;
+use hostel_tests::process::Process;
 use hostel_tests::zeroclaw::Peer;
 use hostel_tests::{binary, house, wait};
 use rusqlite::Connection;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const PASSPHRASE: &str = "several words for a house";
 
 /// A house and the user it belongs to.
 struct House {
     root: PathBuf,
     user: PathBuf,
-    child: Option<Child>,
+    process: Process,
 }
 
 impl House {
     fn at(root: &Path, user: &Path) -> Self {
         fs::create_dir_all(user).unwrap();
-        Self { root: root.to_owned(), user: user.to_owned(), child: None }
+        let process = Process::new("the house", user.join("printed"));
+        Self { root: root.to_owned(), user: user.to_owned(), process }
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -67,36 +65,24 @@ impl House {
     }
 
     fn up(&mut self) {
-        let printed = fs::OpenOptions::new().create(true).append(true).open(self.user.join("printed")).unwrap();
-        let mut command = self.command(&["up", "--foreground"]);
-        command.stdout(printed.try_clone().unwrap()).stderr(printed);
-        self.child = Some(command.spawn().unwrap());
-        wait::until(PATIENCE, "the house to accept", || {
-            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
-            let printed = || fs::read_to_string(self.user.join("printed")).unwrap_or_default();
-            assert!(ended.is_none(), "the house ended: {}", printed());
-            Peer::connect(&self.root.join("run/hostel.sock")).ok()
-        });
+        self.process.start(self.command(&["up", "--foreground"]));
+        let socket = self.root.join("run/hostel.sock");
+        self.process.wait_ready(|| Peer::connect(&socket));
     }
 
     fn down(&mut self) {
         self.run(&["down"]);
-        if let Some(mut child) = self.child.take() {
-            child.wait().unwrap();
+        if self.process.is_started() {
+            self.process.ended();
         }
     }
 }
 
 impl Drop for House {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        drop(house::run(self.command(&["down"])));
-        if let Some(identity) = i32::try_from(child.id()).ok().and_then(Identity::of) {
-            identity.signal(Signal::TERM);
-        }
-        if wait::attempt(Duration::from_secs(10), || child.try_wait().ok().flatten()).is_none() {
-            child.kill().ok();
-            child.wait().ok();
+        if self.process.is_started() {
+            // Before the daemon is ended: it tells the keeper to end what it holds.
+            house::run(self.command(&["down"]));
         }
     }
 }
@@ -127,7 +113,7 @@ fn furnished(lab: &Lab) -> House {
     worked(&house.with_passphrase(&["approver", "set"], "the approver's own words"));
     house.run(&["run", "--agent", "echo", "--name", "talk", "what is kept?"]);
     house.run(&["run", "-d", "--name", "counter", "--", "sh", "-c", "echo one; echo two; exec sleep 600"]);
-    wait::until_true(PATIENCE, "the process to speak", || house.run(&["logs", "counter"]).contains("two"));
+    wait::eventually("the process to speak", || house.run(&["logs", "counter"]).contains("two"));
     house
 }
 
@@ -141,7 +127,7 @@ fn a_house_comes_back_as_it_was() {
     let received = |client: &hostel_tests::claudemesh::Client| {
         client.get_json("/v1/inbox?mark_seen=false")["items"].as_array().unwrap().len()
     };
-    wait::until_true(PATIENCE, "the message to arrive", || received(&alice) == 1);
+    wait::eventually("the message to arrive", || received(&alice) == 1);
     let mut old = furnished(&lab);
     let audited = old.json(&["audit", "verify"])["houses"][0]["records"].as_u64().unwrap();
     assert!(audited > 0);
@@ -232,7 +218,7 @@ fn a_house_comes_back_as_it_was() {
     assert_eq!(received(&alice), 1);
     let sent = bob.post("/v1/send", &json!({"to": "alice", "message": "again"}));
     assert_eq!(sent.status, 202);
-    wait::until_true(PATIENCE, "a new message to arrive", || received(&alice) == 2);
+    wait::eventually("a new message to arrive", || received(&alice) == 2);
     moved.stop();
     new.down();
     // A second time only by force, and what was there is kept.
@@ -259,7 +245,7 @@ fn inbox(client: &hostel_tests::claudemesh::Client) -> Vec<String> {
 }
 
 fn wait_inbox(client: &hostel_tests::claudemesh::Client, expected: &[&str]) {
-    wait::until_true(PATIENCE, &format!("{expected:?} in the inbox"), || inbox(client).len() >= expected.len());
+    wait::eventually(&format!("{expected:?} in the inbox"), || inbox(client).len() >= expected.len());
     assert_eq!(inbox(client), expected);
 }
 
@@ -281,7 +267,7 @@ fn members_come_back_to_a_broker_that_was_put_back() {
     };
     let settled = |lab: &Lab, name: &str| {
         let client = client(lab, name);
-        wait::until_true(PATIENCE, "nothing to be owed", || client.get_json("/v1/health")["queue_depth"] == 0);
+        wait::eventually("nothing to be owed", || client.get_json("/v1/health")["queue_depth"] == 0);
     };
     say(&lab, "alice", "bob", "a1");
     say(&lab, "bob", "alice", "b1");
@@ -368,7 +354,7 @@ fn a_backup_in_the_middle_of_writes_is_consistent() {
     let file = lab.path().join("busy.backup");
     worked(&old.with_passphrase(&["backup", "--out", file.to_str().unwrap()], PASSPHRASE));
     for mut child in talking {
-        wait::until(PATIENCE, "a turn to end", || child.try_wait().unwrap());
+        wait::end_of(&mut child, "a turn");
     }
     old.down();
     let mut new = House::at(&lab.path().join("quiet"), &lab.path().join("user2"));

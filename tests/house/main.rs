@@ -12,4 +12,5 @@
 mod backup;
 mod doctor;
 mod operations;
+mod snapshots;
 mod systemd;

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
 use std::fs;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::Output;
 use std::time::Instant;
 
 use hostel_tests::claudemesh::Supervised;
-use hostel_tests::{binary, house};
+use hostel_tests::{binary, house, wait};
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// A command of the page.
 #[derive(Debug)]
@@ -51,18 +53,22 @@ fn follows(text: &str) -> bool {
 }
 
 fn run(home: &Supervised, line: &Line) -> Output {
-    let within = |signal: &str, seconds: &str| {
-        let mut command = home.command("timeout");
-        command.args([signal, seconds, "sh", "-euc", &line.text]);
-        house::run(command)
-    };
     if !follows(&line.text) {
-        return within("--signal=KILL", "55");
+        let mut command = home.command("sh");
+        command.args(["-euc", &line.text]);
+        return house::run(command);
     }
-    // Long enough to say something, and then Ctrl-C; on a busy machine a second is not.
-    let longer = ["1", "5"].into_iter().map(|seconds| within("--signal=INT", seconds));
-    let said = longer.into_iter().find(|output| !output.stdout.is_empty());
-    said.unwrap_or_else(|| within("--signal=INT", "40"))
+    // Until it has said something, and then Ctrl-C.
+    let said = home.path().join("followed");
+    let file = fs::File::create(&said).unwrap();
+    let mut command = home.command("sh");
+    command.args(["-euc", &line.text]).process_group(0).stdout(file.try_clone().unwrap()).stderr(file);
+    let mut child = command.spawn().unwrap();
+    wait::content(&said, &format!("a word of `{}`", line.text), |text| !text.is_empty());
+    let group = Pid::from_raw(child.id().cast_signed()).unwrap();
+    kill_process_group(group, Signal::INT).unwrap();
+    let status = wait::end_of(&mut child, &line.text);
+    Output { status, stdout: fs::read(&said).unwrap(), stderr: Vec::new() }
 }
 
 #[test]
@@ -75,11 +81,8 @@ fn every_command_of_the_page_works() {
         let began = Instant::now();
         let output = run(&home, line);
         println!("{:>5} ms  {}", began.elapsed().as_millis(), line.text);
-        let code = output.status.code();
-        let fine = match follows(&line.text) {
-            true => [Some(0), Some(124), Some(130)].contains(&code) && !output.stdout.is_empty(),
-            false => code == Some(0),
-        };
+        let interrupted = output.status.code() == Some(130) || output.status.signal() == Some(Signal::INT.as_raw());
+        let fine = output.status.success() || (interrupted && follows(&line.text));
         assert!(
             fine,
             "docs/operations.md:{}: `{}` ended with {}\n{}{}\nasked of systemd: {:#?}",

@@ -30,7 +30,7 @@ fn kept(systemd: &Systemd) -> (Option<i64>, Option<i64>) {
 
 /// The process of a unit, once it is another one than before.
 fn another(systemd: &Systemd, unit: &str, before: i32) -> i32 {
-    wait::until(wait::LIMIT, "the unit to come back", || systemd.main_pid(unit).filter(|pid| *pid != before))
+    wait::eventually("the unit to come back", || systemd.main_pid(unit).filter(|pid| *pid != before))
 }
 
 fn kill(pid: i32) {
@@ -60,7 +60,7 @@ fn a_house_and_a_daemon_live_through_a_real_systemd() {
     assert_eq!(kept(&systemd), before, "what the house keeps runs on without the service");
     systemd.hostel(&["down"]);
     let keeper = i32::try_from(before.0.unwrap()).unwrap();
-    wait::until_true(wait::LIMIT, "the keeper to be gone", || Identity::of(keeper).is_none_or(|one| !one.alive()));
+    wait::eventually("the keeper to be gone", || Identity::of(keeper).is_none_or(|one| !one.alive()));
 }
 
 fn the_house(systemd: &Systemd) {
@@ -95,7 +95,7 @@ fn a_daemon(systemd: &Systemd) {
     systemd.hostel(&["mesh", "daemon", "install-service"]);
     assert_eq!((word(systemd, "is-active", DAEMON), word(systemd, "is-enabled", DAEMON)), words("active", "enabled"));
     let connected = || {
-        wait::until(wait::LIMIT, "the daemon to be connected", || {
+        wait::eventually("the daemon to be connected", || {
             let output = systemd.try_hostel(&["--json", "mesh", "daemon", "status", "--mesh", "lab"]);
             let status: Value = serde_json::from_slice(&output.stdout).ok()?;
             status["pid"].as_i64().filter(|_| status["health"]["connected"] == true)
@@ -113,7 +113,7 @@ fn a_daemon(systemd: &Systemd) {
     systemd.hostel(&["mesh", "daemon", "uninstall-service"]);
     assert!(!systemd.units().join(DAEMON).exists());
     assert_eq!(systemd.main_pid(DAEMON), None);
-    wait::until_true(wait::LIMIT, "the daemon to be gone", || Identity::of(daemon).is_none_or(|one| !one.alive()));
+    wait::eventually("the daemon to be gone", || Identity::of(daemon).is_none_or(|one| !one.alive()));
     systemd.hostel(&["broker", "down"]);
 }
 

@@ -14,6 +14,7 @@ use std::thread;
 use hostel_tests::binary;
 use hostel_tests::mcp::{Place, Stdio, is_error, text, texts};
 use hostel_tests::sudo_proxy::oracle;
+use hostel_tests::wait;
 use serde_json::{Value, json};
 
 /// Which program answers.
@@ -297,7 +298,7 @@ fn a_lost_answer_is_asked_for_again_with_the_same_bytes() {
     let said = text(&answer);
     assert!(said.starts_with("server closed connection without response (after ") && is_error(&answer), "{said}");
     let heard = daemon.said.lock().unwrap().clone();
-    assert!(heard.len() > 3 && heard.iter().all(|request| *request == heard[0]), "{heard:?}");
+    assert!(heard.len() > 1 && heard.iter().all(|request| *request == heard[0]), "{heard:?}");
 }
 
 /// A terminal emulator is handed the command word by word.
@@ -319,7 +320,7 @@ fn servers_are_started_in_a_terminal() {
     let answer = client.tool("start_server", &json!({}));
     let socket = place.path("run/sudo-proxy.sock");
     assert_eq!(text(&answer), format!("Terminal opened but socket not ready after 5s at {}", socket.display()));
-    let words = std::fs::read_to_string(place.path("words")).unwrap();
+    let words = wait::until(wait::LIMIT, "the terminal to start", || std::fs::read_to_string(place.path("words")).ok());
     let words: Vec<&str> = words.lines().collect();
     assert_eq!((words[0], words.last().copied()), ("-e", Some("sudo-proxy")));
     // One that is there is not started again.

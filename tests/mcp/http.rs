@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-use std::io::Read as _;
-use std::time::Duration;
-
 use hostel_tests::mcp::{Http, Place, read, text};
 use hostel_tests::wait;
 use serde_json::{Value, json};
@@ -103,9 +100,7 @@ fn who_ends_its_session_or_leaves_withdraws() {
     let call = client.begin(2, "ask_approval", &json!({"question": "May I?"}));
     place.wait_pending(1);
     drop(call);
-    wait::until_true(Duration::from_secs(40), "the question of who left to be withdrawn", || {
-        place.pending().is_empty()
-    });
+    wait::until_true(wait::LIMIT, "the question of who left to be withdrawn", || place.pending().is_empty());
 }
 
 #[test]
@@ -119,7 +114,7 @@ fn who_comes_back_in_time_gets_its_answer() {
     let mut begun = Vec::new();
     let mut piece = [0; 1024];
     let event = loop {
-        let count = call.read(&mut piece).unwrap();
+        let count = wait::read(&mut call, &mut piece).unwrap();
         begun.extend_from_slice(&piece[..count]);
         let text = String::from_utf8_lossy(&begun).into_owned();
         if let Some(id) = text.lines().find_map(|line| line.strip_prefix("id:")) {

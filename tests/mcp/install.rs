@@ -111,7 +111,7 @@ fn what_cannot_be_understood_is_left_alone() {
 #[test]
 fn the_agents_see_it() {
     let Some(agents) = std::env::var_os("HOSTEL_AGENTS").map(PathBuf::from) else {
-        eprintln!("SKIPPED: the real agents were not asked, HOSTEL_AGENTS is not set");
+        eprintln!("skipped: HOSTEL_AGENTS does not say where the real agents are");
         return;
     };
     let place = Place::new();

@@ -5,7 +5,7 @@
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hostel_tests::binary;
 use hostel_tests::mcp::{Place, Stdio, is_error, text, texts};
@@ -175,11 +175,10 @@ fn an_agent_that_dies_takes_its_requests_with_it() {
         writeln!(agent, "{message}").unwrap();
     }
     place.wait_pending(2);
-    let died = Instant::now();
     drop(agent);
+    // By itself it would wait for as long as a request may wait for its answer.
     wait::until(wait::LIMIT, "the end of the server", || child.try_wait().unwrap());
     place.wait_pending(0);
-    assert!(died.elapsed() < Duration::from_secs(10), "{:?}", died.elapsed());
 }
 
 #[test]

@@ -263,9 +263,10 @@ impl FakeModel {
     /// # Panics
     /// If it does not within the usual limit.
     pub fn wait_for(&self, prompt: &str, outcome: &str) {
-        wait::until_true(wait::LIMIT, &format!("the model to see {prompt:?} end as {outcome:?}"), || {
+        wait::eventually(&format!("the model to see {prompt:?} end as {outcome:?}"), || {
             let came = |asked: &Asked| asked.prompt == prompt && asked.outcome.as_deref() == Some(outcome);
-            self.asked().iter().any(|asked| !asked.errand && came(asked))
+            let asked = self.asked();
+            if asked.iter().any(|asked| !asked.errand && came(asked)) { Ok(()) } else { Err(format!("{asked:?}")) }
         });
     }
 }

@@ -70,7 +70,7 @@ impl Client {
         Ok(Self {
             stream,
             token: token.to_owned(),
-            limit: wait::LIMIT,
+            limit: wait::limit(),
             next_id: 1,
             buffer: Vec::new(),
             start: 0,

@@ -1,29 +1,25 @@
-//! A claustrum daemon with a directory of its own, to start, to kill and to start again.
+//! A claustrum daemon in a sandbox of its own, to start, to kill and to start again.
 //!
-//! Everything it needs lies below one temporary directory: `HOSTEL_HOME`, `HOME`, the socket, the
-//! token file and what the launcher printed. The environment is built from nothing, so that a test
-//! means the same on every machine. When the house goes out of scope the daemon is asked to stop,
-//! and what is left of daemon, keeper and children is killed by pid and start time.
+//! The launcher of `-serve` ends, so the daemon is no child of the test: the sandbox ends it with everything else.
 //!
 //! The same code starts the real claustrum: it takes the same flags.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output};
 use std::thread;
-use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
 use rustix::process::Signal;
-use tempfile::TempDir;
 
 use crate::binary;
 use crate::client::Client;
-use crate::procfs::{self, Identity};
+pub use crate::process::run;
+use crate::process::show_log;
+use crate::procfs::Identity;
+use crate::sandbox::Sandbox;
+pub use crate::sandbox::set_base_environment;
 use crate::wait;
 
 /// Which program plays the daemon.
@@ -68,10 +64,9 @@ impl Default for Options {
 /// A house with its daemon.
 #[derive(Debug)]
 pub struct House {
-    root: TempDir,
+    sandbox: Sandbox,
     options: Options,
     daemon: Option<Identity>,
-    known: BTreeSet<Identity>,
     beside: Vec<House>,
 }
 
@@ -92,15 +87,8 @@ impl House {
     }
 
     /// A house without a daemon yet.
-    ///
-    /// # Panics
-    /// If the directories cannot be made.
     pub fn prepare(options: Options) -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-test-").tempdir().expect("a temporary directory");
-        for name in ["hostel", "home"] {
-            fs::create_dir(root.path().join(name)).expect("a fresh directory");
-        }
-        Self { root, options, daemon: None, known: BTreeSet::new(), beside: Vec::new() }
+        Self { sandbox: Sandbox::new("claustrum"), options, daemon: None, beside: Vec::new() }
     }
 
     /// How it was started.
@@ -110,22 +98,22 @@ impl House {
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     /// `HOSTEL_HOME`.
     pub fn hostel_home(&self) -> PathBuf {
-        self.root.path().join("hostel")
+        self.sandbox.hostel_home()
     }
 
     /// `HOME` of the daemon.
     pub fn home(&self) -> PathBuf {
-        self.options.home.clone().unwrap_or_else(|| self.root.path().join("home"))
+        self.options.home.clone().unwrap_or_else(|| self.sandbox.home())
     }
 
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
-        self.root.path().join("s")
+        self.sandbox.path().join("s")
     }
 
     /// The token.
@@ -170,12 +158,9 @@ impl House {
 
     /// Gives a command the house's environment and nothing else.
     pub fn set_environment(&self, command: &mut Command) {
-        set_base_environment(command, &self.home());
-        command.env("HOSTEL_HOME", self.hostel_home());
+        self.sandbox.set_environment(command);
+        command.env("HOME", self.home());
         command.envs(self.options.environment.iter().map(|(key, value)| (key, value)));
-        command.stdin(Stdio::null());
-        // The daemon keeps this directory: never one of the repository's own.
-        command.current_dir(self.path());
     }
 
     /// Writes the token file afresh (the daemon removes it after reading) and gives its path.
@@ -183,7 +168,7 @@ impl House {
     /// # Panics
     /// If it cannot be written.
     pub fn write_token(&self) -> PathBuf {
-        let path = self.root.path().join("token");
+        let path = self.sandbox.path().join("token");
         let mut file =
             OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&path).expect("a token file");
         file.write_all(self.options.token.as_bytes()).expect("a token file takes a token");
@@ -202,10 +187,10 @@ impl House {
             Program::Hostel => self.try_connect().unwrap_or_else(|error| {
                 panic!("-serve returned, but the socket does not accept: {error}\n{}", self.printed())
             }),
-            Program::Oracle(_) => wait::until(wait::LIMIT, "the socket to accept", || self.try_connect().ok()),
+            Program::Oracle(_) => wait::eventually("the socket to accept", || self.try_connect()),
         };
         self.remember_daemon(connection.server_pid());
-        self.remember_keepers();
+        self.sandbox.remember();
     }
 
     /// Runs `-serve` with the token file and the house's flags, and gives the launcher's status.
@@ -223,13 +208,11 @@ impl House {
             .stderr(self.append("printed.err"))
             .spawn()
             .expect("the program under test can be started");
-        wait::until(wait::LIMIT, "the launcher of -serve to return", || {
-            launcher.try_wait().expect("a launcher can be waited for")
-        })
+        wait::end_of(&mut launcher, "the launcher of -serve")
     }
 
     fn append(&self, name: &str) -> File {
-        OpenOptions::new().create(true).append(true).open(self.root.path().join(name)).expect("a file for output")
+        OpenOptions::new().create(true).append(true).open(self.sandbox.path().join(name)).expect("a file for output")
     }
 
     /// Keeps another house's directory for as long as this one lives.
@@ -240,7 +223,9 @@ impl House {
     /// Notes whose socket this is, so that it will be ended with the house.
     pub fn remember_daemon(&mut self, pid: i32) {
         self.daemon = Identity::of(pid);
-        self.known.extend(self.daemon);
+        if let Some(daemon) = self.daemon {
+            self.sandbox.adopt(daemon);
+        }
     }
 
     /// Connects.
@@ -271,7 +256,7 @@ impl House {
     /// # Panics
     /// If `-stop` fails or the daemon stays.
     pub fn stop(&mut self) {
-        self.remember_keepers();
+        self.sandbox.remember();
         let output = self.run_stop(self.token());
         assert!(output.status.success(), "-stop ended with {}", output.status);
         self.daemon().wait_gone(wait::LIMIT);
@@ -290,15 +275,7 @@ impl House {
 
     /// The house directories below `HOSTEL_HOME` (one per personality endpoint).
     pub fn house_directories(&self) -> Vec<PathBuf> {
-        let mut found: Vec<PathBuf> = fs::read_dir(self.hostel_home().join("as"))
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.is_dir())
-            .collect();
-        found.sort();
-        found
+        self.sandbox.personalities()
     }
 
     /// The one house directory.
@@ -311,16 +288,9 @@ impl House {
         found[0].clone()
     }
 
-    /// The keepers that run now, by the sockets in the house directories.
+    /// The keepers that run now.
     pub fn keepers(&self) -> Vec<Identity> {
-        self.house_directories()
-            .iter()
-            .filter_map(|house| {
-                let connection = UnixStream::connect(house.join("run/keeper.sock")).ok()?;
-                let credentials = socket_peercred(&connection).ok()?;
-                Identity::of(credentials.pid.as_raw_nonzero().get())
-            })
-            .collect()
+        self.sandbox.keepers()
     }
 
     /// The one keeper.
@@ -333,34 +303,18 @@ impl House {
         found[0]
     }
 
-    fn remember_keepers(&mut self) {
-        for keeper in self.keepers() {
-            self.known.insert(keeper);
-            self.known.extend(procfs::descendants(keeper.pid));
-        }
-        if let Some(daemon) = self.daemon {
-            self.known.extend(procfs::descendants(daemon.pid));
-        }
-    }
-
     /// Everything the launchers and daemons printed.
     pub fn printed(&self) -> String {
         let mut text = String::new();
         for name in ["printed.out", "printed.err"] {
-            text.push_str(&String::from_utf8_lossy(&fs::read(self.root.path().join(name)).unwrap_or_default()));
+            text.push_str(&String::from_utf8_lossy(&fs::read(self.sandbox.path().join(name)).unwrap_or_default()));
         }
         text
     }
 
     /// What was printed plus the house's own log files: where log lines may be.
     pub fn log(&self) -> String {
-        let mut text = self.printed();
-        for house in self.house_directories() {
-            for entry in fs::read_dir(house.join("log")).into_iter().flatten().flatten() {
-                text.push_str(&String::from_utf8_lossy(&fs::read(entry.path()).unwrap_or_default()));
-            }
-        }
-        text
+        self.printed() + &self.sandbox.log()
     }
 
     /// Waits for a log line that contains `part`, and gives it.
@@ -368,95 +322,16 @@ impl House {
     /// # Panics
     /// If none appears.
     pub fn wait_for_log(&self, part: &str) -> String {
-        wait::attempt(Duration::from_secs(10), || {
-            self.log().lines().find(|line| line.contains(part)).map(str::to_owned)
-        })
-        .unwrap_or_else(|| panic!("no log line with {part:?}; the log is:\n{}", self.log()))
+        wait::log_line(part, || self.log())
     }
 }
 
 impl Drop for House {
     fn drop(&mut self) {
-        self.remember_keepers();
-        if self.daemon.is_some_and(Identity::alive) {
-            self.run_stop(&self.options.token.clone());
-            if let Some(daemon) = self.daemon {
-                // Whether a stop works is for the tests to say; here it only must be over.
-                wait::attempt(Duration::from_secs(5), || (!daemon.alive()).then_some(()));
-            }
-        }
-        self.remember_keepers();
-        for process in &self.known {
-            process.signal(Signal::KILL);
-        }
         if thread::panicking() {
-            let log = self.log();
-            let skipped = log.lines().count().saturating_sub(40);
-            let tail: Vec<&str> = log.lines().skip(skipped).collect();
-            eprintln!("---- last lines of the daemon's log\n{}\n----", tail.join("\n"));
+            show_log("what the launchers and daemons printed", &self.printed());
         }
     }
-}
-
-/// An environment with nothing of the machine in it but `PATH`.
-pub fn set_base_environment(command: &mut Command, home: &Path) {
-    command.env_clear();
-    command.env("PATH", std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()));
-    command.env("HOME", home);
-    command.env("SHELL", "/bin/sh");
-    command.env("LC_ALL", "C");
-    // A test that wants a broker starts one, and so knows it and can end it.
-    command.env("HOSTEL_MESH_BROKER", "false");
-    // git: no configuration of the machine, a fixed author, fixed dates, so that ids repeat.
-    command.env("GIT_CONFIG_NOSYSTEM", "1");
-    command.env("GIT_CONFIG_COUNT", "2");
-    command.env("GIT_CONFIG_KEY_0", "init.defaultBranch").env("GIT_CONFIG_VALUE_0", "master");
-    command.env("GIT_CONFIG_KEY_1", "safe.directory").env("GIT_CONFIG_VALUE_1", "*");
-    for role in ["AUTHOR", "COMMITTER"] {
-        command.env(format!("GIT_{role}_NAME"), "A Tester");
-        command.env(format!("GIT_{role}_EMAIL"), "tester@example.invalid");
-        command.env(format!("GIT_{role}_DATE"), "2001-02-03T04:05:06Z");
-    }
-    for name in ["LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
-        if let Some(value) = std::env::var_os(name) {
-            command.env(name, value);
-        }
-    }
-}
-
-/// Runs a command to its end, with a deadline.
-///
-/// # Panics
-/// If it cannot be started or does not end.
-pub fn run(mut command: Command) -> Output {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let shown = format!("{command:?}");
-    let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot run {shown}: {error}"));
-    let mut read_out = child.stdout.take().expect("stdout is a pipe");
-    let mut read_err = child.stderr.take().expect("stderr is a pipe");
-    let out = thread::spawn(move || read_all(&mut read_out));
-    let err = thread::spawn(move || read_all(&mut read_err));
-    let ended = wait::attempt(Duration::from_secs(60), || child.try_wait().expect("a child can be waited for"));
-    let Some(status) = ended else {
-        // It is our own child and unreaped: its pid cannot be somebody else's.
-        child.kill().expect("our own child can be killed");
-        child.wait().expect("our own child can be reaped");
-        panic!("{shown} did not end");
-    };
-    // A daemon that inherited the pipes would hold these threads: that is a finding, not a wait.
-    let finished = wait::attempt(Duration::from_secs(10), || (out.is_finished() && err.is_finished()).then_some(()));
-    assert!(finished.is_some(), "{shown} ended, but something it started still holds its stdout or stderr");
-    Output {
-        status,
-        stdout: out.join().expect("the reader does not panic"),
-        stderr: err.join().expect("the reader does not panic"),
-    }
-}
-
-fn read_all(source: &mut impl std::io::Read) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    source.read_to_end(&mut bytes).expect("a pipe can be read");
-    bytes
 }
 
 /// A path of the tests' own making as text.

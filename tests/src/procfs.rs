@@ -64,7 +64,7 @@ impl Identity {
     /// If it does not stop.
     pub fn freeze(self) {
         self.signal(Signal::STOP);
-        wait::until_true(wait::LIMIT, &format!("process {} to stand still", self.pid), || {
+        wait::eventually(&format!("process {} to stand still", self.pid), || {
             let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
             let mut states = threads.filter_map(|thread| {
                 let text = fs::read_to_string(thread.path().join("stat")).ok()?;
@@ -80,7 +80,8 @@ impl Identity {
     /// # Panics
     /// If it still runs after `limit`.
     pub fn wait_gone(self, limit: Duration) {
-        wait::until_true(limit, &format!("process {} to end", self.pid), || !self.alive());
+        let ended = wait::process_end(self, limit);
+        assert!(ended, "waited {:?} in vain for the end of {}", wait::scaled(limit), describe(self.pid));
     }
 }
 
@@ -106,6 +107,11 @@ pub fn alive(pid: i32) -> bool {
 
 /// Every process below `root`, by the parent links of this moment, `root` not included.
 pub fn descendants(root: i32) -> Vec<Identity> {
+    descendants_of([root])
+}
+
+/// Every process below one of several, which are not included.
+pub fn descendants_of(roots: impl IntoIterator<Item = i32>) -> Vec<Identity> {
     let mut below: BTreeMap<i32, Vec<Identity>> = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -116,7 +122,7 @@ pub fn descendants(root: i32) -> Vec<Identity> {
         }
     }
     let mut found = Vec::new();
-    let mut open = vec![root];
+    let mut open: Vec<i32> = roots.into_iter().collect();
     while let Some(parent) = open.pop() {
         for child in below.get(&parent).into_iter().flatten() {
             found.push(*child);
@@ -136,6 +142,13 @@ pub fn environment(pid: i32) -> BTreeMap<OsString, OsString> {
             Some((OsString::from_vec(pair[..cut].to_vec()), OsString::from_vec(pair[cut + 1..].to_vec())))
         })
         .collect()
+}
+
+/// A process and what it is doing, for the message of a failure.
+pub fn describe(pid: i32) -> String {
+    let Some(found) = stat(pid) else { return format!("process {pid}, which is gone") };
+    let waits = fs::read_to_string(format!("/proc/{pid}/wchan")).unwrap_or_default();
+    format!("process {pid} ({}) in state {} at {waits:?}", command_line(pid), char::from(found.state))
 }
 
 /// The command line, blank-separated.

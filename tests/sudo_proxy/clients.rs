@@ -21,7 +21,7 @@ fn request(daemon: &mut Daemon, program: &PathBuf, arguments: &[&str], key: &str
     daemon.question();
     daemon.answer(key);
     let waiting = thread::spawn(move || child.wait_with_output().expect("a client that ends"));
-    wait::until_true(wait::LIMIT, "the client to end", || waiting.is_finished());
+    wait::eventually("the client to end", || waiting.is_finished());
     waiting.join().expect("nobody panics")
 }
 

@@ -47,6 +47,6 @@ fn stop_ends_this_door_alone() {
     assert!(both.iter().all(|socket| UnixStream::connect(socket).is_ok()));
     let stopped = ask(&daemon, &json!({"id": "stop", "action": "stop", "pipeline": []}));
     assert_eq!(stopped, json!({"id": "stop", "status": "ok", "stdout": "", "version": "1.2.0"}));
-    wait::until_true(wait::LIMIT, "the sockets to go", || both.iter().all(|socket| !socket.exists()));
+    wait::eventually("the sockets to go", || both.iter().all(|socket| !socket.exists()));
     assert!(UnixStream::connect(daemon.hostel_home().join("run/hostel.sock")).is_ok());
 }

@@ -3,10 +3,9 @@
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use hostel_tests::house::path_text;
 use hostel_tests::procfs::Identity;
@@ -27,7 +26,7 @@ fn can_make_users() -> bool {
     let can = rustix::process::getuid().is_root()
         && ["/usr/sbin/useradd", "/usr/sbin/chpasswd", "/usr/bin/sudo"].iter().all(|path| Path::new(path).exists());
     if !can {
-        eprintln!("\n==== SKIPPED: a password for sudo takes root, useradd and sudo ====\n");
+        hostel_tests::skip("a password for sudo takes root, useradd and sudo");
     }
     can
 }
@@ -36,11 +35,14 @@ fn can_make_users() -> bool {
 struct User(String);
 
 impl User {
-    fn make() -> Self {
+    fn make(home: &Path) -> Self {
         let name = format!("hostel-t{}", std::process::id());
         let run =
             |command: &str| assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
-        run(&format!("useradd --create-home {name} && echo '{name}:tell-nobody' | chpasswd"));
+        run(&format!(
+            "useradd --create-home --home-dir '{}' {name} && echo '{name}:tell-nobody' | chpasswd",
+            home.display()
+        ));
         let user = User(name);
         let rule = format!("Defaults:{0} !lecture\n{0} ALL=(ALL) SETENV: ALL\n", user.0);
         fs::write(format!("/etc/sudoers.d/{}", user.0), rule).unwrap();
@@ -51,6 +53,15 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
+        // Nobody else's: the user was made for this test. Their environment is not the test's, so no mark tells.
+        let uid = Command::new("id").args(["-u", &self.0]).output().ok();
+        let uid = uid.and_then(|output| String::from_utf8_lossy(&output.stdout).trim().parse::<u32>().ok());
+        for process in procfs::descendants(1) {
+            let owner = fs::metadata(format!("/proc/{}", process.pid)).ok().map(|found| found.uid());
+            if uid.is_some() && owner == uid {
+                process.signal(Signal::KILL);
+            }
+        }
         fs::remove_file(format!("/etc/sudoers.d/{}", self.0)).ok();
         Command::new("userdel").args(["--remove", "--force", &self.0]).stderr(Stdio::null()).status().ok();
     }
@@ -67,7 +78,7 @@ fn send(user: &User, socket: &Path, line: &str) -> Child {
 }
 
 fn answer(client: &mut Child) -> Value {
-    wait::until_true(wait::LIMIT, "an answer", || client.try_wait().unwrap().is_some());
+    wait::end_of(client, "a client");
     let mut text = String::new();
     std::io::Read::read_to_string(&mut client.stdout.take().unwrap(), &mut text).unwrap();
     serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text:?}"))
@@ -78,8 +89,9 @@ fn the_password_for_sudo_is_typed_where_it_was_approved() {
     if !can_make_users() {
         return;
     }
-    let user = User::make();
-    let home = Path::new("/home").join(&user.0);
+    let directory = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let home = directory.path().join("home");
+    let user = User::make(&home);
     let socket = home.join("s.sock");
     let program = home.join("hostel");
     fs::copy(binary::hostel(), &program).unwrap();
@@ -91,35 +103,35 @@ fn the_password_for_sudo_is_typed_where_it_was_approved() {
     command.args(["env", "NO_COLOR=1"]).arg(&program).args(["as", "sudo-proxy", "--socket", path_text(&socket)]);
     let copy = || side.try_clone().unwrap();
     let mut daemon = command.current_dir(&home).stdin(copy()).stdout(copy()).stderr(copy()).spawn().unwrap();
-    wait::until(wait::LIMIT, "the socket to accept", || socket.exists().then_some(()));
+    wait::socket(&socket);
     // A file that becomes another one while the password is typed gets none.
     let script = home.join("script");
     fs::write(&script, "#!/bin/sh\necho as shown\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     let mut client = send(&user, &socket, &request("swapped", &json!([path_text(&script)])));
     let asked = |text: &str| text.ends_with("Password: ");
-    terminal.wait(0, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    terminal.wait(0, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     let start = terminal.length();
     terminal.press("y");
-    terminal.wait(start, wait::LIMIT, asked).expect("a password is asked for");
+    terminal.wait(start, wait::limit(), asked).expect("a password is asked for");
     fs::write(&script, "#!/bin/sh\necho something else\n").unwrap();
     terminal.press("tell-nobody\r");
     let answered = answer(&mut client);
     assert_eq!((&answered["status"], &answered["stdout"]), (&json!("ok"), &json!("")), "{answered}");
     assert_ne!(answered["stages"][0]["exit_code"], 0);
-    terminal.wait(start, wait::LIMIT, |text| text.contains("has another content now")).expect("the reason");
+    terminal.wait(start, wait::limit(), |text| text.contains("has another content now")).expect("the reason");
     // One that stays what it is.
     let start = terminal.length();
     let mut client = send(&user, &socket, &request("root", &json!(["id", "-u"])));
-    terminal.wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    terminal.wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     let start = terminal.length();
     terminal.press("y");
     let shown =
-        terminal.wait(start, wait::LIMIT, asked).unwrap_or_else(|text| panic!("no password is asked for: {text}"));
+        terminal.wait(start, wait::limit(), asked).unwrap_or_else(|text| panic!("no password is asked for: {text}"));
     assert!(shown.contains("sudo needs your password for: id -u"), "{shown}");
     let start = terminal.length();
     terminal.press("wrong\r");
-    terminal.wait(start, Duration::from_secs(30), asked).expect("sudo asks again");
+    terminal.wait(start, wait::limit(), asked).expect("sudo asks again");
     terminal.press("tell-nobodx\x7fy\r");
     let answered = answer(&mut client);
     assert_eq!((&answered["status"], &answered["stdout"]), (&json!("ok"), &json!("MAo=")), "{answered}");
@@ -137,8 +149,8 @@ fn the_password_for_sudo_is_typed_where_it_was_approved() {
     assert!(!asked.status.success() && asked.stdout.is_empty(), "{asked:?}");
     let identity = Identity::of(i32::try_from(daemon.id()).unwrap()).unwrap();
     identity.signal(Signal::TERM);
-    wait::until(wait::LIMIT, "the daemon to end", || daemon.try_wait().unwrap());
-    wait::until_true(wait::LIMIT, "everything of it to end", || {
+    wait::end_of(&mut daemon, "the daemon");
+    wait::eventually("everything of it to end", || {
         procfs::descendants(1).iter().all(|process| !procfs::command_line(process.pid).contains(path_text(&home)))
     });
 }

@@ -206,7 +206,7 @@ fn through(daemon: &mut Daemon, program: &[PathBuf], words: &[&str], key: &str) 
     command.args(&program[1..]).args(["--socket", path_text(&socket), "--no-privilege"]).args(words);
     daemon.set_environment(&mut command);
     let client = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with("default=N) ")).expect("a question");
+    daemon.terminal().wait(start, wait::limit(), |text| text.ends_with("default=N) ")).expect("a question");
     daemon.terminal().press(key);
     client.wait_with_output().unwrap()
 }

@@ -5,13 +5,10 @@
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
 
 use hostel_tests::sudo_proxy::{Client, Daemon, Options, moment};
 use hostel_tests::wait;
 use serde_json::{Value, json};
-
-const LONG: Duration = Duration::from_secs(40);
 
 fn request(id: &str, command: &str) -> Vec<u8> {
     let time = format!("{}Z", moment::from_now(0));
@@ -26,7 +23,7 @@ fn ask(daemon: &Daemon, line: &[u8]) -> Client {
 }
 
 fn answer(client: &mut Client) -> Value {
-    serde_json::from_str(&client.line(LONG).expect("an answer")).expect("an answer is JSON")
+    serde_json::from_str(&client.line(wait::limit()).expect("an answer")).expect("an answer is JSON")
 }
 
 fn runs(path: &Path) -> usize {
@@ -71,7 +68,7 @@ fn a_command_that_runs_is_taken_up_again_by_the_same_bytes() {
     let first = ask(&daemon, &line);
     daemon.question();
     daemon.answer("y");
-    wait::until_true(wait::LIMIT, "the command to run", || runs(&ran) == 1);
+    wait::eventually("the command to run", || runs(&ran) == 1);
     daemon.kill();
     drop(first);
     daemon.serve();
@@ -96,11 +93,11 @@ fn a_command_that_ended_meanwhile_still_has_its_answer() {
     let first = ask(&daemon, &line);
     daemon.question();
     daemon.answer("y");
-    wait::until_true(wait::LIMIT, "the command to run", || runs(&ran) == 1);
+    wait::eventually("the command to run", || runs(&ran) == 1);
     daemon.kill();
     drop(first);
     fs::write(&go, "").expect("a file");
-    wait::until_true(wait::LIMIT, "the command to end", || runs(&ran) == 2);
+    wait::eventually("the command to end", || runs(&ran) == 2);
     daemon.serve();
     let answer = answer(&mut ask(&daemon, &line));
     assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
@@ -151,7 +148,7 @@ fn what_nobody_comes_back_for_is_withdrawn() {
     daemon.kill();
     drop(first);
     daemon.serve();
-    daemon.terminal().wait(0, LONG, |seen| seen.contains("Withdrawn")).expect("the question goes");
+    daemon.terminal().wait(0, wait::limit(), |seen| seen.contains("Withdrawn")).expect("the question goes");
     // Then the same bytes are a replay.
     let mut late = ask(&daemon, &line);
     assert_eq!(answer(&mut late)["message"], "duplicate request id: left");
@@ -165,22 +162,20 @@ fn who_is_served_when_the_door_is_stopped_is_answered() {
     let mut runs = ask(&daemon, &request("runs", &format!("echo $$ > '{}'; sleep 300", started.display())));
     daemon.question();
     daemon.answer("y");
-    wait::until_true(wait::LIMIT, "the command to run", || {
-        fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n'))
-    });
+    wait::eventually("the command to run", || fs::read_to_string(&started).is_ok_and(|pid| pid.ends_with('\n')));
     let mut waits = ask(&daemon, &request("waits", "true"));
     daemon.question();
     let silent = daemon.connect();
     let time = format!("{}Z", moment::from_now(0));
     let stop = json!({"id": "stop", "time": time, "action": "stop", "pipeline": [], "session": "me"});
     let mut stopper = ask(&daemon, format!("{stop}\n").as_bytes());
-    let said = stopper.line(LONG);
+    let said = stopper.line(wait::limit());
     assert_eq!(said.as_deref(), Ok("{\"id\":\"stop\",\"status\":\"ok\",\"stdout\":\"\",\"version\":\"1.2.0\"}"));
     assert_eq!(answer(&mut waits)["message"], "server stopped: the request was withdrawn");
     assert_eq!(answer(&mut runs)["message"], "server stopped: the command was killed");
     drop(silent);
-    assert!(daemon.ended(LONG).success());
+    assert!(daemon.ended(wait::LIMIT).success());
     assert!(!daemon.socket().exists());
     let pid: i32 = fs::read_to_string(started).expect("a pid").trim().parse().expect("a number");
-    wait::until_true(wait::LIMIT, "the command to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
+    wait::eventually("the command to be gone", || !Path::new(&format!("/proc/{pid}")).exists());
 }

@@ -36,12 +36,12 @@ fn send(daemon: &Daemon, line: &str) -> Client {
 fn ask(daemon: &mut Daemon, line: &str) -> Client {
     let start = daemon.terminal().length();
     let client = send(daemon, line);
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    daemon.terminal().wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     client
 }
 
 fn answer(client: &mut Client) -> Value {
-    serde_json::from_str(&client.line(wait::LIMIT).expect("an answer")).expect("JSON")
+    serde_json::from_str(&client.line(wait::limit()).expect("an answer")).expect("JSON")
 }
 
 /// The same program again, beside the one that runs.
@@ -101,7 +101,7 @@ fn a_signal_ends_it_and_what_it_runs() {
         let script = format!("echo $$ > {}; exec sleep 100", path_text(&pid_file));
         let mut client = ask(&mut daemon, &request("sleeper-2", &json!(["sh", "-c", script]), false));
         daemon.terminal().press("y");
-        let sleeper = wait::until(wait::LIMIT, "the command to run", || {
+        let sleeper = wait::eventually("the command to run", || {
             Identity::of(fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?)
         });
         let pid = rustix::process::Pid::from_raw(i32::try_from(daemon.pid()).unwrap()).unwrap();
@@ -111,7 +111,7 @@ fn a_signal_ends_it_and_what_it_runs() {
         assert!(!daemon.socket().exists());
         sleeper.wait_gone(wait::LIMIT);
         // Whoever asked is told, or sees the end; it does not hang.
-        client.line(wait::LIMIT).ok();
+        client.line(wait::limit()).ok();
     }
 }
 
@@ -140,17 +140,17 @@ fn killed_outright_it_goes_on_where_it_was() {
     let running = request("running", &json!(["sh", "-c", script]), false);
     let mut first = ask(&mut daemon, &running);
     daemon.terminal().press("y");
-    wait::until_true(wait::LIMIT, "the command to run", || ran.exists());
+    wait::eventually("the command to run", || ran.exists());
     let pending = request("pending", &json!(["echo", "asked"]), false);
     let mut second = ask(&mut daemon, &pending);
     daemon.kill();
-    first.closed(wait::LIMIT).expect("the connection is cut");
-    second.closed(wait::LIMIT).expect("the connection is cut");
+    first.closed(wait::limit()).expect("the connection is cut");
+    second.closed(wait::limit()).expect("the connection is cut");
     daemon.serve();
     // The same bytes again, as the contract's own client sends them.
     let mut first = send(&daemon, &running);
     let mut second = send(&daemon, &pending);
-    daemon.terminal().wait(0, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("the question again");
+    daemon.terminal().wait(0, wait::limit(), |text| text.ends_with(QUESTION)).expect("the question again");
     daemon.terminal().press("y");
     assert_eq!(answer(&mut second)["stdout"], "YXNrZWQK");
     fs::write(&go, "").unwrap();
@@ -167,7 +167,7 @@ fn a_stop_is_told_on_a_terminal_that_is_free() {
     assert_eq!(answer(&mut send(&daemon, &format!("{stop}\n")))["status"], "ok");
     assert_eq!(daemon.ended(wait::LIMIT).code(), Some(0));
     let told = |text: &str| text.contains("■ sudo-proxy stopped by the tests\r\n");
-    daemon.terminal().wait(0, wait::LIMIT, told).expect("a notice");
+    daemon.terminal().wait(0, wait::limit(), told).expect("a notice");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn what_nobody_comes_back_for_is_ended_and_on_record() {
     let script = format!("echo $$ > {}; exec sleep 100", path_text(&pid_file));
     let client = ask(&mut daemon, &request("left-alone", &json!(["sh", "-c", script]), false));
     daemon.terminal().press("y");
-    let sleeper = wait::until(wait::LIMIT, "the command to run", || {
+    let sleeper = wait::eventually("the command to run", || {
         Identity::of(fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?)
     });
     daemon.kill();
@@ -185,7 +185,7 @@ fn what_nobody_comes_back_for_is_ended_and_on_record() {
     assert!(sleeper.alive(), "a killed daemon takes nothing with it");
     daemon.serve();
     sleeper.wait_gone(wait::LIMIT);
-    let record = wait::until(wait::LIMIT, "a record of it", || {
+    let record = wait::eventually("a record of it", || {
         let shown = String::from_utf8_lossy(&hostel(&daemon, &["audit", "show"], "").stdout).into_owned();
         shown.contains("nobody").then_some(shown)
     });
@@ -234,7 +234,7 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
         let (code, printed) = apart(&daemon, &["approvals", word, &house_id, "--passphrase-fd", "0"]);
         assert_eq!(code, "0", "{printed}");
         assert_eq!(answer(&mut client)["status"], status);
-        let shown = daemon.terminal().wait(start, wait::LIMIT, |text| text.contains("━━━━\r\n")).expect("an end");
+        let shown = daemon.terminal().wait(start, wait::limit(), |text| text.contains("━━━━\r\n")).expect("an end");
         assert!(shown.contains(label), "{shown}");
     }
 }
@@ -242,14 +242,16 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
 /// The same in a tree of its own: who asked may not decide. The passphrase is the right one.
 fn apart(daemon: &Daemon, words: &[&str]) -> (String, String) {
     let place = tempfile::tempdir_in(daemon.path()).unwrap();
-    let script = "(setsid sh -c 'echo correct horse battery | \"$@\" >out 2>&1; echo $? >code.new; mv code.new code' \
-                  sh \"$@\" &) </dev/null >/dev/null 2>&1";
+    // It begins once the shell is gone: until then it is of our own tree.
+    let script = "(while kill -0 $$; do sleep 0.01; done
+        exec setsid sh -c 'echo correct horse battery | \"$@\" >out 2>&1; echo $? >code.new; mv code.new code' sh \"$@\"
+        ) </dev/null >/dev/null 2>&1 &";
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(binary::hostel()).args(words);
     daemon.set_environment(&mut command);
     assert!(command.current_dir(place.path()).status().unwrap().success());
-    let code = wait::until(wait::LIMIT, "a decision", || fs::read_to_string(place.path().join("code")).ok());
-    (code.trim().to_owned(), fs::read_to_string(place.path().join("out")).unwrap_or_default())
+    let code = wait::whole_line(&place.path().join("code"));
+    (code, fs::read_to_string(place.path().join("out")).unwrap_or_default())
 }
 
 /// The first `id` of a list, whatever it is wrapped in.
@@ -315,10 +317,9 @@ impl OnTerminal {
         let copy = || side.try_clone().expect("a second handle");
         command.stdin(copy()).stdout(copy()).stderr(copy());
         let child = command.spawn().expect("the program under test can be started");
-        wait::until(wait::LIMIT, "the socket to accept", || {
-            std::os::unix::net::UnixStream::connect(place.socket()).ok()
-        });
-        OnTerminal { place, terminal, side, child }
+        let started = OnTerminal { place, terminal, side, child };
+        wait::socket(&started.place.socket());
+        started
     }
 
     fn modes(&self) -> LocalModes {
@@ -328,7 +329,7 @@ impl OnTerminal {
     fn ask(&self, id: &str) -> Client {
         let start = self.terminal.length();
         let client = send(&self.place, &request(id, &json!(["true"]), true));
-        self.terminal.wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+        self.terminal.wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
         client
     }
 }
@@ -344,7 +345,7 @@ impl Drop for OnTerminal {
 fn log_lines_wait_for_an_open_question() {
     let mut daemon = OnTerminal::start(&["-v"]);
     let hello = format!("sudo-proxy listening on {}\r\nmode: remote (TUI + sudo)\r\n", daemon.place.socket().display());
-    daemon.terminal.wait(0, wait::LIMIT, |text| text.starts_with(&hello)).expect("what -v says at the start");
+    daemon.terminal.wait(0, wait::limit(), |text| text.starts_with(&hello)).expect("what -v says at the start");
     let mut first = daemon.ask("first");
     let start = daemon.terminal.length();
     let time = format!("{}Z", moment::from_now(0));
@@ -356,7 +357,7 @@ fn log_lines_wait_for_an_open_question() {
     daemon.terminal.press("n");
     assert_eq!(answer(&mut first)["status"], "denied");
     let shown =
-        daemon.terminal.wait(start, wait::LIMIT, |text| text.contains("[ping-2] ping from tests")).expect("lines");
+        daemon.terminal.wait(start, wait::limit(), |text| text.contains("[ping-2] ping from tests")).expect("lines");
     assert!(shown.find("→ Denied").unwrap() < shown.find("[ping-0] ping").unwrap(), "{shown}");
 }
 
@@ -369,10 +370,10 @@ fn the_terminal_is_as_it_was_whatever_happens() {
     assert_eq!(daemon.modes() & usual, LocalModes::ISIG);
     daemon.terminal.press("n");
     assert_eq!(answer(&mut client)["status"], "denied");
-    wait::until_true(wait::LIMIT, "the terminal to be put in order", || daemon.modes().contains(usual));
+    wait::eventually("the terminal to be put in order", || daemon.modes().contains(usual));
     let client = daemon.ask("withdrawn");
     drop(client);
-    wait::until_true(wait::LIMIT, "the terminal to be put in order", || daemon.modes().contains(usual));
+    wait::eventually("the terminal to be put in order", || daemon.modes().contains(usual));
     // A resize in the middle of a question harms nothing.
     let mut client = daemon.ask("resized");
     let size = rustix::termios::Winsize { ws_row: 5, ws_col: 20, ws_xpixel: 0, ws_ypixel: 0 };
@@ -382,7 +383,7 @@ fn the_terminal_is_as_it_was_whatever_happens() {
     // Ctrl-C is a signal, also in the middle of a question.
     let _client = daemon.ask("interrupted");
     daemon.terminal.press("\x03");
-    let status = wait::until(wait::LIMIT, "the daemon to end", || daemon.child.try_wait().unwrap());
+    let status = wait::end_of(&mut daemon.child, "the daemon");
     assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
     assert!(daemon.modes().contains(usual) && !daemon.place.socket().exists());
 }
@@ -396,14 +397,14 @@ fn strict_means_the_passphrase_here_too() {
     let mut client = ask(&mut daemon, &request("strict", &json!(["echo", "in"]), false));
     let start = daemon.terminal().length();
     daemon.terminal().press("y");
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with("Approver's passphrase: ")).expect("a question");
+    daemon.terminal().wait(start, wait::limit(), |text| text.ends_with("Approver's passphrase: ")).expect("a question");
     daemon.terminal().press("wrong horse battery\r");
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.contains("Not decided: that is not")).expect("a refusal");
+    daemon.terminal().wait(start, wait::limit(), |text| text.contains("Not decided: that is not")).expect("a refusal");
     // It is asked again.
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("the question again");
+    daemon.terminal().wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("the question again");
     let again = daemon.terminal().length();
     daemon.terminal().press("y");
-    daemon.terminal().wait(again, wait::LIMIT, |text| text.ends_with("passphrase: ")).expect("a question");
+    daemon.terminal().wait(again, wait::limit(), |text| text.ends_with("passphrase: ")).expect("a question");
     daemon.terminal().press("correct horse battery\r");
     assert_eq!(answer(&mut client)["stdout"], "aW4K");
     let shown = daemon.terminal().painted(0);

@@ -30,12 +30,12 @@ fn ask(daemon: &mut Daemon, line: &str) -> (Client, String) {
     let start = daemon.terminal().length();
     let mut client = daemon.connect();
     client.send(line.as_bytes()).expect("the door reads");
-    let shown = daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    let shown = daemon.terminal().wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     (client, shown)
 }
 
 fn answer(client: &mut Client) -> Value {
-    serde_json::from_str(&client.line(wait::LIMIT).expect("an answer")).expect("JSON")
+    serde_json::from_str(&client.line(wait::limit()).expect("an answer")).expect("JSON")
 }
 
 fn status(client: &mut Client) -> String {
@@ -44,7 +44,7 @@ fn status(client: &mut Client) -> String {
 
 /// Waits for a text on the terminal after `start`.
 fn see(daemon: &mut Daemon, start: usize, wanted: &str) -> String {
-    let seen = daemon.terminal().wait(start, wait::LIMIT, |text| text.contains(wanted));
+    let seen = daemon.terminal().wait(start, wait::limit(), |text| text.contains(wanted));
     seen.unwrap_or_else(|text| panic!("no {wanted:?}: {text}"))
 }
 
@@ -123,7 +123,7 @@ fn what_was_typed_before_does_not_answer() {
     let mut daemon = Daemon::start(Options::default());
     daemon.terminal().press("yyyy\ny");
     // The terminal echoes what is typed while nobody asks.
-    daemon.terminal().wait(0, wait::LIMIT, |text| text.matches('y').count() >= 5).expect("an echo");
+    daemon.terminal().wait(0, wait::limit(), |text| text.matches('y').count() >= 5).expect("an echo");
     let (mut client, _) = ask(&mut daemon, &request("ahead", &json!([["true"]]), &json!({})));
     client.silent(Duration::from_millis(300)).expect("nothing was answered");
     daemon.terminal().press("n");
@@ -132,11 +132,11 @@ fn what_was_typed_before_does_not_answer() {
 
 #[test]
 fn nobody_answers() {
-    let settings = "[doors.sudo-proxy]\napproval_wait = \"1500ms\"\n".to_owned();
+    let settings = "[doors.sudo-proxy]\napproval_wait = \"3500ms\"\n".to_owned();
     let mut daemon = Daemon::start(Options { settings, ..Options::default() });
     let start = daemon.terminal().length();
     let (mut client, shown) = ask(&mut daemon, &request("late", &json!([["true"]]), &json!({})));
-    assert!(shown.contains("(2s timeout, default=N)"), "{shown}");
+    assert!(shown.contains("(4s timeout, default=N)"), "{shown}");
     assert_eq!(answer(&mut client), json!({"id": "late", "status": "timeout", "version": "1.2.0"}));
     see(&mut daemon, start, "→ Timeout");
     // And the next one is asked.
@@ -173,7 +173,7 @@ fn a_key_for_a_question_that_was_taken_away_does_not_answer_the_next() {
     drop(harmless);
     see(&mut daemon, start, "Resolves:");
     daemon.terminal().press("y");
-    daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    daemon.terminal().wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     harmful.silent(Duration::from_millis(200)).expect("nobody answered");
     daemon.terminal().press("n");
     assert_eq!(status(&mut harmful), "denied");
@@ -193,7 +193,7 @@ fn one_question_at_a_time_and_the_clock_starts_when_it_is_shown() {
     assert_eq!(daemon.terminal().painted(start), "");
     daemon.terminal().press("y");
     assert_eq!(status(&mut first), "ok");
-    let shown = daemon.terminal().wait(start, wait::LIMIT, |text| text.ends_with(QUESTION)).expect("a question");
+    let shown = daemon.terminal().wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
     assert!(shown.contains("(3s timeout"), "{shown}");
     second.silent(Duration::from_millis(1500)).expect("its clock began when it was shown");
     daemon.terminal().press("y");

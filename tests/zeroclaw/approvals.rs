@@ -63,7 +63,7 @@ fn a_question_that_is_replayed_tells_the_time_that_is_left() {
     client.begin("session/prompt", prompt(&session, "approve"));
     assert_eq!(asked(&mut client)["timeout_secs"], 3600);
     let mut late = daemon.client();
-    let left = wait::until(wait::LIMIT, "a second to pass", || {
+    let left = wait::eventually("a second to pass", || {
         late.ask("session/attach", json!({"session_id": session, "follow": false}));
         let left = asked(&mut late)["timeout_secs"].as_u64().unwrap();
         late.updates_until("replay_complete");

@@ -18,7 +18,7 @@ fn prompt(session: &str, text: &str) -> Value {
 fn ephemeral() -> (Daemon, Peer) {
     let mut daemon = Daemon::prepare(Options { flags: vec!["--ephemeral".to_owned()], ..Options::default() });
     daemon.spawn();
-    let client = wait::until(wait::LIMIT, "the socket to accept", || Peer::connect(&daemon.socket()).ok());
+    let client = wait::eventually("the socket to accept", || Peer::connect(&daemon.socket()).ok());
     (daemon, client)
 }
 
@@ -28,7 +28,8 @@ fn ends_one_second_after(daemon: &mut Daemon, left: Instant) {
     let after = left.elapsed();
     assert!(status.success(), "{status}");
     assert!(after >= Duration::from_secs(1), "it ended {after:?} after the last client");
-    assert!(after < Duration::from_secs(8), "it ended {after:?} after the last client");
+    // One second, and what a busy machine adds.
+    assert!(after < Duration::from_secs(60), "it ended {after:?} after the last client");
     assert!(!daemon.socket().exists(), "the socket is removed");
 }
 
@@ -41,8 +42,9 @@ fn the_end_comes_one_second_after_the_last_client() {
     second.initialize();
     let session = second.session();
     assert_eq!(second.ask("session/prompt", prompt(&session, "sleep 2"))["content"], "sleeping done");
+    let left = Instant::now();
     drop(second);
-    ends_one_second_after(&mut daemon, Instant::now());
+    ends_one_second_after(&mut daemon, left);
 }
 
 #[test]
@@ -54,8 +56,9 @@ fn a_reconnect_within_the_second_cancels_the_end() {
     let mut client = Peer::connect(&daemon.socket()).expect("it is still there");
     client.initialize();
     assert_eq!(client.ask("session/prompt", prompt(&session, "sleep 2"))["content"], "sleeping done");
+    let left = Instant::now();
     drop(client);
-    ends_one_second_after(&mut daemon, Instant::now());
+    ends_one_second_after(&mut daemon, left);
 }
 
 #[test]
@@ -70,12 +73,13 @@ fn a_connection_that_says_nothing_counts_and_a_running_turn_does_not() {
     drop(client);
     let mut witness = Peer::connect(&daemon.socket()).unwrap();
     witness.initialize();
-    wait::until_true(wait::LIMIT, "only two to be left", || {
+    wait::eventually("only two to be left", || {
         witness.ask("tui/list", json!({}))["tuis"].as_array().unwrap().len() == 1
     });
     drop(witness);
+    let left = Instant::now();
     drop(silent);
-    ends_one_second_after(&mut daemon, Instant::now());
+    ends_one_second_after(&mut daemon, left);
 }
 
 #[test]

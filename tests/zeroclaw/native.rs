@@ -4,7 +4,6 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use hostel_tests::wait;
 use hostel_tests::zeroclaw::Daemon;
@@ -38,7 +37,7 @@ fn numbers_as_ids_come_back_digit_for_digit() {
     let daemon = Daemon::start();
     for socket in [daemon.socket(), daemon.native_socket()] {
         let mut stream = BufReader::new(UnixStream::connect(&socket).unwrap());
-        stream.get_ref().set_read_timeout(Some(wait::LIMIT)).unwrap();
+        stream.get_ref().set_read_timeout(Some(wait::limit())).unwrap();
         let mut answer = |id: &str, rest: &str| {
             writeln!(stream.get_mut(), r#"{{"jsonrpc":"2.0","id":{id},{rest}}}"#).unwrap();
             let mut line = String::new();
@@ -92,7 +91,6 @@ fn a_prompt_over_our_own_socket_tells_when_its_turn_starts() {
     let session = native.session();
     let first = native.begin("session/prompt", prompt(&session, "sleep 1"));
     let second = native.begin("session/prompt", prompt(&session, "later"));
-    native.set_limit(Duration::from_secs(30));
     assert_eq!(native.answer(second)["result"]["content"], "echo: later");
     assert_eq!(native.answer(first)["result"]["content"], "sleeping done");
     let mut updates = native.updates_until("turn_complete");

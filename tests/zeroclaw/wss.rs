@@ -33,7 +33,7 @@ impl Served {
         let settings = format!("[doors.zeroclaw]\nwss_enabled = true\nwss_bind = \"127.0.0.1\"\nwss_port = {port}\n");
         let daemon = Daemon::start_with(Options { settings, ..Options::default() });
         // The local socket accepts before the certificate is made.
-        wait::until_true(wait::LIMIT, "the door for other machines is open", || TcpStream::connect(address).is_ok());
+        wait::eventually("the door for other machines is open", || TcpStream::connect(address).is_ok());
         Self { daemon, address }
     }
 
@@ -58,7 +58,7 @@ impl Served {
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::new(config), name).unwrap();
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(wait::LIMIT * 3)).unwrap();
+        stream.set_read_timeout(Some(wait::limit())).unwrap();
         StreamOwned::new(connection, stream)
     }
 
@@ -210,8 +210,9 @@ fn a_message_that_is_too_long_is_refused_and_ends_it() {
 fn a_silent_client_is_asked_and_then_dropped() {
     let served = Served::start();
     let mut client = served.upgrade(Some(&served.token())).unwrap();
-    client.ask("initialize", &json!({}));
+    // Before the last word: the daemon counts from when it has heard that.
     let silent = Instant::now();
+    client.ask("initialize", &json!({}));
     // Read below the WebSocket, so that nothing is answered.
     let mut bytes = Vec::new();
     let mut piece = [0; 1024];
@@ -220,27 +221,30 @@ fn a_silent_client_is_asked_and_then_dropped() {
             break;
         }
         if bytes.is_empty() {
-            assert!(silent.elapsed() >= Duration::from_secs(19), "asked after {:?}", silent.elapsed());
+            assert!(silent.elapsed() >= Duration::from_secs(20), "asked after {:?}", silent.elapsed());
         }
         bytes.extend_from_slice(&piece[..length]);
     }
     assert_eq!(bytes.first(), Some(&0x89), "a ping comes first: {bytes:?}");
     let end = silent.elapsed();
-    assert!(end >= Duration::from_secs(29) && end < Duration::from_secs(45), "dropped after {end:?}");
+    // Half a minute, and what a busy machine adds.
+    assert!(end >= Duration::from_secs(30) && end < Duration::from_secs(90), "dropped after {end:?}");
 }
 
 #[test]
 fn who_shows_no_token_is_not_kept() {
     let served = Served::start();
-    let mut client = served.upgrade(None).unwrap();
     let began = Instant::now();
+    let mut client = served.upgrade(None).unwrap();
     while client.socket.read().is_ok() {}
     let end = began.elapsed();
-    assert!(end >= Duration::from_secs(8) && end < Duration::from_secs(30), "dropped after {end:?}");
+    // Ten seconds, and what a busy machine adds.
+    assert!(end >= Duration::from_secs(10) && end < Duration::from_secs(60), "dropped after {end:?}");
     // Sixteen at a time, and those who have shown it are not among them.
     let mut kept = served.upgrade(Some(&served.token())).unwrap();
     kept.ask("initialize", &json!({}));
-    let strangers: Vec<Remote> = (0..16).map(|_| served.upgrade(None).unwrap()).collect();
+    // They say nothing at all: sixteen handshakes could take longer than the first of them may stay.
+    let strangers: Vec<TcpStream> = (0..16).map(|_| TcpStream::connect(served.address).unwrap()).collect();
     assert!(served.upgrade(None).is_err(), "the seventeenth is not let in");
     kept.ask("status", &json!({}));
     drop(strangers);

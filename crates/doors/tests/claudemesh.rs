@@ -104,6 +104,12 @@ async fn open(settings: Settings) -> Open {
     Open { door, socket, port, tokens, now, lines, stop: Some(stop), serving: Some(serving), _directory: directory }
 }
 
+/// How long anything may take before it counts as hanging; `HOSTEL_TEST_SCALE` makes it longer.
+fn hang_limit() -> Duration {
+    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    Duration::from_secs(120).mul_f64(scale)
+}
+
 impl Open {
     async fn tcp(&self) -> TcpStream {
         TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
@@ -131,7 +137,7 @@ impl Open {
     async fn close(mut self) {
         self.stop.take().unwrap().send(()).unwrap();
         let serving = self.serving.take().unwrap();
-        tokio::time::timeout(Duration::from_secs(10), serving).await.expect("the door closes").unwrap();
+        tokio::time::timeout(hang_limit(), serving).await.expect("the door closes").unwrap();
     }
 }
 
@@ -158,7 +164,7 @@ impl Answer {
 async fn exchange(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> Answer {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut bytes = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut bytes)).await;
+    let read = tokio::time::timeout(hang_limit(), stream.read_to_end(&mut bytes)).await;
     read.expect("an answer in time").unwrap();
     answer(&bytes)
 }
@@ -175,7 +181,7 @@ async fn until(stream: &mut (impl AsyncRead + Unpin), text: &str) -> String {
     let mut got = Vec::new();
     let mut bytes = [0; 4096];
     while !String::from_utf8_lossy(&got).contains(text) {
-        let count = tokio::time::timeout(Duration::from_secs(20), stream.read(&mut bytes)).await;
+        let count = tokio::time::timeout(hang_limit(), stream.read(&mut bytes)).await;
         let count = count.unwrap_or_else(|_| panic!("{text:?} did not come: {got:?}")).unwrap();
         assert!(count > 0, "the stream ended before {text:?}: {}", String::from_utf8_lossy(&got));
         got.extend_from_slice(&bytes[..count]);
@@ -243,13 +249,18 @@ async fn a_body_that_does_not_come_is_waited_for_so_long() {
     open.close().await;
 }
 
+#[test]
+fn a_body_has_30_seconds_to_come() {
+    assert_eq!(Limits::default().body_wait, Duration::from_secs(30));
+}
+
 #[tokio::test]
 async fn a_head_that_does_not_come_ends_the_connection() {
     let open = open(limits(Limits { head_wait: Duration::from_millis(100), ..Limits::default() })).await;
     let mut stream = open.unix().await;
     stream.write_all(b"GET /v1/version HTT").await.unwrap();
     let mut rest = Vec::new();
-    let read = tokio::time::timeout(Duration::from_secs(10), stream.read_to_end(&mut rest)).await;
+    let read = tokio::time::timeout(hang_limit(), stream.read_to_end(&mut rest)).await;
     read.expect("the connection ends").unwrap();
     open.close().await;
 }

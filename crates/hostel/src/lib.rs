@@ -19,6 +19,7 @@ mod daemon;
 mod dispatch;
 mod error;
 mod houses;
+mod http_client;
 mod inbox;
 mod mcp;
 mod mesh;

@@ -12,13 +12,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
 
 use common::House;
 use common::Outcome;
-use common::PATIENCE;
 use common::finish;
+use common::limit;
+use common::own_port;
 use common::send;
 use common::wait_until;
 
@@ -34,7 +33,7 @@ struct Caller {
 impl Caller {
     fn new(socket: &PathBuf) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(limit())).unwrap();
         Caller { stream: BufReader::new(stream) }
     }
 
@@ -259,7 +258,7 @@ fn stop_needs_the_token_and_ends_the_children() {
     let mut rest = String::new();
     caller.stream.read_to_string(&mut rest).unwrap();
     assert!(!exists(&pid), "a closed connection means that the children are gone");
-    wait_until("the socket is gone", || !served.socket.exists());
+    wait_until("the socket is gone", || served.socket.exists(), |there| !there);
     assert_eq!(stop(&served, "tok").code, 0);
 }
 
@@ -267,10 +266,9 @@ fn stop_needs_the_token_and_ends_the_children() {
 fn a_silent_daemon_does_not_hold_stop_for_long() {
     let house = House::new();
     let _silent = std::os::unix::net::UnixListener::bind(house.path().join("rpc.sock")).unwrap();
-    let before = Instant::now();
+    // Who hangs is ended by `finish` and has no exit code.
     let outcome = claustrum(&house, &["-stop", "-socket", "rpc.sock"]);
     assert_eq!(outcome.code, 0);
-    assert!(before.elapsed() < Duration::from_secs(10));
 }
 
 #[test]
@@ -321,10 +319,9 @@ fn keep_children_leaves_them_alive_and_says_so() {
     let pid =
         pid_in(&caller.call("tok", "process.spawn", r#"{"id":"p","command":"sleep","args":["300"],"wantPid":true}"#));
     stop(&served, "tok");
-    wait_until("the socket is gone", || !served.socket.exists());
-    let mut log = String::new();
-    wait_until("the log tells", || {
-        log = std::fs::read_to_string(served.house.path().join("err")).unwrap();
+    wait_until("the socket is gone", || served.socket.exists(), |there| !there);
+    let log = || std::fs::read_to_string(served.house.path().join("err")).unwrap();
+    wait_until("the log tells", log, |log| {
         log.contains("[Server] -keep-children: leaving 1 running child process(es) alive across shutdown\n")
     });
     assert!(exists(&pid));
@@ -343,26 +340,25 @@ fn a_terminate_signal_ends_daemon_and_children() {
     let folder = std::fs::read_dir(served.house.home().join("as")).unwrap().next().unwrap().unwrap();
     let daemon = std::fs::read_to_string(folder.path().join("run/daemon.lock")).unwrap();
     send("TERM", daemon.trim());
-    wait_until("the daemon is gone", || !exists(daemon.trim()));
+    wait_until("the daemon is gone", || exists(daemon.trim()), |there| !there);
     assert!(!exists(&pid) && !served.socket.exists());
 }
 
 #[test]
 fn counters_are_served_on_demand() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = free.local_addr().unwrap().to_string();
-    drop(free);
+    let address = format!("127.0.0.1:{}", own_port());
     let served = serve(&["-metrics-addr", &address]);
     Caller::new(&served.socket).call("tok", "process.spawn", r#"{"id":"p","command":"true"}"#);
     let mut stream = std::net::TcpStream::connect(&address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(limit())).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
     let mut page = String::new();
     stream.read_to_string(&mut page).unwrap();
     assert!(page.contains("claustrum_process_spawns_total 1\n"), "{page}");
     let logged = |house: &House, line: String| {
         // Lines are written by a thread of their own.
-        wait_until(&line, || std::fs::read_to_string(house.path().join("err")).unwrap().contains(&line));
+        let log = || std::fs::read_to_string(house.path().join("err")).unwrap();
+        wait_until("the log has the line", log, |log| log.contains(&line));
     };
     logged(&served.house, format!("[Server] metrics: serving Prometheus counters on {address}/metrics\n"));
     let other = House::new();

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(30);
+use crate::common::wait_until;
+
 const HOSTEL: &str = env!("CARGO_BIN_EXE_hostel");
 
 /// A process namespace whose first process is the program under test.
@@ -21,20 +21,23 @@ impl Container {
         let allowed =
             Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).stderr(Stdio::null()).status();
         if !allowed.is_ok_and(|status| status.success()) {
-            eprintln!("SKIPPED: a process namespace cannot be made here (needs CAP_SYS_ADMIN and unshare)");
+            eprintln!("skipped: a process namespace cannot be made here (needs CAP_SYS_ADMIN and unshare)");
             return None;
         }
         let home = tempfile::tempdir().unwrap();
         let unshare = Command::new("unshare")
             .args(["--pid", "--fork", "--mount-proc", HOSTEL, "up", "--foreground"])
             .env("HOSTEL_HOME", home.path())
+            .env("HOME", home.path().join("user"))
+            .env("XDG_RUNTIME_DIR", home.path().join("runtime"))
             .env("SHELL", "/bin/sh")
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let children = format!("/proc/{0}/task/{0}/children", unshare.id());
-        let first = until("the first process", || std::fs::read_to_string(&children).ok()?.trim().parse().ok());
+        let read = || std::fs::read_to_string(&children).unwrap_or_default();
+        let first = wait_until("the first process is there", read, |text| !text.trim().is_empty()).trim().parse().unwrap();
         let container = Self { unshare, first, home };
         container.until_up();
         Some(container)
@@ -47,7 +50,7 @@ impl Container {
     }
 
     fn until_up(&self) {
-        until("the house to be up", || self.inside(&[HOSTEL, "ps"]).status.success().then_some(()));
+        wait_until("the house is up", || self.inside(&[HOSTEL, "ps"]), |outcome| outcome.status.success());
     }
 
     fn daemon(&self) -> String {
@@ -65,20 +68,6 @@ impl Drop for Container {
     }
 }
 
-/// Asks again, with growing pauses, until there is an answer.
-fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + LIMIT;
-    let mut pause = Duration::from_millis(2);
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "never happened: {what}");
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(100));
-    }
-}
-
 #[test]
 fn the_daemon_is_started_again_and_stopping_ends_everything() {
     let Some(mut container) = Container::start() else { return };
@@ -89,7 +78,7 @@ fn the_daemon_is_started_again_and_stopping_ends_everything() {
         let daemon = container.daemon();
         assert_ne!(daemon, "1");
         assert!(container.inside(&["kill", "-KILL", &daemon]).status.success());
-        until("another daemon", || (container.daemon() != daemon && !container.daemon().is_empty()).then_some(()));
+        wait_until("there is another daemon", || container.daemon(), |now| *now != daemon && !now.is_empty());
         container.until_up();
     }
     let logs = container.inside(&[HOSTEL, "logs", "kept"]);

@@ -21,7 +21,7 @@ struct Client(BufReader<UnixStream>);
 impl Client {
     fn connect(house: &House) -> Self {
         let stream = UnixStream::connect(house.home().join("run/zeroclaw.sock")).unwrap();
-        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(common::limit())).unwrap();
         let mut client = Client(BufReader::new(stream));
         client.ask("initialize", &json!({"protocol_version": 1}));
         client
@@ -169,7 +169,7 @@ fn agents_are_those_of_the_settings_the_path_and_echo() {
 /// A client of the claustrum door that reads lines.
 fn claustrum_client(house: &House) -> std::io::BufReader<std::os::unix::net::UnixStream> {
     let stream = std::os::unix::net::UnixStream::connect(house.home().join("run/claustrum.sock")).unwrap();
-    stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(common::limit())).unwrap();
     std::io::BufReader::new(stream)
 }
 
@@ -214,7 +214,7 @@ fn what_sessions_do_outlives_the_daemon_but_not_the_house() {
         assert!(sent["result"]["turn"].is_number(), "{sent}");
     }
     let busy = ("busy".to_owned(), json!(1), json!(1));
-    wait_until("the first prompt runs", || client.state("s") == busy);
+    wait_until("the first prompt runs", || client.state("s"), |state| *state == busy);
     house.hostel(["down", "--keep"]);
     house.hostel(["up"]);
     let mut client = Client::connect(&house);

@@ -144,7 +144,7 @@ fn run_logs_and_attach_survive_crashes_of_the_daemon() {
     let script = "while read line; do echo \"got $line\"; done; echo end; exit 7";
     let (mut run, mut lines) = start(&house, &["run", "--name", "steady", "--", "sh", "-c", script]);
     let (follow, mut followed) = {
-        wait_until("the process is there", || state(&house, "steady") == "running");
+        wait_until("the process is there", || state(&house, "steady"), |state| state == "running");
         start(&house, &["logs", "-f", "steady"])
     };
     let mut stdin = run.stdin.take().unwrap();
@@ -224,7 +224,7 @@ fn detached_processes_are_listed_attached_and_killed() {
         taken.err,
         "hostel: a running process is called `echoer` already; choose another name, or end the old one with `--replace`\n"
     );
-    wait_until("it has printed", || house.hostel(["logs", "echoer"]).out == "hello\n");
+    wait_until("it has printed", || house.hostel(["logs", "echoer"]), |logs| logs.out == "hello\n");
     let (mut attached, mut lines) = start(&house, &["attach", id.get(..6).unwrap()]);
     assert_eq!(next_line(&mut lines), "hello");
     writeln!(attached.stdin.as_mut().unwrap(), "typed").unwrap();
@@ -256,7 +256,7 @@ fn who_follows_a_replaced_process_is_told() {
     let told = finish(first);
     assert_eq!(told.code, 1);
     assert!(told.err.contains("another process took the name `web`"), "{told:?}");
-    wait_until("the second has printed", || house.hostel(["logs", "web"]).out == "second\n");
+    wait_until("the second has printed", || house.hostel(["logs", "web"]), |logs| logs.out == "second\n");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn a_claustrum_client_cannot_end_what_came_in_by_other_doors() {
     let socket = house.home().join("run/claustrum.sock");
     let ask = |line: &str| {
         let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
-        stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(common::limit())).unwrap();
         writeln!(stream, "{}", line.replace("TOKEN", token.trim())).unwrap();
         let mut answer = String::new();
         BufReader::new(stream).read_line(&mut answer).unwrap();
@@ -276,7 +276,7 @@ fn a_claustrum_client_cannot_end_what_came_in_by_other_doors() {
     let spawn = r#"{"jsonrpc":"2.0","id":1,"method":"process.spawn","params":{"id":"theirs","command":"sleep","args":["300"]},"auth":"TOKEN"}"#;
     assert!(ask(spawn).contains("\"success\":true"));
     assert_eq!(ask(r#"{"jsonrpc":"2.0","id":1,"method":"server.shutdown","auth":"TOKEN"}"#), "");
-    wait_until("theirs has ended", || state(&house, "theirs") == "exited");
+    wait_until("theirs has ended", || state(&house, "theirs"), |state| state == "exited");
     assert_eq!(state(&house, "ours"), "running");
     assert!(ask(r#"{"jsonrpc":"2.0","id":1,"method":"server.ping","auth":"TOKEN"}"#).contains("pong"));
 }
@@ -305,11 +305,9 @@ fn what_left_the_group_is_shown_and_killed_with_it() {
     let script = format!("setsid sh -c 'echo $$ > {}; exec sleep 300' & echo started; wait", file.display());
     let (run, mut lines) = start(&house, &["run", "--name", "parent", "--", "sh", "-c", &script]);
     assert_eq!(next_line(&mut lines), "started");
-    let mut escaped = String::new();
-    wait_until("the grandchild has written its id", || {
-        escaped = std::fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
-        !escaped.is_empty()
-    });
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    let escaped = wait_until("the grandchild has written its id", written, |text| text.ends_with('\n'));
+    let escaped = escaped.trim();
     let tree = house.json(["--json", "ps", "--tree"]);
     let members = tree["processes"][0]["tree"]["processes"].as_array().unwrap();
     let pid: u64 = escaped.parse().unwrap();
@@ -317,7 +315,7 @@ fn what_left_the_group_is_shown_and_killed_with_it() {
     assert!(house.hostel(["ps", "--tree"]).out.contains("└ escaped"));
     assert_eq!(house.hostel(["kill", "--wait", "5s", "parent"]).code, 0);
     assert_eq!(finish(run).code, 143);
-    wait_until("the grandchild is gone", || !exists(&escaped));
+    wait_until("the grandchild is gone", || exists(escaped), |there| !there);
 }
 
 #[test]
@@ -335,15 +333,14 @@ fn tables_stay_tables_whatever_a_command_is_called() {
 #[test]
 fn logs_can_start_late_show_times_and_be_data() {
     let house = House::up();
-    house.hostel([
-        "run",
-        "--name",
-        "talker",
-        "--",
-        "sh",
-        "-c",
-        "echo one; sleep 0.05; echo two; sleep 0.05; printf '\\377'",
-    ]);
+    // The next piece is written once the one before it has come out, so that each is a frame of its own.
+    let script = "echo one; read go; echo two; read go; printf '\\377'";
+    let (mut run, mut lines) = start(&house, &["run", "--name", "talker", "--", "sh", "-c", script]);
+    for word in ["one", "two"] {
+        assert_eq!(next_line(&mut lines), word);
+        writeln!(run.stdin.as_mut().unwrap()).unwrap();
+    }
+    assert_eq!(finish(run).code, 0);
     let all = house.hostel(["--json", "logs", "talker"]).out;
     let frames: Vec<serde_json::Value> = all.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(frames.len(), 3, "{all}");

@@ -25,10 +25,8 @@ fn a_mesh_is_made_and_joined_with_no_options_at_all() {
     assert!(outcome.out.starts_with("bob joined mesh `lab`\nits daemon is up (pid "), "{outcome:?}");
     alice.wait_connected("lab");
     bob.wait_connected("lab");
-    wait_until("they see each other", || {
-        let peers = alice.json(["peers"]);
-        peers.as_array().unwrap().iter().any(|peer| peer["displayName"] == "bob")
-    });
+    let named = |peers: &Value| peers.as_array().unwrap().iter().any(|peer| peer["displayName"] == "bob");
+    wait_until("they see each other", || alice.json(["peers"]), named);
     let outcome = alice.claudemesh(["send", "bob", "hello"]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
     assert!(outcome.out.starts_with("sent to bob (") && outcome.out.ends_with("..) (online)\n"), "{outcome:?}");
@@ -48,8 +46,7 @@ fn a_mesh_is_made_and_joined_with_no_options_at_all() {
 fn what_is_sent_to_a_host_that_is_away_is_delivered_when_it_is_back() {
     let (alice, bob) = pair();
     assert!(bob.good(["daemon", "down"]).starts_with("daemon: stopped (was pid "));
-    wait_until("bob is seen to be away", || {
-        let peers = alice.json(["peers", "--all"]);
+    wait_until("bob is seen to be away", || alice.json(["peers", "--all"]), |peers| {
         peers.as_array().unwrap().iter().any(|peer| peer["displayName"] == "bob" && peer["online"] == false)
     });
     let outcome = alice.claudemesh(["send", "bob", "for later"]);
@@ -96,8 +93,8 @@ fn files_are_shared_and_fetched() {
     let shared = alice.json(["file".as_ref(), "share".as_ref(), file.as_os_str(), "--to".as_ref(), "bob".as_ref()]);
     assert_eq!((&shared["name"], &shared["size"]), (&"notes.txt".into(), &15.into()));
     let id = shared["fileId"].as_str().unwrap();
-    wait_until("bob hears of it", || {
-        bob.json(["file", "list"]).as_array().unwrap().iter().any(|file| file["id"] == id)
+    wait_until("bob hears of it", || bob.json(["file", "list"]), |files| {
+        files.as_array().unwrap().iter().any(|file| file["id"] == id)
     });
     let outcome = bob.claudemesh(["file", "get", id]);
     assert_eq!(outcome.code, 0, "{outcome:?}");
@@ -143,7 +140,7 @@ fn a_member_is_revoked_and_its_daemon_ends_for_good() {
     assert_eq!(outcome.code, 7, "{outcome:?}");
     let outcome = alice.claudemesh(["member", "revoke", "bob"]);
     assert_eq!((outcome.code, outcome.out.as_str()), (0, "bob: revoked\n"), "{outcome:?}");
-    wait_until("bob's daemon ends", || bob.claudemesh(["daemon", "status"]).code == 1);
+    wait_until("bob's daemon ends", || bob.claudemesh(["daemon", "status"]), |status| status.code == 1);
     let ended = finish(bob.command().args(["daemon", "up", "--foreground", "--mesh", "lab"]).spawn().unwrap());
     assert_eq!(ended.code, 78, "{ended:?}");
     let audit = alice.json(["audit"]);
@@ -193,14 +190,14 @@ fn both_sides_see_the_same_safety_number() {
     assert_eq!(bob.json(["verify", "alice"])["safetyNumber"], number.as_str());
     let set = alice.json(["profile", "--summary", "training run 7", "--status", "working"]);
     assert_eq!(set["ok"], true);
-    wait_until("bob sees it", || {
-        bob.json(["peers"]).as_array().unwrap().iter().any(|peer| peer["summary"] == "training run 7")
+    wait_until("bob sees it", || bob.json(["peers"]), |peers| {
+        peers.as_array().unwrap().iter().any(|peer| peer["summary"] == "training run 7")
     });
     let chosen = bob.json(["peers", "displayName,status"]);
     let alice_row = chosen.as_array().unwrap().iter().find(|peer| peer["displayName"] == "alice").unwrap();
     assert_eq!(alice_row.as_object().unwrap().len(), 2);
     alice.good(["rename", "ada"]);
-    wait_until("bob hears of the name", || bob.good(["peers", "--all"]).contains("ada"));
+    wait_until("bob hears of the name", || bob.good(["peers", "--all"]), |peers| peers.contains("ada"));
 }
 
 #[test]

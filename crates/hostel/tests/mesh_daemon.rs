@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use common::finish;
+use common::own_port;
 use common::send;
 use common::wait_until;
 use mesh_common::Host;
@@ -121,7 +122,7 @@ fn a_crash_leaves_nothing_in_the_way() {
     alice.create("lab", "alice");
     let pid = alice.daemon_pid("lab");
     send("KILL", &pid);
-    wait_until("nobody answers", || alice.claudemesh(["daemon", "status"]).code == 1);
+    wait_until("nobody answers", || alice.claudemesh(["daemon", "status"]), |status| status.code == 1);
     assert!(alice.dir("lab").join("sock").exists(), "a stale socket is what this test is about");
     alice.good(["daemon", "up"]);
     assert_ne!(alice.daemon_pid("lab"), pid);
@@ -275,7 +276,7 @@ fn the_house_starts_them_they_outlive_it_and_end_with_it() {
 fn a_mesh_for_several_machines_speaks_tls_and_its_certificate_is_in_the_invite() {
     let (alice, bob) = (Host::new(), Host::new());
     // Any address that is not loopback's own name will do: here 0.0.0.0, reached through loopback.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let free = own_port();
     let listen = format!("0.0.0.0:{free}");
     let url = format!("wss://127.0.0.1:{free}/ws");
     let made = alice.json(["create", "lab", "--name", "alice", "--listen", &listen, "--url", &url]);

@@ -11,7 +11,7 @@ use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 
 use common::House;
-use common::PATIENCE;
+use common::limit;
 use serde_json::Value;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ struct Peer {
 impl Peer {
     fn raw(house: &House) -> Self {
         let stream = UnixStream::connect(house.home().join("run/hostel.sock")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(limit())).unwrap();
         Peer { stream: BufReader::new(stream) }
     }
 
@@ -212,13 +212,14 @@ fn as_many_connections_as_set_and_not_one_more() {
     assert_eq!((full.code, full.out.as_str()), (1, ""), "{full:?}");
     assert!(full.err.starts_with("hostel: all 40 connections are in use; try again later"), "{full:?}");
     peers.pop();
-    common::wait_until("there is room again", || {
+    let greeting = || {
         let mut peer = Peer::raw(&house);
         peer.say(
             &json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocol_version": 1}}).to_string(),
         );
-        peer.hear()["result"]["protocol_version"] == 1
-    });
+        peer.hear()
+    };
+    common::wait_until("there is room again", greeting, |greeting| greeting["result"]["protocol_version"] == 1);
 }
 
 #[test]

@@ -6,7 +6,6 @@
 //! Commands are real children that leave a trace each; the database is a real one, opened anew by every daemon.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
-use crate::model;
 use crate::property;
 use crate::support;
 
@@ -20,17 +19,14 @@ use hostel_house::approvals::{
     Subject,
 };
 use hostel_house::pipelines::{PlanRequest, plan};
-use model::steps::Action;
-use model::world::{Client, Kind, Rules, Verdict, World};
-use property::allowed::{Allowed, Event, Seen, Terms};
+use hostel_models::approvals::allowed::{Allowed, Event, Seen, Terms};
+use hostel_models::approvals::steps::Action;
+use hostel_models::approvals::world::{Client, Kind, Rules, Verdict, World};
 use property::daemon::{Daemon, kill_keeper, standing};
 use property::visit::{Told, Visit, Wish};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use support::pipelines::Place;
-
-/// How long the house may take to come to rest.
-const PATIENCE: Duration = Duration::from_secs(8);
 
 /// What is done.
 #[derive(Clone, Debug)]
@@ -132,7 +128,8 @@ impl Play {
     fn begin(story: &Story) -> Self {
         let place = Place::new();
         let mut requester = Command::new("sleep");
-        requester.arg("100").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Longer than any story.
+        requester.arg("100000").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let requester = requester.spawn().unwrap();
         if story.granted {
             let before = Daemon::start(&place, Rules::Ask, false, requester.id());
@@ -276,6 +273,7 @@ impl Play {
             };
             let Some(time) = time else { return deciding.await };
             let told = tokio::time::timeout(time, deciding).await.unwrap_or(0);
+            // The instant at which the daemon vanishes is the story's.
             tokio::time::sleep(time.saturating_sub(begun.elapsed())).await;
             told
         });
@@ -316,7 +314,7 @@ impl Play {
 
     /// Waits until the house is in a state that the model allows.
     fn compare(&mut self, deed: &Deed) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + support::limit();
         let exact = !self.keeper_died;
         loop {
             let seen = self.look();
@@ -328,7 +326,7 @@ impl Play {
             if Instant::now() > deadline {
                 panic!("after {deed:?} there is {seen:#?}, the model has {}", self.allowed.describe());
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(support::POLL_INTERVAL);
         }
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hostel_house::processes::Processes;
 use hostel_keeper::proto::{Hello, PROTOCOL, Role};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use support::{LIMIT, TestHouse, hear, shell, until};
+use support::{TestHouse, hear, limit, shell, until, within};
 
 /// The numbered lines a shell loop prints.
 fn numbered(prefix: &str, count: usize) -> String {
@@ -62,10 +62,10 @@ async fn an_upgrade_that_fails_at_the_last_moment_leaves_a_working_house() {
     let program = house.options().program;
     std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", program.display())).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let outcome = tokio::time::timeout(LIMIT, processes.upgrade_keeper(&script)).await;
-    outcome.expect("the upgrade never returned").expect_err("a script was executed by descriptor");
+    let outcome = within("the upgrade", processes.upgrade_keeper(&script)).await;
+    outcome.expect_err("a script was executed by descriptor");
     let sent = async { process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap() };
-    tokio::time::timeout(LIMIT, sent).await.expect("the house is stuck");
+    within("input to be taken", sent).await;
     process.close_stdin().await.unwrap();
     assert_eq!(hear(&process, 0).await.stdout, b"still here\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
@@ -112,10 +112,10 @@ async fn a_used_up_quota_does_not_hide_the_end_of_a_process_that_prints_nothing(
     let house = TestHouse::new();
     let processes = house.open().await;
     let first = processes.spawn(shell("first", "head -c 3000000 /dev/zero")).await.unwrap();
-    first.wait_exit(LIMIT).await.unwrap();
+    first.wait_exit(limit()).await.unwrap();
     processes.set_limits(1 << 20, 0, 0).await;
     let silent = processes.spawn(shell("silent", "exit 3")).await.unwrap();
-    let exit = silent.wait_exit(LIMIT).await;
+    let exit = silent.wait_exit(limit()).await;
     assert_eq!(exit.map(|exit| exit.code), Some(3));
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -132,10 +132,10 @@ async fn a_full_disk_loses_nothing_of_two_busy_streams() {
     let process = processes.spawn(shell("both", BOTH)).await.unwrap();
     // Space comes and goes, so that the disk fills up again and again.
     for size in (0..38).rev() {
-        until("held or over", || process.status().held.is_some() || !process.status().running).await;
+        until("held or over", async || process.status(), |now| now.held.is_some() || !now.running).await;
         let before = process.status().last_seq;
         std::fs::File::options().write(true).open(&filler).unwrap().set_len(size * 100_000).unwrap();
-        until("going on or over", || process.status().last_seq > before || !process.status().running).await;
+        until("going on or over", async || process.status(), |now| now.last_seq > before || !now.running).await;
     }
     let heard = hear(&process, 0).await;
     let (out, err) = (String::from_utf8(heard.stdout).unwrap(), String::from_utf8(heard.stderr).unwrap());
@@ -154,10 +154,10 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
     let source = house.path().join("source");
     std::fs::write(&source, &expected).unwrap();
     let process = processes.spawn(shell("one", &format!("cat {}", source.display()))).await.unwrap();
-    until("held", || process.status().held.is_some()).await;
+    until("held", async || process.status(), |now| now.held.is_some()).await;
     for _ in 0..3 {
         processes.upgrade_keeper(&house.options().program).await.unwrap();
-        until("held again", || process.status().held.is_some()).await;
+        until("held again", async || process.status(), |now| now.held.is_some()).await;
     }
     std::fs::remove_file(&filler).unwrap();
     let heard = String::from_utf8(hear(&process, 0).await.stdout).unwrap();
@@ -175,10 +175,10 @@ async fn a_refused_upgrade_does_not_deafen_a_process_that_was_held() {
         std::fs::write(&filler, vec![0; 3_700_000]).ok();
         let script = "i=0; while [ $i -lt 60000 ]; do echo out$i; i=$((i+1)); done; echo end";
         let process = processes.spawn(shell(&format!("p{round}"), script)).await.unwrap();
-        until("held", || process.status().held.is_some()).await;
+        until("held", async || process.status(), |now| now.held.is_some()).await;
         std::fs::remove_file(&filler).unwrap();
         processes.upgrade_keeper(Path::new("/bin/false")).await.unwrap_err();
-        let exit = process.wait_exit(LIMIT).await;
+        let exit = process.wait_exit(limit()).await;
         assert_eq!(exit.map(|exit| exit.code), Some(0), "round {round}: no news any more");
         processes
             .collect_garbage(hostel_house::processes::Retention { max_count: 0, ..Default::default() }, false)
@@ -196,7 +196,7 @@ async fn a_limit_of_file_sizes_holds_a_child_and_not_the_keeper() {
     let keeper = keeper_pid(&processes);
     rustix::process::prlimit(Some(keeper), Resource::Fsize, Rlimit { current: Some(300_000), maximum: None }).unwrap();
     let process = processes.spawn(shell("flood", "head -c 1000000 /dev/zero; echo done")).await.unwrap();
-    until("held or lost", || process.status().held.is_some() || !process.status().running).await;
+    until("held or lost", async || process.status(), |now| now.held.is_some() || !now.running).await;
     assert_eq!(process.status().exit, None, "the keeper died of it");
     rustix::process::prlimit(Some(keeper), Resource::Fsize, none).unwrap();
     assert_eq!(hear(&process, 0).await.stdout.len(), 1_000_005);
@@ -222,8 +222,8 @@ async fn a_second_connection_for_notes_does_not_deafen_the_daemon() {
     }
     .encode(1, &mut hello);
     late.write_all(&hello).unwrap();
-    late.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    drop(late.read(&mut [0; 4096]));
+    late.set_read_timeout(Some(limit())).unwrap();
+    assert_ne!(late.read(&mut [0; 4096]).unwrap(), 0, "it is told that it is too late");
     drop(late);
     process.stdin(None, b"heard\n").await.unwrap().done().await.unwrap();
     process.close_stdin().await.unwrap();
@@ -239,9 +239,8 @@ async fn an_endless_grace_is_no_reason_to_fall_over() {
         .spawn(shell("cat", "trap 'echo bye; exit 6' TERM; echo ready; while :; do sleep 0.1; done"))
         .await
         .unwrap();
-    until("started", || process.pid() != 0).await;
-    until("ready", || process.status().last_seq > 0).await;
-    let answer = tokio::time::timeout(LIMIT, processes.stop_keeper(Duration::from_millis(u64::MAX))).await.unwrap();
+    until("it is ready", async || process.status(), |now| now.last_seq > 0).await;
+    let answer = within("the keeper to stop", processes.stop_keeper(Duration::from_millis(u64::MAX))).await;
     assert_eq!(answer, Ok(0));
     let again = house.open().await;
     assert_eq!(again.get("cat").unwrap().status().exit.map(|exit| (exit.code, exit.lost)), Some((6, false)));
@@ -254,7 +253,7 @@ async fn a_daemon_that_greets_a_keeper_in_mid_upgrade_learns_the_truth() {
     let mut current = house.open().await;
     for number in 0..200 {
         let process = current.spawn(shell(&format!("p{number}"), "echo one; echo two")).await.unwrap();
-        process.wait_exit(LIMIT).await.unwrap();
+        process.wait_exit(limit()).await.unwrap();
     }
     for round in 0..20 {
         let program = house.options().program;
@@ -276,9 +275,9 @@ async fn the_output_of_a_replaced_process_can_still_be_read_by_its_identity() {
     let house = TestHouse::new();
     let processes = house.open().await;
     let older = processes.spawn(shell("same", "echo older")).await.unwrap();
-    older.wait_exit(LIMIT).await.unwrap();
+    older.wait_exit(limit()).await.unwrap();
     let newer = processes.spawn(shell("same", "echo newer")).await.unwrap();
-    newer.wait_exit(LIMIT).await.unwrap();
+    newer.wait_exit(limit()).await.unwrap();
     let found = processes.by_id(older.id()).unwrap();
     assert_eq!(hear(&found, 0).await.stdout, b"older\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
@@ -293,12 +292,12 @@ async fn a_lost_upgrade_is_told_of_every_process() {
     let fake = house.path().join("fake");
     std::fs::copy("/bin/true", &fake).unwrap();
     if processes.upgrade_keeper(&fake).await.is_ok() {
-        let exit = process.wait_exit(LIMIT).await;
+        let exit = process.wait_exit(limit()).await;
         assert_eq!(exit.map(|exit| exit.lost), Some(true), "the keeper is another one, and nobody said so");
     }
     let keeper = keeper_pid(&processes);
     rustix::process::kill_process(keeper, Signal::KILL).unwrap();
-    process.wait_exit(LIMIT).await.expect("lost");
+    process.wait_exit(limit()).await.expect("lost");
     processes.spawn(shell("next", "true")).await.unwrap();
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }

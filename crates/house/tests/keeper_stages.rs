@@ -15,7 +15,7 @@ use hostel_keeper::proto::{
 };
 use support::pipelines::{Place, ask};
 use support::raw::{Owned, Raw, spawn_of};
-use support::{LIMIT, RawKeeper, until};
+use support::{RawKeeper, until, within};
 
 const TERMS: PipelineTerms = PipelineTerms {
     stdin_from: None,
@@ -245,11 +245,11 @@ async fn a_keeper_of_before_is_recognised_and_nothing_is_asked_of_it() {
     let keeper = old_keeper(&place);
     let house = place.open().await;
     let run = house.start(ask(&[&["true"]])).await;
-    let error = tokio::time::timeout(LIMIT, run.clone().finished()).await.unwrap().unwrap_err();
+    let error = within("the end of the pipeline", run.clone().finished()).await.unwrap_err();
     let RunError::NotRun(why) = error else { panic!("{error:?}") };
     assert!(why.contains("hostel keeper upgrade"), "{why}");
     house.processes.stop_keeper(Duration::ZERO).await.unwrap();
-    until("it has left", || keeper.is_finished()).await;
+    until("it has left", async || keeper.is_finished(), |finished| *finished).await;
     let asked = keeper.join().unwrap();
     assert!(!asked.contains(&kind::SPAWN), "{asked:?}");
 }

@@ -6,12 +6,11 @@ use crate::support;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
 use hostel_journal::ProcessId;
 use hostel_keeper::proto::{Builder, Outcome, Role, Scope, Spawn, Welcome, kind, split, tag};
-use support::RawKeeper;
 use support::raw::{Raw, spawn_of};
+use support::{RawKeeper, limit};
 
 #[test]
 fn a_spawn_repeated_is_answered_again_and_starts_nothing() {
@@ -150,7 +149,7 @@ fn malformed_bytes_end_their_connection_and_nothing_else() {
     garbage.push(lying);
     for bytes in garbage {
         let mut bad = UnixStream::connect(keeper.socket()).unwrap();
-        bad.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        bad.set_read_timeout(Some(limit())).unwrap();
         bad.write_all(&bytes).unwrap();
         bad.shutdown(std::net::Shutdown::Write).unwrap();
         let mut answer = Vec::new();
@@ -175,7 +174,7 @@ fn a_hosted_process_may_not_talk_to_its_keeper() {
     let id = ProcessId::random().unwrap();
     // The child connects and waits for the hang-up; one that is let in would be greeted or kept.
     let script = format!(
-        "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(15)\ns.connect({:?})\nsys.exit(42 if s.recv(1)==b'' else 1)",
+        "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(100)\ns.connect({:?})\nsys.exit(42 if s.recv(1)==b'' else 1)",
         keeper.socket().display().to_string()
     );
     let request = Spawn {

@@ -10,12 +10,10 @@
 )]
 
 mod approvals;
-mod approvals_model;
 mod approvals_property;
 mod keeper_faults;
 mod keeper_stages;
 mod keeper_wire;
-mod model;
 mod pipelines;
 mod pipelines_output;
 mod pipelines_restart;

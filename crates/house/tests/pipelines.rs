@@ -11,7 +11,7 @@ use hostel_house::pipelines::{
     Askpass, EXECUTION_PATH, End, Outcome, PipelineLimits, PlanRequest, Privilege, RunError, StageEnd,
 };
 use support::pipelines::{Opened, Place, ask, processor_time};
-use support::{LIMIT, until};
+use support::{until, within};
 
 const OK: StageEnd = StageEnd { exit_code: 0, signal: None, stderr_truncated: false };
 
@@ -79,11 +79,9 @@ async fn a_stage_that_cannot_be_started_takes_the_others_with_it() {
     let place = Place::new();
     let house = place.open().await;
     let broken = program(place.path(), "broken", "#!/no/such/interpreter\n");
-    let began = Instant::now();
     let run = house.start(ask(&[&["sleep", "1000"], &["sleep", "1000"], &[&broken]])).await;
-    let error = run.clone().finished().await.unwrap_err();
+    let error = within("the end of the pipeline", run.clone().finished()).await.unwrap_err();
     assert_eq!(error, RunError::CannotStart { stage: 2, errno: 2 });
-    assert!(began.elapsed() < Duration::from_secs(10));
     let outcome = run.outcome().unwrap();
     assert_eq!(outcome.stages.iter().map(|stage| stage.signal).collect::<Vec<_>>(), [Some(9), Some(9)]);
     assert_eq!(house.processes.running(), 0);
@@ -135,9 +133,9 @@ async fn an_endless_writer_runs_into_the_time_limit_and_costs_no_disk() {
     let began = Instant::now();
     let approval = house.approve(ask(&[&["yes"]])).await;
     let run = house.pipelines.run(&approval).await.unwrap();
-    let error = run.clone().finished().await.unwrap_err();
+    let error = within("the end of the pipeline", run.clone().finished()).await.unwrap_err();
     assert_eq!(error, RunError::TimedOut { secs: 1 });
-    assert!(began.elapsed() >= Duration::from_secs(1) && began.elapsed() < Duration::from_secs(20));
+    assert!(began.elapsed() >= Duration::from_secs(1));
     assert!(house.processes.usage().await.unwrap().bytes < 1 << 20);
     let outcome = run.outcome().unwrap();
     assert!(outcome.stdout_truncated && outcome.stages[0].signal == Some(9), "{outcome:?}");
@@ -149,40 +147,64 @@ async fn an_endless_writer_runs_into_the_time_limit_and_costs_no_disk() {
 async fn a_kill_reaches_even_those_that_went_away() {
     let place = Place::new();
     let house = place.open_without_cgroups().await;
+    let sleep = Sleep::new();
     // It leaves the session, loses its parent and clears its environment.
-    let script = "(env -i setsid sleep 1234 &); env -i setsid sleep 1234 & echo ready; exec sleep 1234";
-    let run = house.start(ask(&[&["sh", "-c", script], &["cat"]])).await;
+    let script = format!("(env -i setsid {sleep} &); env -i setsid {sleep} & echo ready; exec {sleep}");
+    let run = house.start(ask(&[&["sh", "-c", &script], &["cat"]])).await;
     let mut ready = Vec::new();
-    tokio::time::timeout(LIMIT, run.stdout().next(&mut ready)).await.unwrap().unwrap();
-    until("all three sleep", || sleepers("1234") == 3).await;
+    within("the first output", run.stdout().next(&mut ready)).await.unwrap();
+    until("all three sleep", async || sleep.count(), |count| *count == 3).await;
     run.kill("the requester left");
-    let error = tokio::time::timeout(LIMIT, run.clone().finished()).await.unwrap().unwrap_err();
+    let error = within("the end of the pipeline", run.clone().finished()).await.unwrap_err();
     assert_eq!(error, RunError::Killed("the requester left".to_owned()));
-    assert_eq!(sleepers("1234"), 0);
+    assert_eq!(sleep.count(), 0);
     assert_eq!(run.outcome().unwrap().unkillable, [0; 0]);
     house.end().await;
 }
 
-/// Processes that sleep this long.
-fn sleepers(seconds: &str) -> usize {
-    let line = format!("sleep\0{seconds}\0");
-    let commands = std::fs::read_dir("/proc").unwrap().flatten();
-    commands
-        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes()))
-        .count()
+/// A `sleep` of so odd a length that nobody else on this machine sleeps that long.
+struct Sleep(String);
+
+impl Sleep {
+    fn new() -> Self {
+        Sleep(format!("1234.{}", std::process::id()))
+    }
+
+    /// The processes that sleep that long.
+    fn count(&self) -> usize {
+        let line = format!("sleep\0{}\0", self.0);
+        let commands = std::fs::read_dir("/proc").unwrap().flatten();
+        commands
+            .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes()))
+            .count()
+    }
+}
+
+impl std::fmt::Display for Sleep {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "sleep {}", self.0)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grandchild_that_keeps_the_pipe_open_delays_nothing() {
     let place = Place::new();
     let house = place.open().await;
-    let began = Instant::now();
-    let (outcome, stdout, _) = shell(&house, "sleep 4321 & echo started; exit 4").await.unwrap();
-    assert!(began.elapsed() < Duration::from_millis(4500), "{:?}", began.elapsed());
-    assert_eq!((outcome.stages.as_slice(), stdout.as_slice()), ([ended(4)].as_slice(), b"started\n".as_slice()));
-    assert_eq!(sleepers("4321"), 1, "it ended normally, so what it left behind is nobody's to kill");
+    let sleep = Sleep::new();
+    let (mut attempts, mut fastest) = (0, Duration::MAX);
+    // A busy machine may delay one of them; a wait for the grandchild would delay each by five seconds.
+    while fastest >= Duration::from_millis(4500) && attempts < 5 {
+        attempts += 1;
+        let began = Instant::now();
+        let (outcome, stdout, _) = shell(&house, &format!("{sleep} & echo started; exit 4")).await.unwrap();
+        fastest = fastest.min(began.elapsed());
+        assert_eq!((outcome.stages.as_slice(), stdout.as_slice()), ([ended(4)].as_slice(), b"started\n".as_slice()));
+    }
+    assert!(fastest < Duration::from_millis(4500), "each of {attempts} took at least {fastest:?}");
+    // They ended normally, so what they left behind is nobody's to kill, until the keeper goes.
+    until("the grandchildren sleep", async || sleep.count(), |count| *count == attempts).await;
     house.end().await;
-    assert_eq!(sleepers("4321"), 0, "until the keeper goes");
+    until("the grandchildren are gone", async || sleep.count(), |count| *count == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -270,7 +292,7 @@ async fn whoever_comes_second_joins_and_whoever_comes_late_does_not_begin_again(
         assert_eq!(run.stdout().read().await.unwrap(), b"hello\n");
     }
     first.discard();
-    until("it is forgotten", || house.processes.list().is_empty()).await;
+    until("it is forgotten", async || house.processes.list().len(), |left| *left == 0).await;
     assert_eq!(house.processes.usage().await.unwrap().files, 0);
     assert!(matches!(house.pipelines.run(&approval).await.err(), Some(RunError::NotRun(_))));
     let fresh = house.approvals.get(&approval.id).await.unwrap().unwrap();
@@ -301,7 +323,7 @@ async fn a_pipeline_does_not_notice_that_its_keeper_is_replaced() {
     let house = place.open().await;
     let count = "i=0; while [ $i -lt 30000 ]; do echo $i; i=$((i+1)); done; echo counted >&2";
     let run = house.start(ask(&[&["sh", "-c", count], &["tac"], &["sort", "-n"]])).await;
-    until("all run", || house.processes.running() == 3).await;
+    until("all run", async || house.processes.running(), |running| *running == 3).await;
     for _ in 0..5 {
         house.processes.upgrade_keeper(&place.options().program).await.unwrap();
     }
@@ -398,6 +420,8 @@ async fn pkexec_runs_each_stage_and_missing_ways_to_root_are_named() {
 
 /// Where the house of somebody who is not root is; without it that test is nothing.
 const UNPRIVILEGED: &str = "HOSTEL_TEST_UNPRIVILEGED";
+/// A program with which anybody becomes root.
+const TO_ROOT: &str = "HOSTEL_TEST_TO_ROOT";
 const NOBODY: u32 = 65534;
 
 /// A house of somebody who may not kill what he started.
@@ -405,15 +429,16 @@ const NOBODY: u32 = 65534;
 async fn the_house_of_somebody_who_is_not_root() {
     let Some(path) = std::env::var_os(UNPRIVILEGED).map(PathBuf::from) else { return };
     let place = Place::at(&path);
-    let house = place.open_with(PipelineLimits { time: Duration::from_secs(1), ..PipelineLimits::default() }).await;
-    let to_root = path.join("to-root");
-    let approval = house.approve(ask(&[&[to_root.to_str().unwrap(), "--reuid=0", "sleep", "4711"]])).await;
+    let house = place.open().await;
+    let (to_root, sleep) = (std::env::var(TO_ROOT).unwrap(), Sleep::new());
+    let approval = house.approve(ask(&[&[&to_root, "--reuid=0", "sleep", &sleep.0]])).await;
     let run = house.pipelines.run(&approval).await.unwrap();
-    until("it became root", || sleepers("4711") == 1).await;
-    let error = tokio::time::timeout(LIMIT, run.clone().finished()).await.unwrap().unwrap_err();
-    assert_eq!(error, RunError::TimedOut { secs: 1 });
+    until("it became root", async || sleep.count(), |count| *count == 1).await;
+    run.kill("the requester left");
+    let error = within("the end of the pipeline", run.clone().finished()).await.unwrap_err();
+    assert_eq!(error, RunError::Killed("the requester left".to_owned()));
     let outcome = run.outcome().unwrap();
-    assert_eq!((outcome.unkillable.len(), sleepers("4711")), (1, 1));
+    assert_eq!((outcome.unkillable.len(), sleep.count()), (1, 1));
     // It has no end to tell of.
     assert_eq!(outcome.stages, [StageEnd { exit_code: -1, signal: None, stderr_truncated: false }]);
     assert_eq!(house.recorded(&approval.id).await.unkillable, outcome.unkillable);
@@ -426,10 +451,11 @@ async fn the_house_of_somebody_who_is_not_root() {
 fn a_child_that_may_not_be_killed_is_told_of() {
     let setpriv = ["/usr/bin/setpriv", "/bin/setpriv"].into_iter().find(|path| Path::new(path).exists());
     let Some(setpriv) = setpriv.filter(|_| rustix::process::geteuid().is_root()) else {
-        eprintln!("SKIPPED: needs root and setpriv");
+        eprintln!("skipped: needs root and setpriv");
         return;
     };
-    // Somebody else must be able to reach the programs and own the house.
+    // Somebody else must be able to reach the programs and own the house. Directories for temporary files often refuse
+    // set-user-ID programs; this one rarely does.
     let place = Place::new();
     let programs = tempfile::tempdir_in("/var/tmp").unwrap();
     for directory in ["deps", "examples"] {
@@ -438,19 +464,27 @@ fn a_child_that_may_not_be_killed_is_told_of() {
     let own = programs.path().join("deps/test");
     std::fs::copy(std::env::current_exe().unwrap(), &own).unwrap();
     std::fs::copy(support::keeper_program(), programs.path().join("examples/keeper")).unwrap();
-    let to_root = place.path().join("to-root");
+    let to_root = programs.path().join("to-root");
     std::fs::copy(setpriv, &to_root).unwrap();
     std::fs::set_permissions(&to_root, std::fs::Permissions::from_mode(0o4755)).unwrap();
     std::fs::set_permissions(programs.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     for name in ["", "run", "journal"] {
         std::os::unix::fs::chown(place.path().join(name), Some(NOBODY), Some(NOBODY)).unwrap();
     }
-    let status = std::process::Command::new(setpriv)
-        .args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string(), "--clear-groups"])
-        .arg(&own)
+    let as_nobody = |program: &Path| {
+        let mut command = std::process::Command::new(setpriv);
+        command.args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string(), "--clear-groups"]);
+        command.arg(program).current_dir("/");
+        command
+    };
+    if !as_nobody(&to_root).args(["--reuid=0", "true"]).status().unwrap().success() {
+        eprintln!("skipped: set-user-ID programs do not work here");
+        return;
+    }
+    let status = as_nobody(&own)
         .args(["--exact", "pipelines::the_house_of_somebody_who_is_not_root", "--nocapture"])
         .env(UNPRIVILEGED, place.path())
-        .current_dir("/")
+        .env(TO_ROOT, &to_root)
         .status()
         .unwrap();
     let left = std::fs::read_to_string(place.path().join("left"));
@@ -486,6 +520,6 @@ async fn many_at_once_are_quick() {
         micros(keeper),
         micros(children)
     );
-    until("all are forgotten", || house.processes.list().is_empty()).await;
+    until("all are forgotten", async || house.processes.list().len(), |left| *left == 0).await;
     house.end().await;
 }

@@ -11,10 +11,7 @@ use hostel_house::approvals::RunState;
 use hostel_house::pipelines::{PipelineLimits, RunError};
 use rustix::fs::Advice;
 use support::pipelines::{Place, ask};
-use support::until;
-
-/// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(60);
+use support::{until, within};
 
 /// More than a reader is handed at once.
 const LONG: usize = 3_000_000;
@@ -50,13 +47,15 @@ async fn output_stays_for_as_long_as_it_is_read() {
     assert_eq!(run.stderr(0).read().await.unwrap(), b"err\n");
     assert_eq!(journals(&place).len(), 1);
     // Another one that nobody comes for goes, and the first one's time was over before.
-    drop(house.start(ask(&[&["echo", "unheard"]])).await);
-    until("the other one's journal is there", || journals(&place).len() == 2).await;
-    until("the other one's journal is gone", || journals(&place).len() == 1).await;
+    let mut other = house.start(ask(&[&["echo", "unheard"]])).await;
+    other.finished().await.unwrap();
+    assert_eq!(journals(&place).len(), 2);
+    drop(other);
+    until("the other one's journal is gone", async || journals(&place), |left| left.len() == 1).await;
     assert_eq!(run.stdout().read().await.unwrap(), b"out\n");
     // Nobody is left to read it.
     drop(run);
-    until("its journal is gone", || journals(&place).is_empty()).await;
+    until("its journal is gone", async || journals(&place), Vec::is_empty).await;
     house.end().await;
 }
 
@@ -77,19 +76,15 @@ async fn whoever_has_read_all_that_is_kept_does_not_wait_for_the_end() {
     assert_eq!(house.pipelines.limits(), limits);
     let approval = house.approve(ask(&[&["sh", "-c", "echo 12345; exec sleep 1000"]])).await;
     let run = house.pipelines.run(&approval).await.unwrap();
-    let read = tokio::time::timeout(LIMIT, run.stdout().read()).await.expect("it waits for more");
+    let read = within("what is kept", run.stdout().read()).await;
     assert_eq!(read.unwrap(), b"1234");
     assert_eq!(house.processes.running(), 1);
     assert_eq!(approval.run, RunState::Due);
     // It is written without anybody waiting for it.
-    let written = async {
-        while house.approvals.get(&approval.id).await.unwrap().unwrap().run != RunState::Started {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(LIMIT, written).await.expect("its start is not on record");
+    let state = async || house.approvals.get(&approval.id).await.unwrap().unwrap().run;
+    until("its start is on record", state, |state| *state == RunState::Started).await;
     run.kill("it was seen");
-    tokio::time::timeout(LIMIT, run.clone().finished()).await.unwrap().unwrap_err();
+    within("its end", run.clone().finished()).await.unwrap_err();
     house.end().await;
 }
 
@@ -105,13 +100,13 @@ async fn errors_that_come_after_much_output_are_waited_for() {
     let mut run = house.pipelines.run(&approval).await.unwrap();
     let (mut output, mut all) = (run.stdout(), Vec::new());
     while all.len() < LONG {
-        assert_ne!(tokio::time::timeout(LIMIT, output.next(&mut all)).await.unwrap().unwrap(), 0);
+        assert_ne!(within("output", output.next(&mut all)).await.unwrap(), 0);
     }
     // There is nothing yet, and it is not at its end.
     let (mut errors, mut late) = (run.stderr(0), Vec::new());
     tokio::time::timeout(Duration::from_millis(50), errors.next(&mut late)).await.unwrap_err();
     std::fs::write(&gate, "go\n").unwrap();
-    tokio::time::timeout(LIMIT, run.finished()).await.unwrap().unwrap();
+    within("its end", run.finished()).await.unwrap();
     assert_eq!(run.stderr(0).read().await.unwrap(), b"late\n");
     house.end().await;
 }
@@ -125,7 +120,7 @@ async fn what_is_killed_before_it_begins_is_not_run() {
     let mut run = house.pipelines.run(&approval).await.unwrap();
     // There is one thread: nobody has carried anything out yet.
     run.kill("whoever asked has left");
-    let error = tokio::time::timeout(LIMIT, run.finished()).await.unwrap().unwrap_err();
+    let error = within("its end", run.finished()).await.unwrap_err();
     assert_eq!(error, RunError::NotRun("whoever asked has left".to_owned()));
     assert!(!witness.exists() && house.processes.list().is_empty());
     house.end().await;

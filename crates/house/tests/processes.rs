@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_house::processes::{
-    Batch, Exit, Item, KeeperOptions, Next, Process, Processes, Relation, SpawnError, SpawnSpec, StdinError,
+    Batch, Exit, Item, KeeperOptions, Member, Next, Process, Processes, Relation, SpawnError, SpawnSpec, StdinError,
 };
 use rustix::process::Signal;
-use support::{LIMIT, TestHouse, hear, shell, until};
+use support::{TestHouse, hear, limit, shell, until, until_ended, within};
 
 async fn wait_for_output(process: &Arc<Process>, needle: &str) -> u64 {
     let mut watch = process.watch(0).unwrap();
     let mut batch = Batch::default();
     let mut seen = Vec::new();
     loop {
-        let next = tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.unwrap().unwrap();
+        let next = within("output", watch.next(&mut batch)).await.unwrap();
         assert_eq!(next, Next::Items, "ended before {needle:?}: {:?}", String::from_utf8_lossy(&seen));
         for item in batch.items() {
             if let Item::Output { data, .. } = item {
@@ -98,7 +98,7 @@ async fn a_newer_daemon_takes_over_and_knows_everything() {
     wait_for_output(&process, "before").await;
     process.stdin(None, b"par").await.unwrap().done().await.unwrap();
     let second = house.open().await;
-    tokio::time::timeout(LIMIT, first.superseded()).await.unwrap();
+    within("the older daemon to be superseded", first.superseded()).await;
     let adopted = second.get("long").unwrap();
     assert_eq!((adopted.pid(), adopted.started_ns()), (process.pid(), process.started_ns()));
     assert_eq!(adopted.status().stdin_applied, 3);
@@ -151,33 +151,24 @@ async fn a_killed_keeper_loses_its_processes_and_says_so() {
     let keeper = rustix::process::Pid::from_raw(processes.keeper_status().pid as i32).unwrap();
     rustix::process::kill_process(keeper, Signal::KILL).unwrap();
     for process in [&process, &silent] {
-        let exit = process.wait_exit(LIMIT).await.unwrap();
+        let exit = process.wait_exit(limit()).await.unwrap();
         assert_eq!((exit.code, exit.lost), (-1, true));
     }
     let heard = hear(&process, 0).await;
     assert_eq!(heard.stdout, b"printed\n");
     // What was left of their trees is gone, and the house works.
     for process in [&process, &silent] {
-        let pid = rustix::process::Pid::from_raw(process.pid() as i32).unwrap();
-        until("the process of a dead keeper is gone", || rustix::process::test_kill_process(pid).is_err()).await;
+        until_ended(process.pid()).await;
     }
     let next = processes.spawn(shell("next", "echo fine")).await.unwrap();
     assert_eq!(hear(&next, 0).await.stdout, b"fine\n");
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
 
-async fn escaped(process: &Arc<Process>) -> usize {
-    process.tree().await.members.iter().filter(|member| member.relation == Relation::Escaped && !member.zombie).count()
-}
-
 async fn until_escaped(process: &Arc<Process>, count: usize) {
-    for _ in 0..500 {
-        if escaped(process).await == count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} descendants outside the group, not {count}", escaped(process).await);
+    let escaped = |member: &&Member| member.relation == Relation::Escaped && !member.zombie;
+    let members = async || process.tree().await.members;
+    until("so many have left the group", members, |members| members.iter().filter(escaped).count() == count).await;
 }
 
 async fn find_and_kill_descendants(processes: &Processes, script: &str) {
@@ -185,7 +176,7 @@ async fn find_and_kill_descendants(processes: &Processes, script: &str) {
     wait_for_output(&process, "\n").await;
     until_escaped(&process, 1).await;
     process.kill(Signal::TERM).await;
-    let exit = process.wait_exit(LIMIT).await.unwrap();
+    let exit = process.wait_exit(limit()).await.unwrap();
     assert_eq!((exit.code, exit.signal), (-1, 15));
     until_escaped(&process, 0).await;
 }
@@ -213,7 +204,7 @@ async fn with_cgroups_even_those_that_hide_are_found_and_killed() {
         find_and_kill_descendants(&processes, LEAVES).await;
         find_and_kill_descendants(&processes, HIDES).await;
     } else {
-        eprintln!("SKIPPED: no writable cgroup hierarchy of version 2 here");
+        eprintln!("skipped: no writable cgroup hierarchy of version 2 here");
     }
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -222,16 +213,17 @@ async fn with_cgroups_even_those_that_hide_are_found_and_killed() {
 async fn what_outlives_its_process_is_listed_and_ends_with_the_keeper() {
     let house = TestHouse::new();
     let processes = house.open().await;
-    let script = "setsid sleep 1000 >/dev/null 2>&1 & echo $!";
-    let process = processes.spawn(shell("gone", script)).await.unwrap();
+    // The process ends only once the other one has left its group.
+    let script = "setsid sh -c 'echo $$ > pid; exec sleep 1000 >/dev/null 2>&1' & until [ -s pid ]; do sleep 0.02; done; cat pid";
+    let spec = SpawnSpec { cwd: Some(house.path().to_owned()), ..shell("gone", script) };
+    let process = processes.spawn(spec).await.unwrap();
     let heard = hear(&process, 0).await;
     let pid: u32 = String::from_utf8(heard.stdout).unwrap().trim().parse().unwrap();
     let strays = processes.strays().await;
     let names: Vec<_> = strays.iter().map(|(member, name)| (member.pid, name.as_deref())).collect();
     assert_eq!(names, [(pid, Some("gone"))]);
     processes.stop_keeper(Duration::ZERO).await.unwrap();
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    until("the stray is gone", || rustix::process::test_kill_process(pid).is_err()).await;
+    until_ended(pid).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,10 +232,11 @@ async fn a_grandchild_that_holds_the_pipe_delays_the_end_by_five_seconds_at_most
     let processes = house.open().await;
     let began = std::time::Instant::now();
     let process = processes.spawn(shell("leaky", "sleep 1000 & echo started; exit 4")).await.unwrap();
-    let exit = process.wait_exit(LIMIT).await.unwrap();
+    let exit = process.wait_exit(limit()).await.unwrap();
     assert_eq!(exit.code, 4);
+    // The grandchild would hold it for far longer than anything is waited for here.
     let took = began.elapsed();
-    assert!(took >= Duration::from_secs(4) && took < Duration::from_secs(15), "{took:?}");
+    assert!(took >= Duration::from_secs(4), "{took:?}");
     process.kill_tree().await;
     processes.stop_keeper(Duration::ZERO).await.unwrap();
 }
@@ -254,7 +247,7 @@ async fn a_quota_holds_the_child_back_and_nothing_is_lost() {
     let processes = house.open().await;
     processes.set_limits(0, 1 << 20, 0).await;
     let process = processes.spawn(shell("flood", "head -c 4000000 /dev/zero; echo done")).await.unwrap();
-    until("held", || process.status().held.is_some()).await;
+    until("it is held", async || process.status(), |now| now.held.is_some()).await;
     assert!(process.status().running);
     processes.set_limits(0, 1 << 40, 0).await;
     let heard = hear(&process, 0).await;

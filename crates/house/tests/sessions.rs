@@ -11,8 +11,8 @@ use hostel_house::approvals::{Action, ApprovalOptions, Approvals, Glob, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{Cause, NewSession, NextEvents, Scope, SendError, Session, Sessions, Status};
 use hostel_house::store;
-use support::sessions::{a_person, ask, end_of, follow, new_session, options, prompt};
-use support::{LIMIT, TestHouse};
+use support::sessions::{a_person, ask, end_of, follow, new_session, options, prompt, question};
+use support::{TestHouse, until, within};
 
 struct House {
     place: TestHouse,
@@ -76,7 +76,8 @@ async fn a_warm_session_answers_turn_after_turn_with_one_process() {
 async fn prompts_wait_in_order_up_to_the_limit() {
     let house = House::new("").await;
     let session = house.session("echo", Hosting::Warm).await;
-    let first = session.send(prompt("sleep 0.3")).await.unwrap();
+    // It waits until it may go on, so that the others find the queue as it is.
+    let first = session.send(prompt("approve")).await.unwrap();
     assert_eq!((first.turn, first.position), (1, 0));
     let mut last = first;
     for position in 1..=3 {
@@ -85,6 +86,8 @@ async fn prompts_wait_in_order_up_to_the_limit() {
     }
     let refused = session.send(prompt("one too many")).await;
     assert!(matches!(refused, Err(SendError::QueueFull(3))), "{refused:?}");
+    let asked = question(&house.approvals).await;
+    house.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
     let events = follow(&session, 0, last.turn).await;
     let answers: Vec<String> = events
         .iter()
@@ -93,7 +96,7 @@ async fn prompts_wait_in_order_up_to_the_limit() {
             _ => None,
         })
         .collect();
-    assert_eq!(answers, ["sleeping done", "echo: number 1", "echo: number 2", "echo: number 3"]);
+    assert_eq!(answers, ["approved", "echo: number 1", "echo: number 2", "echo: number 3"]);
     assert_eq!(session.status(), Status::Idle);
     house.end().await;
 }
@@ -104,7 +107,7 @@ async fn an_interrupt_stops_the_running_turn_and_leaves_the_process() {
     let session = house.session("echo", Hosting::Warm).await;
     ask(&session, "warm up").await;
     let pid = session.info().pid;
-    let sent = session.send(prompt("sleep 100")).await.unwrap();
+    let sent = session.send(prompt("sleep 1000")).await.unwrap();
     let waiting = session.send(prompt("next")).await.unwrap();
     let mut events = session.events(sent.after_seq);
     loop {
@@ -134,7 +137,7 @@ async fn people_are_asked_and_their_answer_reaches_the_agent() {
             if let Some(approval) = house.approvals.pending().pop() {
                 break approval;
             }
-            tokio::time::timeout(LIMIT, changed.changed()).await.unwrap().unwrap();
+            within("a question", changed.changed()).await.unwrap();
         };
         assert_eq!((approval.session.as_str(), approval.turn), (session.id(), sent.turn));
         house.approvals.decide(&approval.id, decision.clone(), &a_person()).await.unwrap();
@@ -243,14 +246,9 @@ async fn a_stubborn_process_is_killed_with_everything_it_started() {
     let house = House::new("trap '' TERM; setsid sleep 1000 & echo started; while :; do sleep 1; done").await;
     let session = house.session("script", Hosting::PerMessage).await;
     let sent = session.send(prompt("x")).await.unwrap();
-    let deadline = tokio::time::Instant::now() + LIMIT;
-    let process = loop {
-        assert!(tokio::time::Instant::now() < deadline, "it did not start its children");
-        match house.processes.list().pop() {
-            Some(process) if process.tree().await.members.len() >= 3 => break process,
-            _ => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    };
+    let process = until("the process is there", async || house.processes.list().pop(), Option::is_some).await.unwrap();
+    let members = async || process.tree().await.members;
+    until("it has started its children", members, |members| members.len() >= 3).await;
     assert!(session.interrupt(Scope::Everything, Cause::ClientRpc).await);
     let (outcome, _) = end_of(&follow(&session, sent.after_seq, sent.turn).await);
     assert_eq!(outcome, Outcome::Cancelled);
@@ -263,7 +261,7 @@ async fn a_closed_session_takes_nothing_and_can_come_back() {
     let house = House::new("").await;
     let session = house.session("echo", Hosting::Warm).await;
     ask(&session, "one").await;
-    let sent = session.send(prompt("sleep 100")).await.unwrap();
+    let sent = session.send(prompt("sleep 1000")).await.unwrap();
     session.close(Cause::SessionRemoved).await.unwrap();
     assert!(house.sessions.get(session.id()).is_none());
     assert!(matches!(session.send(prompt("x")).await, Err(SendError::Closed)));
@@ -289,11 +287,7 @@ async fn too_many_idle_processes_make_room() {
         ask(&session, "hello").await;
         sessions.push(session);
     }
-    let deadline = tokio::time::Instant::now() + LIMIT;
-    while house.processes.running() > 2 {
-        assert!(tokio::time::Instant::now() < deadline, "{} still run", house.processes.running());
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until("no more run than are kept warm", async || house.processes.running(), |running| *running <= 2).await;
     assert_eq!(ask(&sessions[0], "still there").await.1, "echo: still there");
     house.end().await;
 }

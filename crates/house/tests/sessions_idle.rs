@@ -8,12 +8,14 @@ use std::time::Duration;
 use hostel_agents::{Decision, Event, Hosting, Outcome};
 use hostel_house::approvals::State;
 use hostel_house::sessions::{Cause, SessionOptions};
+use hostel_syncpoint::SyncPoint;
 use support::sessions::{
     Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
 };
-use support::{LIMIT, TestHouse, keeper_program, until};
+use support::raw::known_processes;
+use support::{TestHouse, block_on, keeper_program, until, within};
 
-/// After its first answer it waits for a file, then has something to say; `later` asks for leave first.
+/// After its first answer it waits for a file, then has something to say or asks for leave; `hold` waits before it answers.
 fn talker() -> SessionOptions {
     options(claude(
         r#"*'"content":"speak later"'*) init; say first; result first
@@ -21,6 +23,7 @@ fn talker() -> SessionOptions {
             [ -e die ] && exit 0;;
         *'"content":"ask later"'*) init; say first; result first
             while ! [ -e go ]; do sleep 0.02; done; init; say thinking; ask 1 ls;;
+        *'"content":"hold"'*) init; say begun; while ! [ -e go ]; do sleep 0.02; done; say done; result done;;
         *'"behavior":"allow"'*) echo x >> answers; say allowed; result unasked;;"#,
     ))
 }
@@ -45,12 +48,9 @@ fn what_an_idle_agent_says_while_no_daemon_is_there_is_kept() {
         }
         std::fs::write(place.path().join("go"), "").unwrap();
         if dies {
-            let deadline = std::time::Instant::now() + LIMIT;
             // Its keeper reaps it once its last output is written.
-            while std::path::Path::new(&format!("/proc/{pid}")).exists() {
-                assert!(std::time::Instant::now() < deadline, "it does not end");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            let is_there = async || std::path::Path::new(&format!("/proc/{pid}")).exists();
+            block_on(until("the agent is reaped", is_there, |is_there| !is_there));
         }
         let daemon = Daemon::start(&place, talker());
         daemon.run(async {
@@ -74,11 +74,12 @@ fn a_question_of_an_idle_agent_survives_the_daemon_and_is_answered_once() {
     let asked = daemon.run(async {
         let asked = question(&daemon.approvals).await;
         follow_until(&session, before, |event| matches!(event, Event::PermissionAsked { .. })).await;
+        // The place behind the question is written with it.
+        let last = async || (daemon.last_stored_event().await, session.last_seq());
+        until("the question is on disk", last, |(stored, last)| stored == last).await;
         asked
     });
     drop(session);
-    // The question is on disk, and so is the place behind it.
-    std::thread::sleep(Duration::from_millis(200));
     daemon.vanish();
     let daemon = Daemon::start(&place, talker());
     let session = daemon.sessions.get("s").unwrap();
@@ -139,7 +140,7 @@ fn a_prompt_waits_for_a_question_that_was_open_before_it() {
 fn an_agent_that_waits_for_a_person_is_not_idle() {
     let place = TestHouse::new();
     let mut options = talker();
-    options.idle = Duration::from_millis(200);
+    options.idle = Duration::from_secs(2);
     let daemon = Daemon::start(&place, options);
     let session = daemon.session("script", Hosting::Warm, place.path());
     std::fs::write(place.path().join("go"), "").unwrap();
@@ -147,10 +148,11 @@ fn an_agent_that_waits_for_a_person_is_not_idle() {
         ask(&session, "ask later").await;
         let asked = question(&daemon.approvals).await;
         let before = session.last_seq();
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        // Nothing may happen in this time, which is longer than an agent may be idle.
+        tokio::time::sleep(Duration::from_secs(3)).await;
         daemon.approvals.decide(&asked.id, Decision::AllowOnce, &a_person()).await.unwrap();
         follow_until(&session, before, is_text("allowed")).await;
-        until("the idle process is let go of", || session.info().pid.is_none()).await;
+        until("the idle process is let go of", async || session.info().pid, Option::is_none).await;
     });
     daemon.end();
 }
@@ -161,7 +163,7 @@ fn a_turn_whose_journal_was_removed_comes_to_an_end() {
     let daemon = Daemon::start(&place, options(Vec::new()));
     let session = daemon.session("echo", Hosting::Warm, place.path());
     daemon.run(async {
-        let sent = session.send(prompt("sleep 100")).await.unwrap();
+        let sent = session.send(prompt("sleep 1000")).await.unwrap();
         follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
         for file in std::fs::read_dir(place.journal()).unwrap() {
             std::fs::remove_file(file.unwrap().path()).unwrap();
@@ -201,7 +203,7 @@ fn an_agent_that_dies_idle_is_followed_by_another() {
         let pid = session.info().pid.unwrap();
         let raw = rustix::process::Pid::from_raw(pid as i32).unwrap();
         rustix::process::kill_process(raw, rustix::process::Signal::KILL).unwrap();
-        until("the dead process is let go of", || session.info().pid.is_none()).await;
+        until("the dead process is let go of", async || session.info().pid, Option::is_none).await;
         assert_eq!(ask(&session, "two").await.1, "echo: two");
         history(&daemon.sessions, "s").await;
     });
@@ -216,10 +218,11 @@ fn a_process_that_was_lost_with_keeper_and_daemon_is_not_started_again() {
     let session = daemon.session("script", Hosting::PerMessage, place.path());
     daemon.run(async {
         session.send(prompt("once")).await.unwrap();
-        until("it runs", || place.path().join("starts").exists()).await;
+        let starts = async || std::fs::read_to_string(place.path().join("starts")).unwrap_or_default();
+        until("it runs", starts, |starts| starts == "x\n").await;
+        // It has printed nothing; that it was started is on disk.
+        until("its start is on disk", async || daemon.stored_process().await, |state| state == "live").await;
     });
-    // Long enough for its start to be known on disk; it has printed nothing.
-    std::thread::sleep(Duration::from_millis(300));
     let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
     drop(session);
     daemon.vanish();
@@ -245,13 +248,14 @@ fn a_prompt_of_several_pieces_arrives_whole_whenever_its_daemon_vanishes() {
     let sent = daemon.run(session.send(prompt(&text))).unwrap();
     drop(session);
     for life in 0..6 {
+        // Any instant will do; these are spread.
         std::thread::sleep(Duration::from_millis(3 + 9 * life));
         daemon.vanish();
         daemon = Daemon::start(&place, options(script.clone()));
     }
     daemon.run(async {
         let session = daemon.sessions.get("s").unwrap();
-        let events = tokio::time::timeout(LIMIT * 3, follow(&session, sent.after_seq, sent.turn)).await.unwrap();
+        let events = within("the end of the turn", follow(&session, sent.after_seq, sent.turn)).await;
         let frame = serde_json::json!({"type": "user", "message": {"role": "user", "content": ""},
             "parent_tool_use_id": null, "session_id": ""});
         assert_eq!(end_of(&events), (Outcome::Completed, (text.len() + frame.to_string().len()).to_string()));
@@ -262,21 +266,22 @@ fn a_prompt_of_several_pieces_arrives_whole_whenever_its_daemon_vanishes() {
 #[test]
 fn a_prompt_that_was_stopped_as_it_was_taken_up_does_not_run_after_a_restart() {
     let place = TestHouse::new();
-    let daemon = Daemon::start(&place, options(Vec::new()));
-    let session = daemon.session("echo", Hosting::Warm, place.path());
+    let daemon = Daemon::start(&place, talker());
+    let session = daemon.session("script", Hosting::Warm, place.path());
     daemon.run(async {
-        let first = session.send(prompt("sleep 1")).await.unwrap();
+        let first = session.send(prompt("hold")).await.unwrap();
         session.send(prompt("never")).await.unwrap();
-        follow_until(&session, first.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        follow_until(&session, first.after_seq, is_text("begun")).await;
         // What a daemon leaves that is killed between the wish to stop a turn and its beginning.
         let stop = |transaction: &rusqlite::Transaction<'_>| {
             transaction.execute("UPDATE turns SET cause = 'client_rpc' WHERE state = 'queued'", [])
         };
-        assert_eq!(daemon.store.write(stop).await.unwrap(), 1);
+        assert_eq!(daemon.store.write(SyncPoint::NONE, stop).await.unwrap(), 1);
     });
     drop(session);
     daemon.vanish();
-    let daemon = Daemon::start(&place, options(Vec::new()));
+    std::fs::write(place.path().join("go"), "").unwrap();
+    let daemon = Daemon::start(&place, talker());
     daemon.run(async {
         let session = daemon.sessions.get("s").unwrap();
         assert_eq!(end_of(&follow(&session, 0, 1).await).0, Outcome::Completed);
@@ -291,16 +296,17 @@ fn a_prompt_that_was_stopped_as_it_was_taken_up_does_not_run_after_a_restart() {
 #[test]
 fn a_turn_does_not_notice_that_its_keeper_is_replaced() {
     let place = TestHouse::new();
-    let daemon = Daemon::start(&place, options(Vec::new()));
-    let session = daemon.session("echo", Hosting::Warm, place.path());
+    let daemon = Daemon::start(&place, talker());
+    let session = daemon.session("script", Hosting::Warm, place.path());
     daemon.run(async {
-        let sent = session.send(prompt("sleep 0.5")).await.unwrap();
+        let sent = session.send(prompt("hold")).await.unwrap();
         let next = session.send(prompt("next")).await.unwrap();
-        follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
+        follow_until(&session, sent.after_seq, is_text("begun")).await;
         daemon.processes.upgrade_keeper(&keeper_program()).await.unwrap();
         let pid = session.info().pid;
-        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "sleeping done");
-        assert_eq!(end_of(&follow(&session, sent.after_seq, next.turn).await).1, "echo: next");
+        std::fs::write(place.path().join("go"), "").unwrap();
+        assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "begun\n\ndone");
+        assert_eq!(end_of(&follow(&session, sent.after_seq, next.turn).await).1, "ok");
         assert_eq!(session.info().pid, pid);
     });
     daemon.end();
@@ -312,7 +318,7 @@ fn a_turn_whose_keeper_dies_fails_and_the_next_one_works() {
     let daemon = Daemon::start(&place, options(Vec::new()));
     let session = daemon.session("echo", Hosting::Warm, place.path());
     daemon.run(async {
-        let sent = session.send(prompt("sleep 100")).await.unwrap();
+        let sent = session.send(prompt("sleep 1000")).await.unwrap();
         let next = session.send(prompt("next")).await.unwrap();
         follow_until(&session, sent.after_seq, |event| matches!(event, Event::TextDelta { .. })).await;
         let keeper = rustix::process::Pid::from_raw(daemon.processes.keeper_status().pid as i32).unwrap();
@@ -365,7 +371,8 @@ fn a_process_that_served_its_message_is_forgotten_by_the_keeper_and_kept_on_disk
     daemon.vanish();
     // The next daemon sees to what this one had no time for; the one after it finds what there is.
     let daemon = Daemon::start(&place, options(script.clone()));
-    std::thread::sleep(Duration::from_millis(300));
+    let socket = place.keeper_socket();
+    daemon.run(until("the keeper knows none of them", async || known_processes(&socket), |known| *known == 0));
     daemon.vanish();
     let daemon = Daemon::start(&place, options(script));
     let commands: Vec<Vec<u8>> = daemon.processes.list().iter().map(|process| process.command().to_vec()).collect();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use hostel_agents::{Decision, Hosting};
 use hostel_house::approvals::{Action, Glob, Kind, Rule, State, Subject};
-use hostel_house::sessions::{Cause, LETTERS, Letter, MailPlace, MeshPolicy, NewSession, Scope, Session, Taken};
+use hostel_house::sessions::{Cause, LETTERS, Letter, MailPlace, MeshPolicy, NewSession, Scope, Session, Taken, TurnInfo};
 use support::sessions::{Daemon, a_person, claude, new_session, options, question, until_idle};
-use support::{LIMIT, TestHouse};
+use support::{TestHouse, until};
 
 fn letter(number: u32) -> Letter {
     Letter {
@@ -41,7 +41,10 @@ fn session(daemon: &Daemon, place: &TestHouse, mesh: MeshPolicy) -> Arc<Session>
 
 /// The letters among the prompts, by number, in order; each prompt has its door.
 fn prompts(daemon: &Daemon) -> Vec<u32> {
-    let turns = daemon.run(daemon.sessions.turns("s")).unwrap();
+    letters(&daemon.run(daemon.sessions.turns("s")).unwrap())
+}
+
+fn letters(turns: &[TurnInfo]) -> Vec<u32> {
     let of_letters = turns.iter().filter(|turn| turn.door == LETTERS);
     let number = |prompt: &str| {
         let (_, rest) = prompt.split_once("\nletter ").expect("a letter");
@@ -51,11 +54,8 @@ fn prompts(daemon: &Daemon) -> Vec<u32> {
 }
 
 fn wait_prompts(daemon: &Daemon, expected: &[u32]) {
-    let deadline = std::time::Instant::now() + LIMIT;
-    while prompts(daemon) != expected {
-        assert!(std::time::Instant::now() < deadline, "{:?} instead of {expected:?}", prompts(daemon));
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    let found = async || letters(&daemon.sessions.turns("s").await.unwrap());
+    daemon.run(until("the letters are prompts", found, |found| found == expected));
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn an_unreadable_file_is_an_error_and_not_missing() {
     fs::write(&file, "x").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     if fs::File::open(&file).is_ok() {
-        println!("SKIPPED: this user may read everything, so permissions can not be tested");
+        eprintln!("skipped: this user may read everything, so permissions can not be tested");
         return;
     }
     let text = format!("open {}: permission denied", file.display());

@@ -11,8 +11,10 @@ use std::time::Duration;
 use hostel_house::workspace::git::{AddWorktreeError, Git, GitError, Limits, NewWorktree, RemovedWorktree};
 use tempfile::TempDir;
 
-/// How long an event may take before the test gives up on it.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::support::{limit, within};
+
+/// A time limit that git is to run into: long enough for its program to have begun by then, on any machine.
+const SHORT: Duration = Duration::from_secs(5);
 
 /// A directory with a program that stands in for git, and a pipe that shows whether any of its processes live.
 struct Stage {
@@ -58,7 +60,7 @@ impl Stage {
             fs::File::open(path).unwrap().read_to_end(&mut content).unwrap();
             content
         });
-        tokio::time::timeout(PATIENCE, read).await.unwrap().unwrap()
+        within("the end of all processes", read).await.unwrap()
     }
 }
 
@@ -68,12 +70,12 @@ const HANGS: &str = "exec 9>\"$pipe\"\necho up >&9\nsleep 600 &\nsleep 600";
 #[tokio::test]
 async fn out_of_time_is_an_error_and_ends_the_whole_group() {
     let stage = Stage::new(HANGS);
-    let git = stage.git(Duration::from_secs(1));
+    let git = stage.git(SHORT);
     let (answer, written) = tokio::join!(git.info(stage.root.path()), stage.all_ended());
     let error = answer.unwrap_err();
-    assert_eq!(error, GitError::TimedOut { limit: Duration::from_secs(1) });
+    assert_eq!(error, GitError::TimedOut { limit: SHORT });
     assert!(!error.is_verdict());
-    assert_eq!(error.to_string(), "git timed out after 1s");
+    assert_eq!(error.to_string(), "git timed out after 5s");
     assert_eq!(written, b"up\n");
 }
 
@@ -94,7 +96,7 @@ async fn out_of_time_while_looking_is_not_the_verdict_no_repository() {
 #[tokio::test]
 async fn an_abandoned_run_ends_with_its_caller() {
     let stage = Stage::new(HANGS);
-    let git = stage.git(PATIENCE);
+    let git = stage.git(limit());
     let path = stage.root.path().to_path_buf();
     let asking = tokio::spawn(async move { git.info(&path).await });
     let pipe = stage.pipe();
@@ -103,13 +105,13 @@ async fn an_abandoned_run_ends_with_its_caller() {
     asking.abort();
     assert!(asking.await.unwrap_err().is_cancelled());
     let ended = tokio::task::spawn_blocking(move || held.read_to_end(&mut Vec::new()).unwrap());
-    tokio::time::timeout(PATIENCE, ended).await.unwrap().unwrap();
+    within("its end", ended).await.unwrap();
 }
 
 #[tokio::test]
 async fn endless_output_is_cut_off() {
     let stage = Stage::new("exec 9>\"$pipe\"\nyes");
-    let git = stage.git(PATIENCE);
+    let git = stage.git(limit());
     let (answer, _) = tokio::join!(git.status(stage.root.path()), stage.all_ended());
     assert_eq!(answer, Err(GitError::OutputTooLarge { limit: 1 << 20 }));
 }
@@ -119,14 +121,14 @@ async fn endless_warnings_are_dropped_and_never_taken_for_an_answer() {
     let loud =
         "head -c 10000000 /dev/zero | tr '\\0' 'w' >&2\ncase \"$*\" in *porcelain*) echo ' M x';; *) echo .git;; esac";
     let stage = Stage::new(loud);
-    let changes = stage.git(PATIENCE).status(stage.root.path()).await.unwrap().unwrap();
+    let changes = stage.git(limit()).status(stage.root.path()).await.unwrap().unwrap();
     assert_eq!(changes, [b"M x".to_vec()]);
 }
 
 #[tokio::test]
 async fn something_left_in_the_background_does_not_hold_the_answer() {
     let stage = Stage::new("sleep 600 &\necho $! > \"$pipe.child\"\necho done");
-    let answer = stage.git(PATIENCE).worktree_remove(stage.root.path(), Path::new("t"), &[]).await;
+    let answer = stage.git(limit()).worktree_remove(stage.root.path(), Path::new("t"), &[]).await;
     let left = fs::read_to_string(stage.root.path().join("pipe.child")).unwrap();
     // It still runs, and holds the output, which is what this test is about.
     assert!(Command::new("kill").args(["-KILL", left.trim()]).status().unwrap().success());
@@ -136,7 +138,7 @@ async fn something_left_in_the_background_does_not_hold_the_answer() {
 #[tokio::test]
 async fn waiting_for_a_free_place_is_bounded() {
     let stage = Stage::new(HANGS);
-    let git = stage.git(Duration::from_secs(1));
+    let git = stage.git(SHORT);
     let first = git.clone();
     let path = stage.root.path().to_path_buf();
     let asking = tokio::spawn(async move { first.info(&path).await });
@@ -154,7 +156,7 @@ async fn waiting_for_a_free_place_is_bounded() {
 async fn git_can_not_ask_and_sees_no_hidden_variable() {
     let script = "exec 9>\"$pipe\"\nenv >&9\nread line && echo \"stdin: $line\" >&9\necho .git";
     let stage = Stage::new(script);
-    let git = stage.git(PATIENCE).hiding("PATH_OF_SECRETS").hiding("CARGO_MANIFEST_DIR");
+    let git = stage.git(limit()).hiding("PATH_OF_SECRETS").hiding("CARGO_MANIFEST_DIR");
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "set by the test runner");
     let (answer, written) =
         tokio::join!(git.worktree_remove(stage.root.path(), Path::new("t"), &[]), stage.all_ended());

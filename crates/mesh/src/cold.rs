@@ -113,7 +113,7 @@ impl Cold {
         let (taken, acks) = mpsc::channel(16);
         let (here, mut listed) = watch::channel(false);
         let pump = pump(ear, mouth, Arc::clone(&line), frames, Arc::clone(&roster), taken, here);
-        let work = tokio::spawn(pump);
+        let work = hostel_tasks::spawn(pump);
         let cold = Self { options, key, line, roster, topics, acks, work };
         match tokio::time::timeout(PATIENCE, listed.wait_for(|here| *here)).await {
             Ok(Ok(_)) => Ok(cold),

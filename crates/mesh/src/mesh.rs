@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use hostel_wire::frames::server::Member;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -193,8 +194,8 @@ impl Mesh {
     pub async fn run(&self) -> Ending {
         let core = &self.core;
         let (stop, stopping) = watch::channel(false);
-        let mut member = tokio::spawn(life::live(Arc::clone(core), Role::Member, stopping.clone()));
-        let mut hooks = tokio::spawn(hooks::dispatch::run(Arc::clone(core), stopping.clone()));
+        let mut member = hostel_tasks::spawn(life::live(Arc::clone(core), Role::Member, stopping.clone()));
+        let mut hooks = hostel_tasks::spawn(hooks::dispatch::run(Arc::clone(core), stopping.clone()));
         let mut links = JoinSet::new();
         let ending = {
             let keeping = self.keep_house();
@@ -238,7 +239,7 @@ impl Mesh {
                 continue;
             }
             let (core, all) = (Arc::clone(&self.core), stopping.clone());
-            links.spawn(async move {
+            links.spawn_boxed(async move {
                 let (stop, own) = watch::channel(false);
                 let (mut ended, mut all) = (session.stopping(), all);
                 let life = life::live(core.clone(), Role::Session(Arc::clone(&session)), own);
@@ -295,7 +296,7 @@ impl Mesh {
             loop {
                 if core.keys.is_due() {
                     let core = Arc::clone(core);
-                    tokio::task::spawn_blocking(move || core.keys.look_after()).await.ok();
+                    hostel_tasks::spawn_blocking(move || core.keys.look_after()).await.ok();
                 }
                 tokio::time::sleep(LET_GO).await;
             }

@@ -8,6 +8,7 @@ use std::collections::btree_map::Values;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hostel_syncpoint::points;
 use hostel_wire::frames::server::{Member, RetiredKey, Roster as RosterFrame};
 use hostel_wire::keys::PublicKey;
 use parking_lot::{Mutex, RwLock};
@@ -136,7 +137,7 @@ impl Roster {
                 state.members.insert(member.id.clone(), member);
             }
         }
-        if let Err(error) = self.kept.save(&*state, false) {
+        if let Err(error) = points::ROSTER_WRITTEN.reach_if_ok(self.kept.save(&*state, false)) {
             self.log.warn("roster_not_kept", serde_json::json!({"error": error.to_string()}));
         }
         drop(state);

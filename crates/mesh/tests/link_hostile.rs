@@ -4,7 +4,6 @@
 use crate::link_support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use hostel_mesh::link::dial::NetDial;
@@ -15,7 +14,7 @@ use hostel_wire::fingerprint;
 use hostel_wire::frames::Priority;
 use hostel_wire::keys::SecretKey;
 use hostel_wire::sealed::{PairKey, RootKey};
-use link_support::{log, quick, soon};
+use link_support::{drained, log, quick, soon, until};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -299,15 +298,11 @@ async fn rubbish_is_counted_dropped_and_passed() {
             break;
         }
     }
-    let page = soon("the inbox", async {
-        loop {
-            let request = InboxRequest { mark_seen: false, ..InboxRequest::default() };
-            let page = mesh.inbox(request, &Caller::Member).await.unwrap();
-            if page.items.first().is_some_and(|item| item.body.is_some()) {
-                return page;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    let page = until("the last message in the inbox", async || {
+        let request = InboxRequest { mark_seen: false, ..InboxRequest::default() };
+        let page = mesh.inbox(request, &Caller::Member).await.unwrap();
+        let there = page.items.first().is_some_and(|item| item.body.is_some());
+        if there { Ok(page) } else { Err(page.items.len()) }
     })
     .await;
     let found: Vec<_> =
@@ -366,12 +361,7 @@ async fn a_lane_goes_on_where_it_was_refused() {
     }
     let expected: Vec<_> = first[1..].iter().map(|send| send["client_message_id"].clone()).collect();
     assert_eq!(ids[..4], expected[..]);
-    soon("draining", async {
-        while mesh.health().await.queue_depth > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    drained(&mesh).await;
 }
 
 #[tokio::test]
@@ -391,12 +381,7 @@ async fn what_is_refused_for_good_is_told_and_holds_nobody_up() {
     let event = soon("the event", events.next()).await.unwrap();
     let data: Value = serde_json::from_str(&event.data).unwrap();
     assert_eq!((&data["client_message_id"], &data["reason"]), (&one["client_message_id"], &json!("blocked")));
-    soon("draining", async {
-        while mesh.health().await.queue_depth > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    drained(&mesh).await;
     let dead = mesh.outbox_list(Some("dead"), 10).await.unwrap();
     assert_eq!(dead.len(), 1);
     let requeued = mesh.outbox_requeue(&dead[0].id, None).await.unwrap();
@@ -441,11 +426,6 @@ async fn too_much_is_sent_later() {
     let again = talk.hear_type("send").await;
     assert_eq!(again["client_message_id"], one["client_message_id"]);
     talk.take(&again).await;
-    soon("draining", async {
-        while mesh.health().await.queue_depth > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    drained(&mesh).await;
     assert!(mesh.outbox_list(Some("dead"), 10).await.unwrap().is_empty());
 }

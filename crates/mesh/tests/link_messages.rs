@@ -4,7 +4,7 @@
 use crate::link_support;
 
 use hostel_mesh::{Caller, SendRequest};
-use link_support::{TestBroker, hosts, soon};
+use link_support::{TestBroker, holds, hosts, soon, until};
 use serde_json::json;
 
 #[tokio::test]
@@ -104,14 +104,9 @@ async fn a_group_gets_what_is_for_it() {
     let request = SendRequest { to: "*".into(), message: "for all".into(), ..SendRequest::default() };
     meshes[0].send(request, &Caller::Member).await.unwrap();
     let inbox = async |mesh: &hostel_mesh::Mesh, count: usize| {
-        soon("the inbox", async {
-            loop {
-                let items = mesh.inbox(hostel_mesh::InboxRequest::default(), &Caller::Member).await.unwrap().items;
-                if items.len() >= count {
-                    return items;
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
+        until("the inbox", async || {
+            let items = mesh.inbox(hostel_mesh::InboxRequest::default(), &Caller::Member).await.unwrap().items;
+            if items.len() >= count { Ok(items) } else { Err(items.len()) }
         })
         .await
     };
@@ -150,12 +145,7 @@ async fn the_state_is_told() {
     let health = alice.mesh.health().await;
     assert!(health.connected && health.ok);
     assert_eq!(health.brokers["lab"], "open");
-    soon("lag", async {
-        while alice.mesh.health().await.lag_ms.is_none() {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until("the lag to be known", async || holds(alice.mesh.health().await.lag_ms.is_some(), "no lag")).await;
     let version = alice.mesh.version();
     assert_eq!((version.ipc_api, version.mesh.as_str()), ("v1", "lab"));
     assert!(version.broker_features_negotiated.contains_key("lanes"));

@@ -4,7 +4,7 @@
 use crate::link_support;
 
 use hostel_mesh::{Caller, Ending, InboxItem, PostRequest, SendRequest, ShareRequest, State};
-use link_support::{Host, TestBroker, copy_files, hosts, put_back, soon};
+use link_support::{Host, TestBroker, copy_files, holds, hosts, put_back, soon, until};
 
 #[tokio::test]
 async fn what_is_sent_without_a_broker_arrives_when_it_is_back() {
@@ -193,21 +193,16 @@ async fn a_broker_that_was_set_back_hears_of_topics_and_subscriptions_again() {
     assert_eq!(told["made_again"], serde_json::json!(["new"]), "{told}");
     alice.connected().await;
     // What is posted before bob is subscribed again is not for bob, and what alice knows may be of before.
-    let subscribed = async {
-        loop {
-            let mesh = broker.broker().registry().meshes().remove(0);
-            let topics = alice.mesh.topics().await.unwrap();
-            let both = |name: &str| {
-                let id = mesh.topic(name).map(|topic| topic.id.clone()).unwrap_or_default();
-                mesh.subscribers(&id).count() == 2 && topics.iter().any(|topic| topic.id == id)
-            };
-            if both("old") && both("new") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    soon("both to be subscribed again", subscribed).await;
+    until("both to be subscribed again", async || {
+        let mesh = broker.broker().registry().meshes().remove(0);
+        let topics = alice.mesh.topics().await.unwrap();
+        let seen = ["old", "new"].map(|name| {
+            let id = mesh.topic(name).map(|topic| topic.id.clone()).unwrap_or_default();
+            (name, mesh.subscribers(&id).count(), topics.iter().any(|topic| topic.id == id))
+        });
+        holds(seen.iter().all(|(_, subscribers, known)| *subscribers == 2 && *known), seen)
+    })
+    .await;
     for topic in ["old", "new"] {
         let request = PostRequest { topic: topic.into(), message: topic.into(), ..PostRequest::default() };
         alice.mesh.topic_post(request, &Caller::Member).await.unwrap();
@@ -311,12 +306,7 @@ async fn an_upload_that_was_not_noted_is_the_same_upload_again() {
         std::fs::write(dir.join("files.json"), record).unwrap();
         std::fs::write(&sealed, bytes).unwrap();
         alice.up().await;
-        let gone = async {
-            while sealed.exists() {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        };
-        soon("the upload", gone).await;
+        until("the upload", async || holds(!sealed.exists(), "the sealed file is still there")).await;
         let kept: serde_json::Value = serde_json::from_slice(&std::fs::read(dir.join("files.json")).unwrap()).unwrap();
         kept[&shared.file_id].clone()
     };

@@ -10,7 +10,7 @@ use hostel_mesh::enrol::Enrol;
 use hostel_mesh::home::Membership;
 use hostel_mesh::{Caller, Mesh, RegisterRequest, SendRequest};
 use hostel_wire::Clock;
-use link_support::{Host, Net, TestBroker, copy_files, hosts, options, places, put_back, quick, soon};
+use link_support::{Host, Net, TestBroker, copy_files, holds, hosts, options, places, put_back, quick, soon, until};
 use rusqlite::Connection;
 use tokio::task::JoinHandle;
 
@@ -191,16 +191,12 @@ async fn a_broker_that_knows_no_origins_is_waited_for_and_nothing_is_given_up() 
     bob.net.mend();
     bob.up().await;
     let why = "the broker is too old";
-    let waits = async {
-        loop {
-            let rows = bob.mesh.outbox_list(Some("pending"), 10).await.unwrap();
-            if rows.iter().filter(|row| row.last_error.as_deref().is_some_and(|text| text.contains(why))).count() == 2 {
-                return;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        }
-    };
-    soon("the reason to be shown", waits).await;
+    until("the reason to be shown", async || {
+        let rows = bob.mesh.outbox_list(Some("pending"), 10).await.unwrap();
+        let shown = rows.iter().filter(|row| row.last_error.as_deref().is_some_and(|text| text.contains(why)));
+        holds(shown.count() == 2, rows)
+    })
+    .await;
     // Behind it, in order.
     bob.send("alice", "two").await;
     // Whoever does not want to wait says so: under another id it is another message.

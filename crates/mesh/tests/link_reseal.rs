@@ -4,12 +4,10 @@
 
 use crate::link_support;
 
-use std::time::Duration;
-
 use hostel_broker::{Limits, Settings};
 use hostel_mesh::{Caller, RegisterRequest, SendRequest, ShareRequest};
 use hostel_wire::sealed::{FileKey, TopicKey};
-use link_support::{TestBroker, hosts, soon};
+use link_support::{TestBroker, holds, hosts, until};
 
 #[tokio::test]
 async fn topics_files_and_sessions_go_on() {
@@ -60,18 +58,13 @@ async fn topics_files_and_sessions_go_on() {
     let mesh = registry.meshes().remove(0);
     let topic = mesh.topic("ops").unwrap().id.clone();
     let member = bob.mesh.member_id().to_owned();
-    soon("sealing anew", async {
-        loop {
-            let (_, seal) = registry.seal_get(mesh.id(), &member, &topic, None).await.unwrap();
-            let (_, key) = registry.file_for(mesh.id(), &member, &shared.file_id).unwrap();
-            let current = bob.kept_key();
-            let topic_key = TopicKey::open_seal(&seal.blob, &seal.nonce, &current);
-            let file_key = FileKey::open_seal(&key.unwrap(), &current);
-            if topic_key.is_ok() && file_key.is_ok() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    until("the copies to be sealed anew", async || {
+        let (_, seal) = registry.seal_get(mesh.id(), &member, &topic, None).await.unwrap();
+        let (_, key) = registry.file_for(mesh.id(), &member, &shared.file_id).unwrap();
+        let current = bob.kept_key();
+        let topic_key = TopicKey::open_seal(&seal.blob, &seal.nonce, &current).is_ok();
+        let file_key = FileKey::open_seal(&key.unwrap(), &current).is_ok();
+        holds(topic_key && file_key, (topic_key, file_key))
     })
     .await;
     bob.down().await;
@@ -116,10 +109,9 @@ async fn more_files_than_an_answer_holds_are_listed_and_sealed_anew() {
         let (_, key) = registry.file_for(mesh.id(), &member, id).unwrap();
         FileKey::open_seal(&key.unwrap(), &current).is_ok()
     };
-    soon("sealing anew", async {
-        while !shared.iter().all(sealed) {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+    until("the copies to be sealed anew", async || {
+        let count = shared.iter().filter(|id| sealed(id)).count();
+        holds(count == shared.len(), count)
     })
     .await;
 }
@@ -177,10 +169,9 @@ async fn more_copies_than_the_broker_has_time_for_are_all_sealed_anew() {
         count
     };
     let wait = async |least: usize| {
-        soon("sealing anew", async {
-            while anew().await < least {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
+        until(&format!("{least} copies to be sealed anew"), async || {
+            let count = anew().await;
+            holds(count >= least, count)
         })
         .await;
     };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hostel_mesh::{Caller, Ending, InboxRequest, MemberAction, Mesh, Step};
-use link_support::{DEADLINE, Host, TestBroker, enrol, hosts, options, quick, soon};
+use link_support::{Host, TestBroker, enrol, holds, hosts, options, quick, soon, until};
 use serde_json::json;
 
 #[tokio::test]
@@ -147,12 +147,7 @@ async fn who_may_not_or_cannot_is_told_so() {
     // Without a broker nothing is begun.
     let before = (alice.mesh.member_pubkey(), alice.files().keypair_next());
     broker.down().await;
-    soon("the loss", async {
-        while alice.mesh.health().await.connected {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    until("the loss", async || holds(!alice.mesh.health().await.connected, "connected")).await;
     assert_eq!(alice.mesh.rotate_keypair().await.unwrap_err().code(), "broker_unavailable");
     assert!(alice.mesh.member_pubkey() == before.0 && !before.1.exists());
     broker.up().await;
@@ -190,6 +185,7 @@ async fn keys_are_replaced_again_and_again_while_everybody_talks() {
                     }
                     all[me].post("ops", &format!("post {me} {said}")).await;
                     said += 1;
+                    // Lets the rotations have their turn; nothing depends on how long it is.
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 said
@@ -206,14 +202,11 @@ async fn keys_are_replaced_again_and_again_while_everybody_talks() {
     }
     for (me, host) in all.iter().enumerate() {
         let others: usize = said.iter().enumerate().filter(|(other, _)| *other != me).map(|(_, said)| 2 * said).sum();
-        let arriving = async {
-            while host.mesh.health().await.queue_depth > 0 || rows(host).await < others {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let arrived = tokio::time::timeout(DEADLINE, arriving).await;
-        let depth = host.mesh.health().await.queue_depth;
-        assert!(arrived.is_ok(), "{} of {others} are there, {depth} are owed", rows(host).await);
+        until(&format!("all {others} messages"), async || {
+            let (there, owed) = (rows(host).await, host.mesh.health().await.queue_depth);
+            holds(owed == 0 && there >= others, format!("{there} are there, {owed} are owed"))
+        })
+        .await;
         assert_eq!(rows(host).await, others, "each once");
         assert_eq!(host.metric("cm_daemon_decrypt_stale_total").await, 0);
         let request = InboxRequest { limit: 1000, mark_seen: false, ..InboxRequest::default() };

@@ -5,7 +5,7 @@ use crate::link_support;
 
 use hostel_mesh::cold::Cold;
 use hostel_mesh::{Caller, Ending, InboxRequest, Mesh, RegisterRequest, SendRequest, ShareRequest};
-use link_support::{Net, TestBroker, cold_options, enrol, hosts, options, quick, soon};
+use link_support::{Net, TestBroker, cold_options, enrol, holds, hosts, options, quick, soon, until};
 
 fn register(token: char, id: &str, name: &str) -> RegisterRequest {
     RegisterRequest {
@@ -104,15 +104,10 @@ async fn who_is_ephemeral_writes_nothing_and_leaves() {
     mesh.shutdown();
     assert_eq!(soon("its end", task).await.unwrap(), Ending::Shutdown);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), before);
-    soon("its leaving", async {
-        loop {
-            let boo = alice.inbox(InboxRequest::default(), &Caller::Member).await.unwrap();
-            let left = alice.members().iter().any(|member| member.display_name == "ghost" && member.left);
-            if boo.items.len() == 1 && left {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
+    until("its message and its leaving", async || {
+        let boo = alice.inbox(InboxRequest::default(), &Caller::Member).await.unwrap();
+        let left = alice.members().iter().any(|member| member.display_name == "ghost" && member.left);
+        holds(boo.items.len() == 1 && left, (boo.items.len(), left))
     })
     .await;
     alice.shutdown();

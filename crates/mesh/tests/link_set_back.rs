@@ -3,13 +3,11 @@
 
 use crate::link_support;
 
-use std::time::Duration;
-
 use hostel_mesh::home::Memberships;
 use hostel_mesh::home::lineage::Lineage;
 use hostel_mesh::{Ending, MemberAction};
 use hostel_wire::hello::succeed;
-use link_support::{TestBroker, copy_files, hosts, places, put_back, soon};
+use link_support::{TestBroker, copy_files, holds, hosts, places, put_back, until};
 
 #[tokio::test]
 async fn a_broker_that_was_set_back_before_rotations_follows_everybody() {
@@ -76,16 +74,10 @@ async fn a_broker_that_was_set_back_before_rotations_follows_everybody() {
     let registry = broker.broker().registry();
     let (member, topic) = (bob.mesh.member_id().to_owned(), mesh.topic("ops").unwrap().id.clone());
     let key = bob.kept_key();
-    soon("sealing anew", async {
-        loop {
-            let seal = registry.seal_get(mesh.id(), &member, &topic, None).await;
-            if seal
-                .is_ok_and(|(_, seal)| hostel_wire::sealed::TopicKey::open_seal(&seal.blob, &seal.nonce, &key).is_ok())
-            {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+    until("the copy to be sealed anew", async || {
+        let (_, seal) = registry.seal_get(mesh.id(), &member, &topic, None).await.map_err(|error| error.to_string())?;
+        let opened = hostel_wire::sealed::TopicKey::open_seal(&seal.blob, &seal.nonce, &key);
+        opened.map(drop).map_err(|error| error.to_string())
     })
     .await;
     // And on it goes.
@@ -140,22 +132,13 @@ async fn a_rotation_under_way_and_a_broker_that_is_set_back_end_in_one_key() {
         broker.up().await;
         bob.up().await;
         bob.connected().await;
-        soon("the rotation", async {
-            while bob.mesh.member_pubkey() != next.key.public().hex() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
+        let wanted = next.key.public().hex();
+        until("the rotation", async || holds(bob.mesh.member_pubkey() == wanted, bob.mesh.member_pubkey())).await;
         alice.connected().await;
         alice.send("bob", "there").await;
         assert_eq!(bob.wait_inbox(1).await[0].body.as_deref(), Some("there"), "{step}");
-        soon("the files", async {
-            while kept.keypair_next().exists() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await;
-        assert_eq!(bob.kept_key().public().hex(), next.key.public().hex(), "{step}");
+        until("the next key's file to go", async || holds(!kept.keypair_next().exists(), "it is there")).await;
+        assert_eq!(bob.kept_key().public().hex(), wanted, "{step}");
     }
 }
 
@@ -182,10 +165,9 @@ async fn where_a_thief_came_first_the_broker_says_so_and_nobody_is_let_in() {
     let thief = hostel_wire::keys::SecretKey::generate().public().hex();
     registry.rotate_key(mesh.id(), &member, &stolen.public().hex(), &thief).await.unwrap();
     bob.up().await;
-    soon("a refusal", async {
-        while bob.metric(r#"cm_daemon_reconnects_total{mesh="lab",reason="hello"}"#).await == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    until("a refusal", async || {
+        let refused = bob.metric(r#"cm_daemon_reconnects_total{mesh="lab",reason="hello"}"#).await;
+        holds(refused > 0, refused)
     })
     .await;
     assert_eq!(registry.mesh(mesh.id()).unwrap().member(&member).unwrap().pubkey, thief, "the first word counts");

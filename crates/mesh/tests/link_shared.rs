@@ -13,7 +13,7 @@ use hostel_mesh::{
 };
 use hostel_wire::frames::shared::{Boxed, StateSet, TaskCreate};
 use hostel_wire::{Clock, encoding, ids};
-use link_support::{Host, TestBroker, hosts, join, quick, soon};
+use link_support::{Host, TestBroker, holds, hosts, join, quick, soon, until};
 use serde_json::{Value, json};
 
 fn change(key: &str, value: Value) -> StateChange {
@@ -40,10 +40,9 @@ async fn a_change_whose_answer_is_lost_is_made_once() {
         mesh.state_set(change).await
     });
     // The broker has it, and alice has not heard so.
-    soon("the change", async {
-        while get(&bob, "counter").await.value != Some(json!(2)) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    until("the change", async || {
+        let value = get(&bob, "counter").await.value;
+        holds(value == Some(json!(2)), value)
     })
     .await;
     alice.net.break_all();
@@ -57,10 +56,8 @@ async fn a_change_whose_answer_is_lost_is_made_once() {
     let claiming = tokio::spawn(async move {
         mesh.task_step(TaskStepRequest { id, step: TaskStep::Claim, ..TaskStepRequest::default() }).await
     });
-    soon("the claim", async {
-        while bob.mesh.task_get(&made.task.id).await.unwrap().claimed_by.is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    until("the claim", async || {
+        holds(bob.mesh.task_get(&made.task.id).await.unwrap().claimed_by.is_some(), "nobody has claimed it")
     })
     .await;
     alice.net.break_all();
@@ -179,13 +176,13 @@ async fn entries_whose_keys_nobody_has_are_waited_for_once() {
     let listed = dave.mesh.state_list(asked()).await.unwrap();
     let keys: Vec<_> = listed.items.iter().map(|item| item.key.as_str()).collect();
     assert_eq!((keys, listed.unreadable), (vec!["zero"], others.len()));
-    // Each takes three seconds; on a busy machine one of them may take longer, but not as long as all of them.
-    assert!(begun.elapsed() < Duration::from_secs(20), "waited for each of them");
+    // A key is waited for three seconds: one after the other they would take at least this long.
+    let one_by_one = Duration::from_secs(3) * u32::try_from(others.len()).unwrap();
+    assert!(begun.elapsed() < one_by_one, "waited for each of them: {:?}", begun.elapsed());
     alice.up().await;
-    soon("the keys", async {
-        while dave.mesh.state_list(asked()).await.unwrap().items.len() <= others.len() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+    until("the keys", async || {
+        let readable = dave.mesh.state_list(asked()).await.unwrap().items.len();
+        holds(readable > others.len(), readable)
     })
     .await;
 }
@@ -212,12 +209,7 @@ async fn changes_are_told_in_their_order_and_once_whatever_breaks() {
                 broker.down().await;
                 broker.up().await;
                 alice.connected().await;
-                soon("alice", async {
-                    while alice.mesh.state_get("w0").await.is_err() {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                })
-                .await;
+                until("alice to be answered again", async || alice.mesh.state_get("w0").await).await;
             }
             3 => {
                 bob.down().await;

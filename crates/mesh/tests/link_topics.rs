@@ -66,14 +66,9 @@ async fn subscribing_without_a_broker_is_told_later() {
     alice.connected().await;
     bob.connected().await;
     // The wish survived bob's restart, and the topic exists now.
-    link_support::soon("the topic", async {
-        loop {
-            let listed = alice.mesh.topics().await.unwrap();
-            if listed.iter().any(|topic| topic.name == "later") {
-                break;
-            }
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        }
+    link_support::until("the topic", async || {
+        let listed: Vec<_> = alice.mesh.topics().await.unwrap().into_iter().map(|topic| topic.name).collect();
+        link_support::holds(listed.iter().any(|name| name == "later"), listed)
     })
     .await;
     alice.post("later", "now").await;

@@ -9,7 +9,6 @@
     reason = "tests"
 )]
 
-mod delivery_model;
 mod enrol_broker;
 mod link_hostile;
 mod link_messages;
@@ -23,7 +22,6 @@ mod link_shared;
 mod link_support;
 mod link_tls;
 mod link_topics;
-mod model;
 mod simulation;
 mod store_claims;
 mod store_events;

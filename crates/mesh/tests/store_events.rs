@@ -1,6 +1,7 @@
 //! Events: kept in a ring, told once and in order, resumed without a gap.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
+use crate::link_support::hang_limit;
 use crate::store_support;
 
 use std::path::Path;
@@ -18,10 +19,10 @@ async fn threaded(directory: &Path, hands: &Hands) -> Inbox {
 
 /// The next event, which must come soon.
 async fn next(stream: &mut Subscription) -> Option<Event> {
-    tokio::time::timeout(Duration::from_secs(20), stream.next()).await.expect("an event or the end")
+    tokio::time::timeout(hang_limit(), stream.next()).await.expect("an event or the end")
 }
 
-/// Nothing is there to be taken.
+/// Nothing is there to be taken: nothing may come in this time.
 async fn is_quiet(stream: &mut Subscription) -> bool {
     tokio::time::timeout(Duration::from_millis(20), stream.next()).await.is_err()
 }
@@ -302,7 +303,7 @@ async fn who_falls_behind_is_cut_off() {
     assert_eq!(events.streams(), 2);
     events.publish_all(many(1, "")).await.unwrap();
     // It is heard of also by who does not take events.
-    tokio::time::timeout(Duration::from_secs(20), cut.wait()).await.unwrap();
+    tokio::time::timeout(hang_limit(), cut.wait()).await.unwrap();
     assert_eq!(next(&mut stream).await, None);
     assert_eq!(events.streams(), 1);
     // By bytes as well.

@@ -1,12 +1,12 @@
 //! Outbox and inbox with their own writing threads: callers share commits, and one that leaves in the middle harms nobody.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
+use crate::link_support::hang_limit;
 use crate::store_support;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hostel_mesh::inbox::{Cursor, Inbox, InboxOptions, Stored};
 use hostel_mesh::outbox::{Lane, Outbox, OutboxOptions, RequeueError, Status};
@@ -65,7 +65,7 @@ async fn a_wake_up_is_never_missed() {
     for number in 0..200 {
         outbox.accept(dm(&format!("m{number}"), "bob", "hello")).await.unwrap();
     }
-    tokio::time::timeout(Duration::from_secs(30), drain).await.unwrap().unwrap();
+    tokio::time::timeout(hang_limit(), drain).await.unwrap().unwrap();
     assert_eq!(outbox.depth().pending + outbox.depth().inflight, 0);
 }
 

@@ -4,6 +4,9 @@
 //! the disk), and nobody is told that something is written before it is. A write that fails takes back nothing but
 //! itself. Readers have connections of their own and never wait for the writer.
 //!
+//! Every write names its sync point: the moment after the commit of its group and before its asker is told, at which a
+//! test can hold or kill the process.
+//!
 //! It knows no tables; the rooms that own them bring their statements and their steps. A simulation opens it inline:
 //! then everything happens on the caller, and the order of things depends on nobody else.
 
@@ -15,6 +18,8 @@ mod readers;
 mod snapshot;
 mod steps;
 mod writer;
+
+pub use hostel_syncpoint::{SyncPoint, points};
 
 pub use chain::{Broken, Chain, Verified};
 pub use snapshot::snapshot;
@@ -187,10 +192,11 @@ impl Store {
     /// Writes something and waits until it is on disk.
     pub async fn write<T: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.pause().await;
-        self.submit(work).await?.done().await
+        self.submit(point, work).await?.done().await
     }
 
     /// An await where the work would be somebody else's.
@@ -204,17 +210,19 @@ impl Store {
     /// they were put in line.
     pub async fn submit<T: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Ticket<T>, StoreError> {
-        self.line_up(work, Message::Job).await
+        self.line_up(point, work, Message::Job).await
     }
 
     /// As `submit`, for what nobody waits for: it may be on disk a moment later than it could be, and a commit is saved.
     pub async fn submit_patiently<T: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<Ticket<T>, StoreError> {
-        self.line_up(work, Message::Patient).await
+        self.line_up(point, work, Message::Patient).await
     }
 
     /// Writes something that only the disk can refuse, and waits until it is on disk. If it is refused, so is what is
@@ -222,21 +230,23 @@ impl Store {
     /// answer of what became of it: on the writer, after the commit and before the next, also if nobody waits any more.
     pub async fn write_then<T: Send + 'static, U: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
         then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
     ) -> Result<U, StoreError> {
         self.pause().await;
-        let (job, answer) = job(self.name, Failure::All, work, then);
+        let (job, answer) = job(self.name, point, Failure::All, work, then);
         self.put(job, Message::Job).await?;
         self.ticket(answer).done().await
     }
 
     async fn line_up<T: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
         message: fn(writer::Job) -> Message,
     ) -> Result<Ticket<T>, StoreError> {
-        let (job, answer) = job(self.name, Failure::Own, work, |result| result);
+        let (job, answer) = job(self.name, point, Failure::Own, work, |result| result);
         self.put(job, message).await?;
         Ok(self.ticket(answer))
     }
@@ -259,24 +269,30 @@ impl Store {
     }
 
     /// As `submit`, for who does not need to know; `false` when the line is full and nothing was done.
-    pub fn try_submit(&self, work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static) -> bool {
-        self.try_put(work, Message::Job)
+    pub fn try_submit(
+        &self,
+        point: SyncPoint,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
+    ) -> bool {
+        self.try_put(point, work, Message::Job)
     }
 
     /// As `try_submit`, and a moment later than it could be, as with `submit_patiently`.
     pub fn try_submit_patiently(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
     ) -> bool {
-        self.try_put(work, Message::Patient)
+        self.try_put(point, work, Message::Patient)
     }
 
     fn try_put(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static,
         message: fn(writer::Job) -> Message,
     ) -> bool {
-        let job = job(self.name, Failure::Own, work, |result| result).0;
+        let job = job(self.name, point, Failure::Own, work, |result| result).0;
         match &self.way {
             Way::Thread(jobs, bell) => {
                 let message = message(job);
@@ -300,7 +316,7 @@ impl Store {
         }
         let readers = Arc::clone(&self.readers);
         let _place = self.readers.places.acquire().await.map_err(|_| StoreError::Closed)?;
-        let done = tokio::task::spawn_blocking(move || readers.with(work)).await;
+        let done = hostel_tasks::spawn_blocking(move || readers.with(work)).await;
         done.map_err(|error| StoreError::Sqlite(format!("{}: {error}", self.name)))?
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hostel_syncpoint::SyncPoint;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
@@ -64,6 +65,7 @@ pub(crate) type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
 /// before the next one.
 pub(crate) fn job<T: Send + 'static, U: Send + 'static>(
     name: &'static str,
+    point: SyncPoint,
     failure: Failure,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T> + Send + 'static,
     then: impl FnOnce(Result<T, StoreError>) -> Result<U, StoreError> + Send + 'static,
@@ -82,7 +84,7 @@ pub(crate) fn job<T: Send + 'static, U: Send + 'static>(
         let (result, spoiled) = result.unwrap_or_else(|error| (Err(error), false));
         let tell = move |committed: Result<(), StoreError>| {
             // Its own failure says more than that of all.
-            let result = result.and_then(|value| committed.map(|()| value));
+            let result = point.reach_if_ok(result.and_then(|value| committed.map(|()| value)));
             // An asker that has left wants no answer; what it asked for counts all the same.
             drop(answer.send(then(result)));
         };

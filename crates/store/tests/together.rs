@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 
-use hostel_store::{Options, Schema, Store, StoreError};
+use hostel_store::{Options, Schema, Store, StoreError, SyncPoint};
 use rusqlite::Transaction;
 
 const SCHEMA: Schema = Schema { name: "test.db", steps: &["CREATE TABLE t (name TEXT NOT NULL UNIQUE) STRICT;"] };
@@ -31,7 +31,7 @@ async fn names(store: &Store) -> Vec<String> {
 async fn hold(store: &Store) -> mpsc::Sender<()> {
     let (go, gone) = mpsc::channel::<()>();
     let (begun, began) = tokio::sync::oneshot::channel();
-    let held = store.submit(move |_| {
+    let held = store.submit(SyncPoint::NONE, move |_| {
         begun.send(()).ok();
         gone.recv().ok();
         Ok(())
@@ -46,14 +46,14 @@ async fn a_write_that_fails_alone_leaves_nothing_and_says_why() {
     for inline in [false, true] {
         let scratch = tempfile::tempdir().unwrap();
         let store = open(scratch.path(), inline);
-        store.write(|transaction| insert(transaction, "a")).await.unwrap();
-        let failed = store.write(|transaction| {
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "a")).await.unwrap();
+        let failed = store.write(SyncPoint::NONE, |transaction| {
             insert(transaction, "half")?;
             insert(transaction, "a")
         });
         let error = failed.await.unwrap_err();
         assert!(error.to_string().contains("UNIQUE"), "{error}");
-        store.write(|transaction| insert(transaction, "b")).await.unwrap();
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "b")).await.unwrap();
         assert_eq!(names(&store).await, ["a", "b"]);
     }
 }
@@ -63,9 +63,9 @@ async fn a_write_that_fails_among_others_takes_back_itself() {
     let scratch = tempfile::tempdir().unwrap();
     let store = open(scratch.path(), false);
     let go = hold(&store).await;
-    let one = store.submit(|transaction| insert(transaction, "one")).await.unwrap();
-    let wrong = store.submit(|transaction| insert(transaction, "one")).await.unwrap();
-    let two = store.submit(|transaction| insert(transaction, "two")).await.unwrap();
+    let one = store.submit(SyncPoint::NONE, |transaction| insert(transaction, "one")).await.unwrap();
+    let wrong = store.submit(SyncPoint::NONE, |transaction| insert(transaction, "one")).await.unwrap();
+    let two = store.submit(SyncPoint::NONE, |transaction| insert(transaction, "two")).await.unwrap();
     drop(go);
     assert!(one.done().await.is_ok() && wrong.done().await.is_err() && two.done().await.is_ok());
     assert_eq!(names(&store).await, ["one", "two"]);
@@ -75,15 +75,15 @@ async fn a_write_that_fails_among_others_takes_back_itself() {
 async fn one_that_only_the_disk_can_refuse_takes_the_others_along() {
     let scratch = tempfile::tempdir().unwrap();
     let store = open(scratch.path(), false);
-    store.write(|transaction| insert(transaction, "there")).await.unwrap();
+    store.write(SyncPoint::NONE, |transaction| insert(transaction, "there")).await.unwrap();
     let go = hold(&store).await;
-    let before = store.submit(|transaction| insert(transaction, "before")).await.unwrap();
+    let before = store.submit(SyncPoint::NONE, |transaction| insert(transaction, "before")).await.unwrap();
     let whole = tokio::spawn({
         let store = store.clone();
-        async move { store.write_then(|transaction| insert(transaction, "there"), |result| result).await }
+        async move { store.write_then(SyncPoint::NONE, |transaction| insert(transaction, "there"), |result| result).await }
     });
     tokio::task::yield_now().await;
-    let after = store.submit(|transaction| insert(transaction, "after")).await.unwrap();
+    let after = store.submit(SyncPoint::NONE, |transaction| insert(transaction, "after")).await.unwrap();
     drop(go);
     let error = whole.await.unwrap().unwrap_err();
     assert!(error.to_string().contains("UNIQUE"), "{error}");
@@ -102,6 +102,7 @@ async fn what_follows_a_write_is_done_before_the_next_and_without_its_asker() {
         for number in 0..50_u32 {
             let (counted, looked) = (Arc::clone(&seen), Arc::clone(&seen));
             let write = store.write_then(
+                SyncPoint::NONE,
                 move |transaction| insert(transaction, &format!("m{number}")),
                 move |result: Result<(), StoreError>| {
                     result?;
@@ -116,8 +117,8 @@ async fn what_follows_a_write_is_done_before_the_next_and_without_its_asker() {
                 assert_eq!(write.await.unwrap(), number);
             }
             // What is written together with it may come before what follows it; what is written next does not.
-            store.write(|_| Ok(())).await.unwrap();
-            let look = store.write(move |_| Ok(looked.load(Ordering::SeqCst)));
+            store.write(SyncPoint::NONE, |_| Ok(())).await.unwrap();
+            let look = store.write(SyncPoint::NONE, move |_| Ok(looked.load(Ordering::SeqCst)));
             assert_eq!(look.await.unwrap(), number + 1);
         }
         assert_eq!(names(&store).await.len(), 50);

@@ -1,23 +1,16 @@
 //! A house of `hostel up` whose approver has a passphrase, and requests that come from elsewhere.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
 
-use hostel_tests::house::{self, set_base_environment};
-use hostel_tests::procfs::{self, Identity};
+use hostel_tests::house;
+use hostel_tests::sandbox::Sandbox;
 use hostel_tests::sudo_proxy::moment;
 use hostel_tests::zeroclaw::Peer;
 use hostel_tests::{binary, wait};
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// What the approver knows, and here everybody else as well.
 pub(crate) const PASSPHRASE: &str = "correct horse battery";
@@ -39,37 +32,33 @@ enabled = false
 
 /// A running house.
 pub(crate) struct Home {
-    root: TempDir,
-    known: BTreeSet<Identity>,
+    sandbox: Sandbox,
     count: Cell<u32>,
 }
 
 impl Home {
     /// A running house with more settings.
     pub(crate) fn start(more: &str) -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-self-").tempdir().expect("a temporary directory");
-        for name in ["hostel", "home", "work"] {
-            fs::create_dir(root.path().join(name)).expect("a fresh directory");
-        }
-        fs::write(root.path().join("hostel/hostel.toml"), format!("{SETTINGS}{more}")).expect("a settings file");
-        let mut home = Self { root, known: BTreeSet::new(), count: Cell::new(0) };
+        let sandbox = Sandbox::new("self");
+        sandbox.write_settings(&format!("{SETTINGS}{more}"));
+        let home = Self { sandbox, count: Cell::new(0) };
         let output = house::run(home.hostel(&["up"]));
         assert!(output.status.success(), "hostel up: {}", String::from_utf8_lossy(&output.stderr));
-        home.remember();
+        home.sandbox.remember();
         home.native().ask("approver/set", json!({"passphrase": PASSPHRASE}));
         home
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     pub(crate) fn hostel_home(&self) -> PathBuf {
-        self.path().join("hostel")
+        self.sandbox.hostel_home()
     }
 
     pub(crate) fn work(&self) -> PathBuf {
-        self.path().join("work")
+        self.sandbox.work()
     }
 
     /// What the command that is asked for leaves.
@@ -89,12 +78,8 @@ impl Home {
 
     /// A command of hostel's with this house's environment.
     pub(crate) fn hostel(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::hostel());
-        command.args(arguments);
-        set_base_environment(&mut command, &self.path().join("home"));
-        command.env("HOSTEL_HOME", self.hostel_home());
+        let mut command = self.sandbox.hostel(arguments);
         command.env("ROGUE", self.path().join("rogue"));
-        command.stdin(Stdio::null()).current_dir(self.path());
         command
     }
 
@@ -139,7 +124,7 @@ impl Home {
 
     /// The request of this kind, once it waits.
     pub(crate) fn pending(&self, kind: &str) -> String {
-        wait::until(wait::LIMIT, &format!("a request of the kind {kind}"), || {
+        wait::eventually(&format!("a request of the kind {kind}"), || {
             let found = self.list().into_iter().find(|approval| approval["kind"] == kind)?;
             Some(found["id"].as_str().expect("an id").to_owned())
         })
@@ -156,33 +141,15 @@ impl Home {
         kept["approval"]["state"].as_str().expect("a state").to_owned()
     }
 
+    /// Waits until the command that was asked for has left its whole trace, and has run once.
+    pub(crate) fn wait_for_trace(&self) {
+        wait::content(&self.trace(), "the trace of the command", |text| text.ends_with('\n'));
+        assert_eq!(fs::read_to_string(self.trace()).expect("a trace"), "ran\n");
+    }
+
     /// What somebody heard, once they have.
     pub(crate) fn wait_for(&self, heard: &Path) -> String {
-        wait::until(Duration::from_secs(40), "somebody to have tried", || fs::read_to_string(heard).ok())
-    }
-
-    fn remember(&mut self) {
-        for name in ["hostel.sock", "keeper.sock"] {
-            let Ok(connection) = UnixStream::connect(self.socket(name)) else { continue };
-            let Ok(credentials) = socket_peercred(&connection) else { continue };
-            let pid = credentials.pid.as_raw_nonzero().get();
-            self.known.extend(Identity::of(pid));
-            self.known.extend(procfs::descendants(pid));
-        }
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        self.remember();
-        for process in &self.known {
-            process.signal(Signal::KILL);
-        }
-        if thread::panicking() {
-            let log = fs::read_to_string(self.hostel_home().join("log/daemon.log")).unwrap_or_default();
-            let skipped = log.lines().count().saturating_sub(40);
-            let tail: Vec<&str> = log.lines().skip(skipped).collect();
-            eprintln!("---- last lines of the daemon's log\n{}\n----", tail.join("\n"));
-        }
+        // The file is put in its place when it is complete.
+        wait::content(heard, "what somebody heard", |text| (!text.is_empty()).then(|| text.to_owned()))
     }
 }

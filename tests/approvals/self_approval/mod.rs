@@ -89,8 +89,7 @@ impl Asked {
         person.ask("approval/unlock", json!({"passphrase": PASSPHRASE}));
         person.ask("approval/decide", json!({"id": self.command, "decision": "allow_once"}));
         assert_eq!((home.state(&self.question), home.state(&self.command)), ("approved".into(), "approved".into()));
-        wait::until_true(wait::LIMIT, "the command to run", || home.trace().exists());
-        assert_eq!(fs::read_to_string(home.trace()).expect("a trace"), "ran\n");
+        home.wait_for_trace();
     }
 }
 
@@ -191,8 +190,7 @@ fn the_requesters_own_tree_decides_nothing() {
     let mut person = home.native();
     let decision = json!({"id": question, "decision": "allow_once", "passphrase": PASSPHRASE});
     person.ask("approval/decide", decision);
-    wait::until_true(wait::LIMIT, "the command to run", || home.trace().exists());
-    assert_eq!(fs::read_to_string(home.trace()).expect("a trace"), "ran\n");
+    home.wait_for_trace();
 }
 
 /// All houses of a directory have one approver: what one of them hosts decides in none.
@@ -203,10 +201,10 @@ fn what_another_house_hosts_decides_nothing() {
     fs::create_dir(&config).expect("a fresh directory");
     let mut other = home.hostel(&["as", "zeroclaw", "daemon", "--config-dir", &config.display().to_string()]);
     let mut other = other.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("another house");
-    let socket = wait::until(wait::LIMIT, "the other house", || {
-        let mut houses = fs::read_dir(home.hostel_home().join("as")).ok()?.flatten();
-        let socket = houses.next()?.path().join("run/hostel.sock");
-        UnixStream::connect(&socket).is_ok().then_some(socket)
+    let socket = wait::eventually("the other house", || {
+        let houses = fs::read_dir(home.hostel_home().join("as")).ok()?.flatten();
+        let sockets = houses.map(|house| house.path().join("run/hostel.sock"));
+        sockets.into_iter().find(|socket| UnixStream::connect(socket).is_ok())
     });
     let unlock = json!({"jsonrpc": "2.0", "id": 2, "method": "approval/unlock", "params": {"passphrase": PASSPHRASE}});
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocol_version": 1}});

@@ -2,17 +2,16 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hostel_tests::house::{run, set_base_environment};
+use hostel_tests::house::run;
 use hostel_tests::procfs::Identity;
+use hostel_tests::sandbox::Sandbox;
 use hostel_tests::sudo_proxy::moment;
 use hostel_tests::{binary, wait};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 /// What everybody who may approve knows here.
 pub(crate) const PASSPHRASE: &str = "correct horse battery";
@@ -27,9 +26,8 @@ pub(crate) struct Outcome {
 
 /// A house.
 pub(crate) struct House {
-    root: TempDir,
+    sandbox: Sandbox,
     environment: Vec<(String, String)>,
-    asked: std::cell::RefCell<Vec<Identity>>,
 }
 
 impl House {
@@ -47,17 +45,12 @@ impl House {
 
     /// A house with these settings and variables.
     pub(crate) fn up_with(settings: &str, environment: &[(&str, &str)]) -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-inbox-").tempdir().expect("a temporary directory");
-        for name in ["hostel", "user", "run", "work"] {
-            fs::create_dir(root.path().join(name)).expect("a fresh directory");
-        }
-        fs::set_permissions(root.path().join("hostel"), fs::Permissions::from_mode(0o700))
-            .expect("a private directory");
         // The codecast door's own port may be anybody's on this machine.
         let settings = format!("[doors.codecast]\nlisten = \"127.0.0.1:0\"\n{settings}");
-        fs::write(root.path().join("hostel/hostel.toml"), settings).expect("a settings file");
+        let sandbox = Sandbox::new("inbox");
+        sandbox.write_settings(&settings);
         let environment = environment.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        let house = Self { root, environment, asked: std::cell::RefCell::default() };
+        let house = Self { sandbox, environment };
         house.start();
         house
     }
@@ -73,22 +66,19 @@ impl House {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     pub(crate) fn home(&self) -> PathBuf {
-        self.root.path().join("hostel")
+        self.sandbox.hostel_home()
     }
 
     /// The program with these words.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(binary::hostel());
-        command.args(words);
-        set_base_environment(&mut command, &self.root.path().join("user"));
-        command.env("HOSTEL_HOME", self.home()).env("XDG_RUNTIME_DIR", self.root.path().join("run"));
+        let mut command = self.sandbox.hostel(words);
         command.env("LC_ALL", "C.UTF-8").env("TERM", "xterm-256color");
         command.envs(self.environment.iter().map(|(key, value)| (key, value)));
-        command.stdin(Stdio::null()).current_dir(self.root.path().join("work"));
+        command.current_dir(self.sandbox.work());
         command
     }
 
@@ -98,7 +88,7 @@ impl House {
 
     /// With something on its standard input.
     pub(crate) fn hostel_with(&self, words: &[&str], input: &str) -> Outcome {
-        let file = self.root.path().join("input");
+        let file = self.sandbox.path().join("input");
         let mut written = fs::File::create(&file).expect("a file");
         written.write_all(input.as_bytes()).expect("a file takes text");
         let mut command = self.command(words);
@@ -125,16 +115,16 @@ impl House {
 
     /// Waits until so many requests wait, and gives their ids.
     pub(crate) fn waiting(&self, count: usize) -> Vec<String> {
-        wait::until(wait::LIMIT, "requests to wait", || {
+        wait::eventually(&format!("{count} requests to wait"), || {
             let pending = self.pending();
             let ids = pending.iter().map(|row| row["id"].as_str().expect("an id").to_owned());
-            (pending.len() == count).then(|| ids.collect())
+            if pending.len() == count { Ok(ids.collect()) } else { Err(format!("{pending:?}")) }
         })
     }
 
     /// A client in a tree of processes of its own sends a request; its answer is waited for elsewhere.
     pub(crate) fn ask(&self, name: &str, more: &Value) -> Asked {
-        let folder = self.root.path().join(format!("ask-{name}"));
+        let folder = self.sandbox.path().join(format!("ask-{name}"));
         fs::create_dir(&folder).expect("a fresh directory");
         let mut request = json!({"id": name, "host": "workstation", "session": "project-alpha",
             "time": format!("{}Z", moment::from_now(0)), "reason": "a test", "privileged": false});
@@ -150,8 +140,10 @@ impl House {
             .status()
             .expect("setsid can be run");
         assert!(status.success(), "{status}");
-        let pid = wait::until(wait::LIMIT, "the client", || fs::read_to_string(folder.join("pid")).ok());
-        self.asked.borrow_mut().extend(Identity::of(pid.parse().expect("a pid")));
+        let pid = wait::content(&folder.join("pid"), "a pid", |text| text.parse::<i32>());
+        if let Some(client) = Identity::of(pid) {
+            self.sandbox.adopt(client);
+        }
         Asked { folder }
     }
 
@@ -179,9 +171,6 @@ fn outcome(output: &std::process::Output) -> Outcome {
 
 impl Drop for House {
     fn drop(&mut self) {
-        for client in self.asked.borrow().iter() {
-            client.signal(Signal::KILL);
-        }
         let outcome = outcome(&run(self.command(&["down"])));
         // A second panic would only hide the first.
         assert!(outcome.code == 0 || std::thread::panicking(), "{outcome:?}");
@@ -196,8 +185,6 @@ pub(crate) struct Asked {
 impl Asked {
     /// The door's answer.
     pub(crate) fn answer(&self) -> Value {
-        let file = self.folder.join("it.answer");
-        let text = wait::until(wait::LIMIT, "an answer", || fs::read_to_string(&file).ok());
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+        wait::json(&self.folder.join("it.answer"))
     }
 }

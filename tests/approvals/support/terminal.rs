@@ -15,8 +15,11 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::screen::Screen;
 
-/// How long anything on a screen may take.
-const LIMIT: Duration = Duration::from_secs(30);
+/// Longer than a request has to be on the screen before a key counts.
+const MOMENT: Duration = Duration::from_millis(500);
+
+/// What the program says of a key that came too soon.
+const TOO_SOON: &str = "it has only just appeared";
 
 /// A program and the terminal it is on.
 pub(crate) struct OnTerminal {
@@ -96,22 +99,39 @@ impl OnTerminal {
 
     /// Waits until the screen is as it should be.
     pub(crate) fn until_true(&self, what: &str, mut look: impl FnMut(&Screen) -> bool) {
-        let found = wait::attempt(LIMIT, || self.look(&mut look).then_some(()));
-        assert!(found.is_some(), "never seen: {what}\n{}", self.look(Screen::framed));
+        wait::eventually(&format!("{what} on the screen"), || {
+            if self.look(&mut look) { Ok(()) } else { Err(format!("\n{}", self.look(Screen::framed))) }
+        });
     }
 
-    /// Presses keys again and again until the screen holds a text: what comes too soon answers nothing.
-    pub(crate) fn press_until(&mut self, keys: &str, text: &str) {
-        let found = wait::attempt_often(LIMIT, Duration::from_millis(700), || {
+    /// Presses a key that answers what is on the screen, and waits for a text.
+    ///
+    /// A key counts only once the request has been on the screen for a moment, also if what is known about it changes. The
+    /// program says so if it was pressed too soon, and only then it is pressed again: a second one could answer something
+    /// else.
+    pub(crate) fn press_until(&mut self, key: &str, text: &str) {
+        for _ in 0..10 {
+            // Nothing happens in this time that could be waited for.
+            thread::sleep(MOMENT);
+            self.press(key);
+            self.until_true(text, |screen| screen.text().contains(text) || screen.text().contains(TOO_SOON));
             if self.text().contains(text) {
-                return Some(());
+                return;
             }
-            self.press(keys);
-            // Long enough for a key that was not counted to be forgotten.
-            thread::sleep(Duration::from_millis(500));
-            None
+            self.until_true("the notice to go", |screen| !screen.text().contains(TOO_SOON));
+        }
+        panic!("{key:?} is always too soon\n{}", self.look(Screen::framed));
+    }
+
+    /// Presses a key that does no harm again and again, until the screen holds a text.
+    pub(crate) fn press_often(&mut self, key: &str, text: &str) {
+        wait::eventually(&format!("{text} on the screen"), || {
+            if self.text().contains(text) {
+                return Ok(());
+            }
+            self.press(key);
+            Err(format!("\n{}", self.look(Screen::framed)))
         });
-        assert!(found.is_some(), "never seen: {text}\n{}", self.look(Screen::framed));
     }
 
     /// Sends the program a signal: `setsid` has become it.
@@ -122,7 +142,7 @@ impl OnTerminal {
 
     /// Waits for its end.
     pub(crate) fn finish(&mut self) -> i32 {
-        let status = wait::until(LIMIT, "the program to end", || self.child.try_wait().expect("a child of ours"));
+        let status = wait::end_of(&mut self.child, "the program on the terminal");
         status.code().unwrap_or(-1)
     }
 

@@ -63,7 +63,7 @@ impl Host {
 
     pub(crate) fn status(&self) -> Value {
         let output = self.command().args(["--json", "daemon", "status", "--mesh", "lab"]).output().unwrap();
-        serde_json::from_slice(&output.stdout).unwrap_or_default()
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
     }
 
     pub(crate) fn key(&self) -> String {
@@ -77,7 +77,11 @@ impl Host {
     }
 
     pub(crate) fn wait_peer(&self, name: &str) -> Value {
-        wait::until(wait::LIMIT, "the session to be seen", || self.peer(name))
+        wait::eventually(&format!("the session {name} to be seen"), || {
+            let peers = self.json(&["peers"]);
+            let found = peers.as_array().unwrap().iter().find(|peer| peer["displayName"] == name).cloned();
+            found.ok_or_else(|| peers.to_string())
+        })
     }
 
     pub(crate) fn wait_no_peer(&self, name: &str) {
@@ -86,9 +90,10 @@ impl Host {
 
     /// Waits for a message with this text in the whole inbox.
     pub(crate) fn wait_received(&self, body: &str) -> Value {
-        wait::until(wait::LIMIT, "the message to arrive", || {
+        wait::eventually(&format!("the message {body:?}"), || {
             let inbox = self.json(&["inbox", "--keep-unread", "--limit", "1000"]);
-            inbox.as_array().unwrap().iter().find(|item| item["body"] == body).cloned()
+            let found = inbox.as_array().unwrap().iter().find(|item| item["body"] == body).cloned();
+            found.ok_or_else(|| inbox.to_string())
         })
     }
 
@@ -112,7 +117,9 @@ impl Host {
 
     /// Kills the daemon of mesh `lab` at once.
     pub(crate) fn kill_mesh_daemon(&self) {
-        let pid = i32::try_from(self.status()["pid"].as_i64().unwrap()).unwrap();
+        let status = self.status();
+        let pid = status["pid"].as_i64().unwrap_or_else(|| panic!("no pid in {status}"));
+        let pid = i32::try_from(pid).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
         wait::until_true(wait::LIMIT, "the daemon to be gone", || self.status()["running"] == false);
     }
@@ -132,8 +139,9 @@ impl Host {
 
     /// Waits until there are this many, and gives them.
     pub(crate) fn wait_letters(&self, count: usize) -> Vec<String> {
-        wait::until(wait::LIMIT, &format!("{count} messages to be put to the agent"), || {
-            Some(self.letters()).filter(|letters| letters.len() >= count)
+        wait::eventually(&format!("{count} messages to be put to the agent"), || {
+            let letters = self.letters();
+            if letters.len() >= count { Ok(letters) } else { Err(format!("{letters:?}")) }
         })
     }
 
@@ -141,7 +149,7 @@ impl Host {
     pub(crate) fn wait_pending(&self, count: usize) -> Vec<Value> {
         wait::until(wait::LIMIT, &format!("{count} requests"), || {
             let pending = self.house().ask("approval/list", json!({}))["approvals"].as_array().unwrap().clone();
-            (pending.len() == count).then_some(pending)
+            if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 
@@ -221,13 +229,15 @@ impl Launched {
     /// Waits for a line of its answers that has this in it.
     pub(crate) fn wait(&mut self, wanted: &str) -> String {
         let mut heard = Vec::new();
-        while let Ok(line) = self.answers.recv_timeout(wait::LIMIT * 2) {
-            if line.contains(wanted) {
-                return line;
+        let over = loop {
+            match self.answers.recv_timeout(wait::LIMIT * 2) {
+                Ok(line) if line.contains(wanted) => return line,
+                Ok(line) => heard.push(line),
+                Err(over) => break over,
             }
-            heard.push(line);
-        }
-        panic!("no {wanted:?} in {heard:?}");
+        };
+        // What the command complained of is above, in the output of this test.
+        panic!("no {wanted:?} in {heard:?}: {over}; the command: {:?}", self.child.try_wait());
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

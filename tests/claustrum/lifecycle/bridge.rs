@@ -5,7 +5,6 @@ use std::os::unix::net::UnixListener;
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use hostel_tests::house::{House, Options, path_text};
 use hostel_tests::wait;
@@ -49,16 +48,12 @@ impl Bridge {
     }
 
     fn line(&self) -> String {
-        self.lines.recv_timeout(wait::LIMIT).expect("a line from the bridge")
+        self.lines.recv_timeout(wait::limit()).expect("a line from the bridge")
     }
 
     /// Waits for the bridge's end and gives its code and what it complained about.
     fn end(mut self) -> (Option<i32>, String) {
-        let status = wait::attempt(wait::LIMIT, || self.child.try_wait().expect("it can be waited for"));
-        let Some(status) = status else {
-            self.child.kill().expect("our own child can be killed");
-            panic!("the bridge did not end");
-        };
+        let status = wait::end_of(&mut self.child, "the bridge");
         let mut complaint = String::new();
         self.child.stderr.take().expect("its errors").read_to_string(&mut complaint).expect("text");
         (status.code(), complaint)
@@ -146,11 +141,7 @@ fn the_bridge_ends_when_nobody_reads_it_any_more() {
     // As when an SSH session goes away: both of its ends close.
     drop(child.stdin.take());
     drop(child.stdout.take());
-    let status = wait::attempt(wait::LIMIT, || child.try_wait().expect("it can be waited for"));
-    if status.is_none() {
-        child.kill().expect("our own child can be killed");
-    }
-    assert!(status.is_some(), "the bridge outlives the session that started it");
+    wait::end_of(&mut child, "a bridge whose session is gone");
 }
 
 #[test]
@@ -215,7 +206,6 @@ fn stop_sends_one_line_and_does_not_wait_for_ever() {
     let house = House::prepare(Options::default());
     let socket = house.socket();
     let listener = UnixListener::bind(&socket).expect("a socket");
-    let since = Instant::now();
     let mut stop = house
         .command(&["-stop", "-socket", path_text(&socket)])
         .env("CLAUDE_RPC_TOKEN", "a<b")
@@ -223,13 +213,10 @@ fn stop_sends_one_line_and_does_not_wait_for_ever() {
         .spawn()
         .expect("it runs");
     let (stream, _) = listener.accept().expect("it connects");
-    stream.set_read_timeout(Some(wait::LIMIT)).expect("a deadline");
+    stream.set_read_timeout(Some(wait::limit())).expect("a deadline");
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line).expect("it sends a line");
     assert_eq!(line, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"server.shutdown\",\"auth\":\"a\\u003cb\"}\n");
     // Nobody answers and nobody closes.
-    let status =
-        wait::until(Duration::from_secs(15), "-stop to give up", || stop.try_wait().expect("it can be waited for"));
-    assert_eq!(status.code(), Some(0));
-    assert!(since.elapsed() < Duration::from_secs(15));
+    assert_eq!(wait::end_of(&mut stop, "-stop, which nobody answers").code(), Some(0));
 }

@@ -75,7 +75,7 @@ fn the_counters_count() {
     other.reattach("nobody", 0);
     client.ask("process.killAndWait", r#"{"id":"count"}"#);
     client.call("process.spawn", r#"{"id":"failed","command":"/nowhere/at/all"}"#);
-    wait::until_true(wait::LIMIT, "the exit to be counted", || {
+    wait::eventually("the exit to be counted", || {
         counters(address)["claustrum_process_exits_total"] == before["claustrum_process_exits_total"] + 1
     });
     let after = counters(address);
@@ -113,7 +113,7 @@ fn the_listener_goes_with_the_daemon() {
 fn without_the_flag_nobody_listens() {
     let house = House::start();
     let Some(open) = procfs::descriptors(house.daemon().pid) else {
-        eprintln!("SKIPPED: only root may look at the daemon's descriptors");
+        hostel_tests::skip("only root may look at the daemon's descriptors");
         return;
     };
     let inodes: Vec<String> = open

@@ -106,17 +106,19 @@ fn a_shell_that_tells_nothing_leaves_the_path_alone() {
 #[test]
 fn a_shell_that_hangs_is_given_up_after_four_seconds() {
     let since = Instant::now();
-    let (house, folder) = house_with_shell("/bin/sh -c \"PATH=LOGIN_BIN; $4\"; exec sleep 300");
+    let (house, folder) =
+        house_with_shell("echo started >> \"$0.starts\"\n/bin/sh -c \"PATH=LOGIN_BIN; $4\"; exec sleep 300");
     let path = path_of_child(&house, "one");
     let took = since.elapsed();
-    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(20), "{took:?}");
+    // Four seconds, and what a busy machine adds.
+    assert!(took > Duration::from_secs(3) && took < Duration::from_secs(60), "{took:?}");
     assert!(!path.contains(path_text(&folder)), "a value of a shell that timed out was used");
     let line = house.wait_for_log("shell PATH extraction timed out (");
     assert!(line.contains("login-shell)"), "{line}");
-    // The next one does not wait again.
-    let since = Instant::now();
+    // The next one does not ask again.
     path_of_child(&house, "two");
-    assert!(since.elapsed() < Duration::from_millis(3500));
+    let shell = &house.options().environment.iter().find(|(name, _)| name == "SHELL").expect("the shell").1;
+    assert_eq!(fs::read_to_string(format!("{shell}.starts")).expect("its starts"), "started\n");
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Graceful ends: who dies, who stays, what is left on the disk.
 
-use std::time::Duration;
-
 use hostel_tests::client::Client;
 use hostel_tests::frames::Transcript;
 use hostel_tests::house::{House, Options, path_text};
@@ -15,7 +13,7 @@ fn plant_tree(house: &House, client: &mut Client, name: &str) -> Vec<Identity> {
     let child = hostel_tests::binary::testchild();
     let text = format!("sleep 300 & {} daemonize {}", child.display(), path_text(&pid_file));
     let leader = client.spawn_shell(name, &text);
-    let escaped = wait::until(wait::LIMIT, "the escaped process", || {
+    let escaped = wait::eventually("the escaped process", || {
         Identity::of(std::fs::read_to_string(&pid_file).ok()?.trim().parse().ok()?)
     });
     let mut tree = procfs::descendants(leader);
@@ -31,7 +29,7 @@ fn end_gracefully(house: &House, way: &str) {
         "rpc" => {
             let mut client = house.connect();
             client.begin("server.shutdown", "{}");
-            client.try_closed(wait::LIMIT).expect("the connection closes without an answer");
+            client.try_closed(wait::limit()).expect("the connection closes without an answer");
         }
         "TERM" => house.daemon().signal(Signal::TERM),
         _ => house.daemon().signal(Signal::INT),
@@ -47,7 +45,7 @@ fn every_graceful_end_takes_the_whole_tree() {
         let tree = plant_tree(&house, &mut client, "tree");
         end_gracefully(&house, way);
         for process in tree {
-            process.wait_gone(Duration::from_secs(10));
+            process.wait_gone(wait::LIMIT);
         }
         assert!(!house.socket().exists(), "{way}: the socket was left behind");
     }
@@ -62,7 +60,7 @@ fn a_child_that_ignores_signals_dies_too() {
     client.follow_until("stubborn", &mut transcript, |so_far| so_far.stdout == b"ready\n");
     let stubborn = Identity::of(pid).expect("it runs");
     end_gracefully(&house, "rpc");
-    stubborn.wait_gone(Duration::from_secs(30));
+    stubborn.wait_gone(wait::LIMIT);
 }
 
 #[test]
@@ -71,7 +69,7 @@ fn a_graceful_end_closes_every_connection() {
     let mut idle = house.connect();
     idle.ask("server.ping", "{}");
     end_gracefully(&house, "TERM");
-    idle.try_closed(wait::LIMIT).expect("an idle connection is closed");
+    idle.try_closed(wait::limit()).expect("an idle connection is closed");
 }
 
 #[test]

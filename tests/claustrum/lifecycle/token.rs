@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use hostel_tests::client::Client;
 use hostel_tests::house::{self, House, Options, path_text};
@@ -45,11 +44,9 @@ fn serde_escape(token: &str) -> String {
 fn a_daemon_without_a_token_source_does_not_start() {
     let house = House::prepare(Options::default());
     let socket = house.socket();
-    let since = Instant::now();
     let ran = claustrum(&house, &["-serve", "-socket", path_text(&socket)]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
     assert_eq!(ran.stderr, "claustrum: daemonized child requires --token-file or --token-fd\n");
-    assert!(since.elapsed() < Duration::from_secs(10), "the error must come at once");
     assert!(!socket.exists());
 }
 
@@ -123,7 +120,7 @@ fn line_ends_are_stripped_and_nothing_else() {
         }
         // The house's own token is another one: end the daemon with its own.
         house.run_stop(token);
-        wait::until_true(wait::LIMIT, "the daemon to stop", || !house.daemon().alive());
+        wait::eventually("the daemon to stop", || !house.daemon().alive());
     }
 }
 
@@ -181,7 +178,7 @@ fn a_token_from_a_descriptor_works_and_touches_no_disk() {
         .expect("grep runs");
     assert!(!grep.success(), "the token lies in a file of the house");
     house.run_stop("from a descriptor");
-    wait::until_true(wait::LIMIT, "the daemon to stop", || !house.daemon().alive());
+    wait::eventually("the daemon to stop", || !house.daemon().alive());
 }
 
 #[test]
@@ -194,7 +191,7 @@ fn a_descriptor_wins_over_a_file() {
     assert!(accepts(&house, "from the descriptor"));
     assert!(!accepts(&house, "from the file"));
     house.run_stop("from the descriptor");
-    wait::until_true(wait::LIMIT, "the daemon to stop", || !house.daemon().alive());
+    wait::eventually("the daemon to stop", || !house.daemon().alive());
 }
 
 #[test]

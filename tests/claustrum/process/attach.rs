@@ -38,7 +38,7 @@ fn output_made_while_nobody_listens_is_kept() {
     let mark = house.path().join("printed");
     client.spawn_shell("lonely", &format!("sleep 0.2; head -c 500000 /dev/zero | tr '\\0' z; : > {}", mark.display()));
     drop(client);
-    wait::until_true(wait::LIMIT, "the child to print without a listener", || mark.exists());
+    wait::eventually("the child to print without a listener", || mark.exists());
     let mut client = house.connect();
     client.reattach("lonely", 0);
     let transcript = client.follow("lonely");
@@ -205,7 +205,7 @@ fn more_than_fifty_mebibytes_are_replayed() {
     let progress = house.path().join("progress");
     client.spawn_child("much", &["numbers", &total.to_string(), progress.to_str().expect("a plain path")]);
     drop(client);
-    wait::until_true(wait::LIMIT, "the child to print it all", || {
+    wait::eventually("the child to print it all", || {
         std::fs::read_to_string(&progress).is_ok_and(|text| text == total.to_string())
     });
     let mut next = 0_u64;
@@ -216,7 +216,7 @@ fn more_than_fifty_mebibytes_are_replayed() {
     let id = client.begin("process.reattach", r#"{"id":"much","fromSeq":0}"#);
     let mut ended = false;
     while !ended {
-        let frame = client.try_frame(wait::LIMIT).expect("a frame");
+        let frame = client.try_frame(wait::limit()).expect("a frame");
         seq += 1;
         assert_eq!(frame.seq, seq);
         match frame.payload {

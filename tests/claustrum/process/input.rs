@@ -35,7 +35,7 @@ fn pipelined_input_of_one_connection_is_applied_in_order() {
     }
     sending.join().expect("the sender does not panic").expect("the daemon takes all lines");
     assert_eq!(applied, expected.len() as u64);
-    wait::until_true(wait::LIMIT, "the child to read everything", || {
+    wait::eventually("the child to read everything", || {
         fs::read(&record).is_ok_and(|read| read.len() >= expected.len())
     });
     assert!(fs::read(&record).expect("the record") == expected, "the child read something else than was sent");
@@ -68,7 +68,7 @@ fn two_connections_that_send_the_same_bytes_deliver_them_once() {
             });
         }
     });
-    wait::until_true(wait::LIMIT, "the child to read everything", || {
+    wait::eventually("the child to read everything", || {
         fs::metadata(&record).is_ok_and(|found| found.len() >= all.len() as u64)
     });
     assert!(fs::read(&record).expect("the record") == all, "the child read something else than was sent");
@@ -114,12 +114,12 @@ fn a_full_queue_is_refused_at_once_and_accepts_again_when_it_empties() {
     house.wait_for_log("[process.Manager] stdin backpressure: queue full for full");
 
     fs::write(&go, "").expect("the starting mark");
-    wait::until_true(wait::LIMIT, "the queue to accept again", || {
+    wait::eventually("the queue to accept again", || {
         let offset = sent.len() as u64;
         client.stdin("full", Some(offset), &chunk(accepted)).contains(r#""result""#)
     });
     sent.extend_from_slice(&chunk(accepted));
-    wait::until_true(wait::LIMIT, "the child to read everything", || {
+    wait::eventually("the child to read everything", || {
         fs::metadata(&record).is_ok_and(|found| found.len() >= sent.len() as u64)
     });
     assert!(fs::read(&record).expect("the record") == sent, "the child read something else than was accepted");
@@ -134,7 +134,7 @@ fn a_chunk_just_below_the_line_limit_is_taken_whole() {
     let bytes: Vec<u8> = (0..786_000_u32).map(|place| (place % 251) as u8).collect();
     let reply = client.stdin("chunk", Some(0), &bytes);
     assert!(reply.ends_with(r#""result":{"success":true,"applied":786000}}"#), "{reply}");
-    wait::until_true(wait::LIMIT, "the child to read everything", || {
+    wait::eventually("the child to read everything", || {
         fs::metadata(&record).is_ok_and(|found| found.len() >= bytes.len() as u64)
     });
     assert!(fs::read(&record).expect("the record") == bytes);

@@ -79,7 +79,7 @@ fn a_client_that_had_read_everything_gets_at_most_its_last_second_twice() {
     let mut stream = daemon.send(&session, "sleep 1");
     let first = read_numbers_of_sleep(&mut stream);
     drop(stream);
-    wait::until_true(wait::LIMIT, "the daemon to notice", || daemon.queue(&session)["clientConnected"] == false);
+    wait::eventually("the daemon to notice", || daemon.queue(&session)["clientConnected"] == false);
     daemon.wait_for_status(&session, "idle");
     let second = daemon.reconnect(&session);
     let contents = |events: &[Value]| -> Vec<Value> {
@@ -102,7 +102,7 @@ fn read_numbers_of_sleep(stream: &mut Connection) -> Vec<Value> {
 fn at_typing_speed_few_events_come_twice() {
     let daemon = Daemon::start();
     let session = daemon.create("claude");
-    let mut stream = daemon.send(&session, "slow 60 50");
+    let mut stream = daemon.send(&session, "slow 60 100");
     let mut first = read_numbers(&mut stream, 40);
     first.extend(stream.arrived());
     set_socket_linger(stream.socket(), Some(Duration::ZERO)).unwrap();
@@ -140,12 +140,12 @@ fn an_answer_to_reconnect_that_does_not_arrive_is_not_lost() {
         connection
             .post(json!({"method": "session.reconnect", "params": {"sessionId": session}}).to_string().as_bytes());
         // Some of it has arrived, none of it is read.
-        wait::until_true(wait::LIMIT, "an answer", || {
+        wait::eventually("an answer", || {
             let mut byte = [0];
             connection.socket().peek(&mut byte).is_ok_and(|got| got == 1)
         });
         drop(connection);
-        wait::until_true(wait::LIMIT, "the daemon to notice", || daemon.queue(&session)["clientConnected"] == false);
+        wait::eventually("the daemon to notice", || daemon.queue(&session)["clientConnected"] == false);
     }
     complete(50_000, &[], &numbers(&rest(&daemon, &session)));
 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use hostel_tests::codecast::{Daemon, http, tls};
+use hostel_tests::codecast::{Daemon, tls};
+use hostel_tests::wait;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http2::{SendRequest, handshake};
@@ -94,7 +95,7 @@ impl Stream {
 
 fn in_time(work: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(http::LIMIT, work).await.expect("it takes too long") });
+    runtime.block_on(async { tokio::time::timeout(wait::limit(), work).await.expect("it takes too long") });
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn streams_and_calls_share_one_connection() {
 fn others_need_a_token_here_too() {
     let daemon = exposed();
     let Some(address) = outside(&daemon) else {
-        eprintln!("SKIPPED: this machine has no address but loopback's");
+        hostel_tests::skip("this machine has no address but loopback's");
         return;
     };
     std::fs::write(daemon.home().join(".codecast/tokens.yaml"), "tokens:\n- token: ccast_1\n").unwrap();

@@ -10,12 +10,21 @@ mod long;
 mod restart;
 mod stalled;
 
+use hostel_tests::codecast::Daemon;
 use serde_json::Value;
+
+/// A line of a played CLI's prompt that takes until somebody writes the file `go` in the project.
+const WAIT_FOR_GO: &str = "tool until [ -e go ]; do sleep 0.02; done";
+
+/// Ends the wait of [`WAIT_FOR_GO`].
+fn go(daemon: &Daemon) {
+    std::fs::write(daemon.project().join("go"), "").unwrap();
+}
 
 /// The numbers that `stream N` says, in the order in which they came.
 fn numbers(events: &[Value]) -> Vec<u64> {
     let partials = events.iter().filter(|event| event["type"] == "partial");
-    partials.map(|event| event["content"].as_str().unwrap().trim().parse().unwrap()).collect()
+    partials.filter_map(|event| event["content"].as_str().unwrap().trim().parse().ok()).collect()
 }
 
 /// Nothing of `0..count` is missing from the two parts of an answer, and each part is in order. Gives how many came

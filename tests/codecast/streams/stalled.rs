@@ -1,7 +1,5 @@
 //! Clients that do not read.
 
-use std::time::{Duration, Instant};
-
 use hostel_tests::codecast::Daemon;
 use hostel_tests::procfs;
 
@@ -28,8 +26,7 @@ fn other_sessions_do_not_wait_for_it() {
     let session = daemon.create("claude");
     let stalled = daemon.send(&session, "stream 300000");
     let other = daemon.create("echo");
-    let start = Instant::now();
+    // It would wait for ever: nobody reads the other one.
     assert_eq!(daemon.send(&other, "hello").events().len(), 4);
-    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
     drop(stalled);
 }

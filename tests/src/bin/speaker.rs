@@ -12,8 +12,8 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Longest wait for a line.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A request that waits for a decision must stay for as long as its test runs. The end of the daemon ends the wait.
+const ANSWER_LIMIT: Duration = Duration::from_secs(600);
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -26,7 +26,7 @@ fn main() {
 
 fn speak(socket: &str, lines: &[String]) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
     let mut source = BufReader::new(stream.try_clone()?);
     let mut heard = String::new();
     for line in lines {

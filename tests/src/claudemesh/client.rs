@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::codecast::http::{Answer, Connection, LIMIT};
+use crate::codecast::http::{Answer, Connection};
 use crate::wait;
 
 use super::stream::Stream;
@@ -67,7 +67,7 @@ impl Client {
             Transport::Socket => {
                 let socket = UnixStream::connect(&self.socket)
                     .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", self.socket.display()));
-                socket.set_read_timeout(Some(LIMIT)).expect("a socket takes a time limit");
+                socket.set_read_timeout(Some(wait::limit())).expect("a socket takes a time limit");
                 // What the connection does with it (shutting down, time limits) is the same for every kind of socket.
                 let plain = TcpStream::from(OwnedFd::from(socket.try_clone().expect("a second handle")));
                 Connection::over(Box::new(socket), plain)
@@ -115,7 +115,7 @@ impl Client {
     /// answer comes.
     pub fn try_request(&self, method: &str, path: &str, body: &Value) -> Option<(u16, Value)> {
         let mut socket = UnixStream::connect(&self.socket).ok()?;
-        socket.set_read_timeout(Some(LIMIT)).ok()?;
+        socket.set_read_timeout(Some(wait::limit())).ok()?;
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
         write!(socket, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).ok()?;
@@ -158,11 +158,11 @@ impl Client {
     /// # Panics
     /// If there is none for long.
     pub fn events_soon(&self) -> Stream {
-        wait::until(wait::LIMIT, "room for a stream", || {
+        wait::eventually("room for a stream", || {
             let mut connection = self.connect();
             self.send_on(&mut connection, "GET", "/v1/events", &[], b"");
             let answer = connection.answer();
-            (answer.status == 200).then(|| Stream::new(connection, answer))
+            if answer.status == 200 { Ok(Stream::new(connection, answer)) } else { Err(answer.text()) }
         })
     }
 

@@ -31,7 +31,7 @@ impl WallClock {
     /// If its file cannot be written.
     pub fn new(directory: &Path, name: &str) -> Option<Self> {
         let Some(library) = PLACES.iter().map(PathBuf::from).find(|path| path.exists()) else {
-            eprintln!("skipped: there is no libfaketime here (Debian: `apt-get install faketime`)");
+            crate::skip("there is no libfaketime here (Debian: `apt-get install faketime`)");
             return None;
         };
         let clock = Self { library, file: directory.join(format!("clock-{name}")) };

@@ -1,18 +1,17 @@
 //! One host of a mesh: a home of its own, and the mesh daemon in it, to start, to kill and to start again.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Command, ExitStatus, Output};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::process::Signal;
 use serde_json::Value;
 
 use super::client::{Client, Transport};
-use super::lab::PATIENCE;
 use super::space::Space;
+use crate::process::{Process, show_log};
 use crate::procfs::Identity;
+use crate::sandbox::Sandbox;
 use crate::{binary, house, wait};
 
 /// The mesh all hosts of a lab are in.
@@ -23,8 +22,9 @@ pub const MESH: &str = "lab";
 pub struct Host {
     /// The name of its member.
     pub name: String,
-    root: PathBuf,
-    child: Option<Child>,
+    // Before the sandbox, whose end is the end of all processes.
+    process: Process,
+    sandbox: Sandbox,
     space: Option<Arc<Space>>,
     variables: Vec<(String, String)>,
 }
@@ -35,16 +35,14 @@ impl Host {
     /// # Panics
     /// If the directories cannot be made.
     pub fn new(name: &str, root: &Path) -> Self {
-        let root = root.join(name);
-        for directory in ["", "home", "hostel"] {
-            fs::create_dir_all(root.join(directory)).expect("a fresh directory");
-        }
-        Self { name: name.to_owned(), root, child: None, space: None, variables: Vec::new() }
+        let sandbox = Sandbox::within(root.join(name));
+        let process = Process::new(&format!("the daemon of {name}"), sandbox.join("printed"));
+        Self { name: name.to_owned(), process, sandbox, space: None, variables: Vec::new() }
     }
 
     /// Its `HOME`.
     pub fn home(&self) -> PathBuf {
-        self.root.join("home")
+        self.sandbox.home()
     }
 
     /// Has everything of this host happen in a space from now on.
@@ -98,14 +96,12 @@ impl Host {
 
     /// Gives a command this host's environment and nothing else.
     pub fn set_environment(&self, command: &mut Command) {
-        house::set_base_environment(command, &self.home());
-        command.env("HOSTEL_HOME", self.root.join("hostel"));
+        self.sandbox.set_environment(command);
         command.env("CLAUDEMESH_CONFIG_DIR", self.home().join(".claudemesh"));
         command.env("CLAUDEMESH_DAEMON_DIR", self.home().join(".claudemesh/daemon"));
         // Nothing starts unless a test starts it.
         command.env("CLAUDEMESH_INTERNAL_NO_AUTOSPAWN", "1");
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        command.current_dir(&self.root).stdin(Stdio::null());
     }
 
     /// Runs a command of claudemesh that must work, and gives what it printed.
@@ -174,16 +170,11 @@ impl Host {
     /// # Panics
     /// If it cannot be started.
     pub fn launch(&mut self, more: &[&str]) {
-        assert!(self.child.is_none(), "the daemon of {} is started already", self.name);
+        assert!(!self.process.is_started(), "the daemon of {} is started already", self.name);
         fs::remove_file(self.directory().join("http.port")).ok();
-        let output = |name: &str| {
-            OpenOptions::new().create(true).append(true).open(self.root.join(name)).expect("a file for output")
-        };
         let mut arguments = vec!["daemon", "up", "--foreground", "--mesh", MESH];
         arguments.extend_from_slice(more);
-        let mut command = self.command(&arguments);
-        command.stdout(output("printed.out")).stderr(output("printed.err"));
-        self.child = Some(command.spawn().expect("the program can be started"));
+        self.process.start(self.command(&arguments));
     }
 
     /// Waits until the daemon answers on both transports.
@@ -192,26 +183,27 @@ impl Host {
     /// If it does not.
     pub fn wait_ready(&mut self) {
         let directory = self.directory();
-        wait::until(PATIENCE, &format!("the daemon of {} to be ready", self.name), || {
-            let child = self.child.as_mut().expect("the daemon was started");
-            if let Some(status) = child.try_wait().expect("a child can be waited for") {
-                panic!("the daemon of {} ended with {status}:\n{}", self.name, self.printed());
+        // Another network's loopback is not ours.
+        let has_network = self.space.as_ref().is_some_and(|space| space.has_network());
+        self.process.wait_ready(|| -> Result<(), String> {
+            let shown = |error: std::io::Error| error.to_string();
+            let text =
+                fs::read_to_string(directory.join("http.port")).map_err(|error| format!("http.port: {error}"))?;
+            let port = text.trim().parse::<u16>().map_err(|_| format!("http.port contains {text:?}"))?;
+            std::os::unix::net::UnixStream::connect(directory.join("sock")).map_err(shown)?;
+            match has_network {
+                true => Ok(()),
+                false => std::net::TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(shown),
             }
-            let port = fs::read_to_string(directory.join("http.port")).ok()?.trim().parse::<u16>().ok()?;
-            std::os::unix::net::UnixStream::connect(directory.join("sock")).ok()?;
-            // Another network's loopback is not ours.
-            if self.space.as_ref().is_some_and(|space| space.has_network()) {
-                return Some(());
-            }
-            std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(drop)
         });
     }
 
     /// Waits until the daemon has its connection to the broker.
     pub fn wait_connected(&self) {
         let client = self.client(Transport::Socket);
-        wait::until_true(PATIENCE, &format!("{} to be connected", self.name), || {
-            client.get("/v1/health").json()["connected"] == true
+        wait::eventually(&format!("{} to be connected", self.name), || {
+            let health = client.get("/v1/health").json();
+            if health["connected"] == true { Ok(()) } else { Err(health.to_string()) }
         });
     }
 
@@ -233,76 +225,44 @@ impl Host {
     }
 
     /// Its process.
-    ///
-    /// # Panics
-    /// If it does not run.
     pub fn identity(&self) -> Identity {
-        let child = self.child.as_ref().expect("the daemon was started");
-        Identity::of(i32::try_from(child.id()).expect("a pid")).expect("the daemon runs")
+        self.process.identity()
     }
 
     /// Kills the daemon with SIGKILL and waits until it is gone.
-    ///
-    /// # Panics
-    /// If it was not started.
     pub fn kill(&mut self) {
-        let mut child = self.child.take().expect("the daemon was started");
-        child.kill().expect("our own child can be killed");
-        child.wait().expect("our own child can be reaped");
+        self.process.kill();
     }
 
     /// Sends SIGTERM and waits for the end.
-    ///
-    /// # Panics
-    /// If it does not end.
     pub fn stop(&mut self) -> ExitStatus {
-        self.identity().signal(Signal::TERM);
-        self.ended()
+        self.process.stop()
     }
 
     /// Waits until the daemon has ended by itself.
-    ///
-    /// # Panics
-    /// If it does not end.
     pub fn ended(&mut self) -> ExitStatus {
-        let mut child = self.child.take().expect("the daemon was started");
-        let ended = wait::attempt(wait::LIMIT, || child.try_wait().expect("our own child can be waited for"));
-        ended.unwrap_or_else(|| {
-            child.kill().expect("our own child can be killed");
-            child.wait().expect("our own child can be reaped");
-            panic!("the daemon of {} did not end:\n{}", self.name, self.printed())
-        })
+        self.process.ended()
+    }
+
+    fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.directory().join("daemon.log")).unwrap_or_default()).into_owned()
     }
 
     /// What the daemon printed, and its log.
     pub fn printed(&self) -> String {
-        let paths = [self.root.join("printed.out"), self.root.join("printed.err"), self.directory().join("daemon.log")];
-        paths.iter().map(|path| String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()).collect()
+        self.process.printed() + &self.log()
     }
-}
 
-impl Host {
     /// Shows the end of what somebody printed, for who looks for the cause of a failure.
     pub fn tell(&self, who: &str, printed: &str) {
-        let skipped = printed.lines().count().saturating_sub(40);
-        let tail: Vec<&str> = printed.lines().skip(skipped).collect();
-        eprintln!("---- last lines of {who}\n{}\n----", tail.join("\n"));
+        show_log(who, printed);
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        if let Some(identity) = i32::try_from(child.id()).ok().and_then(Identity::of) {
-            identity.signal(Signal::TERM);
-        }
-        // Whether a stop works is for the tests to say; here it only must be over.
-        if wait::attempt(Duration::from_secs(5), || child.try_wait().ok().flatten()).is_none() {
-            child.kill().ok();
-            child.wait().ok();
-        }
         if std::thread::panicking() {
-            self.tell(&format!("the daemon of {}", self.name), &self.printed());
+            show_log(&format!("the log of {}", self.name), &self.log());
         }
     }
 }

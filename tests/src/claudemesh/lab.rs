@@ -1,23 +1,19 @@
 //! A broker and the hosts of one mesh, below one temporary directory.
 //!
-//! The broker is a process of its own and keeps its port over restarts. What goes out of scope takes its processes with
-//! it.
+//! The broker is a process of its own and keeps its port over restarts.
 
-use std::fs::{self, OpenOptions};
-use std::net::TcpStream;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
-use rustix::process::Signal;
-use tempfile::TempDir;
+use rustix::net;
 
 use super::host::{Host, MESH};
+use crate::house;
+use crate::process::Process;
 use crate::procfs::Identity;
-use crate::{binary, house, wait};
-
-/// How long a process may take to be ready on a machine that has much else to do.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+use crate::sandbox::Sandbox;
 
 /// What a lab begins with.
 #[derive(Clone, Debug)]
@@ -45,9 +41,11 @@ pub struct Lab {
     // Before the directory: what runs in it must be gone first.
     /// The hosts, by the order of their names in the options.
     pub hosts: Vec<Host>,
-    broker: Option<Child>,
+    broker: Process,
     broker_variables: Vec<(String, String)>,
-    root: TempDir,
+    sandbox: Sandbox,
+    /// Keeps the broker's port while no broker listens there.
+    _reserved: OwnedFd,
 }
 
 impl Lab {
@@ -76,12 +74,17 @@ impl Lab {
     /// # Panics
     /// If somebody cannot join.
     pub fn prepare(options: &Options) -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-mesh-").tempdir().expect("a temporary directory");
-        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
+        let sandbox = Sandbox::new("mesh");
+        let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, sandbox.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
-        let mut lab = Self { hosts, broker: None, broker_variables: options.broker_variables.clone(), root };
-        fs::create_dir_all(lab.broker_home()).expect("a directory");
+        let broker = Process::new("the broker", sandbox.join("printed-broker"));
+        let (reserved, port) = reserve_port();
+        let broker_variables = options.broker_variables.clone();
+        let mut lab = Self { hosts, broker, broker_variables, sandbox, _reserved: reserved };
+        fs::create_dir_all(lab.broker_home().join("broker")).expect("a directory");
         fs::write(lab.broker_home().join("hostel.toml"), &options.broker).expect("a file");
+        // A broker listens where it did the last time.
+        fs::write(lab.broker_home().join("broker/port"), format!("{port}\n")).expect("a file");
         lab.start_broker();
         let url = format!("ws://127.0.0.1:{}/ws", lab.broker_port().expect("the broker runs"));
         let broker_home = lab.broker_home();
@@ -106,26 +109,22 @@ impl Lab {
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     /// The house of the broker.
     pub fn broker_home(&self) -> PathBuf {
-        self.root.path().join("broker")
+        self.sandbox.path().join("broker")
     }
 
     /// Where the broker listens, once it has said so.
     pub fn broker_port(&self) -> Option<u16> {
-        fs::read_to_string(self.broker_home().join("broker/port")).ok()?.trim().parse().ok()
+        read_port(&self.broker_home().join("broker/port"))
     }
 
     /// The broker's process.
-    ///
-    /// # Panics
-    /// If it does not run.
     pub fn broker(&self) -> Identity {
-        let child = self.broker.as_ref().expect("the broker was started");
-        Identity::of(i32::try_from(child.id()).expect("a pid")).expect("the broker runs")
+        self.broker.identity()
     }
 
     /// Starts the broker, again if need be, and waits until it accepts.
@@ -133,44 +132,27 @@ impl Lab {
     /// # Panics
     /// If it does not.
     pub fn start_broker(&mut self) {
-        assert!(self.broker.is_none(), "the broker is started already");
         let home = self.broker_home();
         fs::create_dir_all(&home).expect("a directory");
-        let output = |name: &str| {
-            OpenOptions::new().create(true).append(true).open(self.path().join(name)).expect("a file for output")
-        };
-        let mut command = Command::new(binary::hostel());
-        command.args(["as", "claudemesh", "broker", "up", "--foreground"]);
-        house::set_base_environment(&mut command, &home);
-        command.env("HOSTEL_HOME", &home).current_dir(&home).stdin(Stdio::null());
+        let mut command = self.sandbox.hostel(&["as", "claudemesh", "broker", "up", "--foreground"]);
+        command.env("HOME", &home).env("HOSTEL_HOME", &home).current_dir(&home);
         command.envs(self.broker_variables.iter().map(|(name, value)| (name, value)));
-        command.stdout(output("broker.out")).stderr(output("broker.err"));
-        // Kept before anything can fail: what was started must be ended.
-        self.broker = Some(command.spawn().expect("the program can be started"));
-        wait::until(PATIENCE, "the broker to accept", || {
-            let child = self.broker.as_mut().expect("the broker was started");
-            if let Some(status) = child.try_wait().expect("a child can be waited for") {
-                panic!("the broker ended with {status}:\n{}", self.broker_printed());
-            }
-            TcpStream::connect(("127.0.0.1", self.broker_port()?)).ok().map(drop)
+        self.broker.start(command);
+        let port_file = home.join("broker/port");
+        self.broker.wait_ready(|| -> Result<(), String> {
+            let port = read_port(&port_file).ok_or("its port is not told yet")?;
+            TcpStream::connect(("127.0.0.1", port)).map(drop).map_err(|error| format!("port {port}: {error}"))
         });
     }
 
     /// Kills the broker with SIGKILL and waits until it is gone.
-    ///
-    /// # Panics
-    /// If it was not started.
     pub fn kill_broker(&mut self) {
-        let mut child = self.broker.take().expect("the broker was started");
-        child.kill().expect("our own child can be killed");
-        child.wait().expect("our own child can be reaped");
+        self.broker.kill();
     }
 
     /// What the broker printed.
     pub fn broker_printed(&self) -> String {
-        let read =
-            |name: &str| String::from_utf8_lossy(&fs::read(self.path().join(name)).unwrap_or_default()).into_owned();
-        read("broker.out") + &read("broker.err")
+        self.broker.printed()
     }
 
     /// A host by its name.
@@ -196,22 +178,17 @@ fn with_tcp(config: &str) -> String {
     if config.contains("[ipc]\n") { config.replace("[ipc]\n", tcp) } else { format!("{config}{tcp}") }
 }
 
-impl Drop for Lab {
-    fn drop(&mut self) {
-        self.hosts.clear();
-        let Some(mut child) = self.broker.take() else { return };
-        if let Some(identity) = i32::try_from(child.id()).ok().and_then(Identity::of) {
-            identity.signal(Signal::TERM);
-        }
-        if wait::attempt(Duration::from_secs(5), || child.try_wait().ok().flatten()).is_none() {
-            child.kill().ok();
-            child.wait().ok();
-        }
-        if std::thread::panicking() {
-            let printed = self.broker_printed();
-            let skipped = printed.lines().count().saturating_sub(20);
-            let tail: Vec<&str> = printed.lines().skip(skipped).collect();
-            eprintln!("---- last lines of the broker\n{}\n----", tail.join("\n"));
-        }
-    }
+/// A port of loopback that the system gives to nobody else while this is open: it is bound and never listens, so that a
+/// server, which sets `SO_REUSEADDR`, may listen there. A broker whose port was taken while it was down does not start.
+fn reserve_port() -> (OwnedFd, u16) {
+    let socket = net::socket_with(net::AddressFamily::INET, net::SocketType::STREAM, net::SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    net::sockopt::set_socket_reuseaddr(&socket, true).expect("an option of every socket");
+    net::bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let address = SocketAddr::try_from(net::getsockname(&socket).expect("a bound socket")).expect("an address");
+    (socket, address.port())
+}
+
+fn read_port(file: &Path) -> Option<u16> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
 }

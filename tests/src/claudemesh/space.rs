@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::{house, wait};
+use crate::{house, skip, wait};
 
 /// A place of its own on this machine.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Space {
 
     /// Says why a test does not go on here.
     pub fn skipped(reason: &str) {
-        eprintln!("skipped: {reason}");
+        skip(reason);
     }
 
     /// Its number, for those who move something into it.
@@ -139,7 +139,7 @@ impl Space {
 impl Drop for Space {
     fn drop(&mut self) {
         drop(self.holder.stdin.take());
-        if wait::attempt(Duration::from_secs(5), || self.holder.try_wait().ok().flatten()).is_none() {
+        if wait::try_end_of(&mut self.holder, Duration::from_secs(5)).is_none() {
             self.holder.kill().ok();
             self.holder.wait().ok();
         }
@@ -147,6 +147,6 @@ impl Drop for Space {
 }
 
 fn skipped(reason: &str) -> Option<Space> {
-    Space::skipped(reason);
+    skip(reason);
     None
 }

@@ -88,7 +88,7 @@ impl Stream {
     /// # Errors
     /// If it is cut off, or nothing but signs of life come in time.
     pub fn try_event(&mut self) -> io::Result<Option<(String, Value)>> {
-        let end = Instant::now() + wait::LIMIT;
+        let end = Instant::now() + wait::limit();
         loop {
             match self.try_block()? {
                 Some(Block::Event { name, data, .. }) => return Ok(Some((name, data))),

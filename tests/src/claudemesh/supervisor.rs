@@ -10,9 +10,9 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::procfs::{self, Identity};
+use crate::sandbox::Sandbox;
 use crate::{binary, house};
 
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -38,7 +38,8 @@ begin() {
   [ -e "$units/$1" ] || { echo "Unit $1 not found." >&2; exit 5; }
   command=$(sed -n 's/^ExecStart=//p' "$units/$1")
   variables=$(sed -n 's/^Environment=//p' "$units/$1")
-  setsid env -i HOME="$HOME" LC_ALL=C PATH=/usr/bin:/bin $variables $command </dev/null >> "$here/../$1.out" 2>&1 &
+  # The mark of the test, by which the runner finds what was left behind, is no part of the environment.
+  setsid env -i ${HOSTEL_TEST_ID:+HOSTEL_TEST_ID="$HOSTEL_TEST_ID"} HOME="$HOME" LC_ALL=C PATH=/usr/bin:/bin $variables $command </dev/null >> "$here/../$1.out" 2>&1 &
   echo $! > "$here/../$1.pid"
 }
 now=
@@ -81,7 +82,7 @@ echo "journalctl $*" >> "$here/../asked"
 /// A home whose services are looked after by the stand-in.
 #[derive(Debug)]
 pub struct Supervised {
-    root: TempDir,
+    sandbox: Sandbox,
 }
 
 impl Supervised {
@@ -90,27 +91,25 @@ impl Supervised {
     /// # Panics
     /// If it cannot be made.
     pub fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-svc-").tempdir().expect("a temporary directory");
-        for name in ["home", "bin", "work", "config"] {
-            fs::create_dir(root.path().join(name)).expect("a fresh directory");
-        }
+        let sandbox = Sandbox::new("svc");
+        let (bin, _) = (sandbox.make("bin"), sandbox.make("config"));
         for (name, text) in [("systemctl", SYSTEMCTL), ("loginctl", LOGINCTL), ("journalctl", JOURNALCTL)] {
-            let path = root.path().join("bin").join(name);
+            let path = bin.join(name);
             fs::write(&path, text).expect("a script");
             fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
         }
-        std::os::unix::fs::symlink(binary::hostel(), root.path().join("bin/hostel")).expect("a link");
-        Self { root }
+        std::os::unix::fs::symlink(binary::hostel(), bin.join("hostel")).expect("a link");
+        Self { sandbox }
     }
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     /// `HOME`.
     pub fn home(&self) -> PathBuf {
-        self.path().join("home")
+        self.sandbox.home()
     }
 
     /// Where the user's units are.
@@ -156,13 +155,13 @@ impl Supervised {
 
     /// A command in this home.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new(program);
-        house::set_base_environment(&mut command, &self.home());
-        command.env_remove("HOSTEL_MESH_BROKER");
+        let mut command = self.sandbox.command(program);
+        // As at a user's: a service has the house in its default place.
+        command.env_remove("HOSTEL_MESH_BROKER").env_remove("HOSTEL_HOME");
         let own = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
         let path = format!("{}:{}:{own}", self.path().join("bin").display(), self.home().join(".local/bin").display());
         command.env("PATH", path).env("XDG_CONFIG_HOME", self.path().join("config"));
-        command.current_dir(self.path().join("work")).stdin(Stdio::null());
+        command.current_dir(self.sandbox.work());
         command
     }
 

@@ -1,6 +1,6 @@
 //! A real systemd: a manager of a user with control groups, mounts and a runtime directory of its own.
 //!
-//! Everything lies below one directory, outside of `/tmp`: services with a `/tmp` of their own must see it. A process that
+//! Everything is below one directory, outside of `/tmp`: services with a `/tmp` of their own must see it. A process that
 //! does nothing but wait holds the mounts open, and ends everything in the control group when its standard input ends:
 //! when the test is over, however it is over.
 
@@ -10,7 +10,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
-use crate::{binary, house, wait};
+use crate::sandbox::TEST_ID;
+use crate::{binary, house, skip, wait};
 
 /// Where Debian and others have it.
 const MANAGERS: [&str; 2] = ["/usr/lib/systemd/systemd", "/lib/systemd/systemd"];
@@ -45,9 +46,9 @@ impl Systemd {
         if !rustix::process::geteuid().is_root() {
             return skipped("control groups of its own need root");
         }
-        if ["/tmp", "/var/tmp"].iter().any(|hidden| below.starts_with(hidden)) {
-            return skipped("the target directory is below /tmp, which services have one of their own of");
-        }
+        // Services have a /tmp of their own and would not see what is there.
+        let is_hidden = ["/tmp", "/var/tmp"].iter().any(|hidden| below.starts_with(hidden));
+        let below = if is_hidden { Path::new("/dev/shm") } else { below };
         let root = tempfile::Builder::new().prefix("sd-").tempdir_in(below).expect("a temporary directory");
         for name in ["home", "run", "config", "bin"] {
             fs::create_dir(root.path().join(name)).expect("a fresh directory");
@@ -186,6 +187,9 @@ fn set_environment(command: &mut Command, root: &Path) {
     command.env_clear().env("PATH", format!("{own}:/usr/sbin:/usr/bin:/sbin:/bin")).env("LC_ALL", "C");
     command.env("HOME", root.join("home")).env("HOSTEL_HOME", root.join("house")).env("SHELL", "/bin/sh");
     command.env("XDG_RUNTIME_DIR", root.join("run")).env("XDG_CONFIG_HOME", root.join("config"));
+    if let Some(mark) = std::env::var_os(TEST_ID) {
+        command.env(TEST_ID, mark);
+    }
 }
 
 fn text(output: &Output) -> String {
@@ -193,6 +197,6 @@ fn text(output: &Output) -> String {
 }
 
 fn skipped<T>(reason: &str) -> Option<T> {
-    eprintln!("skipped: {reason}");
+    skip(reason);
     None
 }

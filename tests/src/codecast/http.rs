@@ -4,14 +4,10 @@
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::wait;
-
-/// How long an answer, or the next piece of one, may take.
-pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// Something that can be read and written.
 pub trait Wire: Read + Write + Send {}
@@ -100,8 +96,8 @@ impl Connection {
     /// # Errors
     /// If nobody listens.
     pub fn open(address: SocketAddr) -> io::Result<Self> {
-        let socket = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-        socket.set_read_timeout(Some(LIMIT))?;
+        let socket = TcpStream::connect_timeout(&address, wait::limit())?;
+        socket.set_read_timeout(Some(wait::limit()))?;
         let wire = socket.try_clone()?;
         Ok(Self::over(Box::new(wire), socket))
     }

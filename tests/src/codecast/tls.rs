@@ -8,7 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::http::{Connection, LIMIT};
+use super::http::Connection;
+use crate::wait;
 
 /// What a client needs to trust this certificate alone; it offers these protocols.
 ///
@@ -37,7 +38,7 @@ pub fn connect(address: SocketAddr, certificate: &Path) -> Result<Connection, St
     let name = ServerName::try_from("localhost").expect("a name");
     let session = ClientConnection::new(Arc::new(config(certificate, &[])), name).expect("a client");
     let socket = TcpStream::connect(address).map_err(|error| error.to_string())?;
-    socket.set_read_timeout(Some(LIMIT)).map_err(|error| error.to_string())?;
+    socket.set_read_timeout(Some(wait::limit())).map_err(|error| error.to_string())?;
     let mut stream = StreamOwned::new(session, socket.try_clone().map_err(|error| error.to_string())?);
     while stream.conn.is_handshaking() {
         stream.conn.complete_io(&mut stream.sock).map_err(|error| error.to_string())?;

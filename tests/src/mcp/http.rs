@@ -94,8 +94,8 @@ impl Http {
     /// # Panics
     /// If the server cannot be reached.
     pub fn open(&self, method: &str, path: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect_timeout(&self.address, wait::LIMIT).expect("a connection");
-        stream.set_read_timeout(Some(wait::LIMIT * 2)).expect("a limit");
+        let mut stream = TcpStream::connect_timeout(&self.address, wait::limit()).expect("a connection");
+        stream.set_read_timeout(Some(wait::limit())).expect("a limit");
         let headers: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         let length = body.len();
         let request =

@@ -10,17 +10,16 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::binary;
-use crate::wait;
+use crate::sandbox::Sandbox;
+use crate::{binary, process, wait};
 
 const PASSPHRASE: &str = "a passphrase of the tests";
 
 /// A house and its surroundings.
 #[derive(Debug)]
 pub struct Place {
-    root: TempDir,
+    sandbox: Sandbox,
     runs: AtomicUsize,
 }
 
@@ -36,12 +35,9 @@ impl Place {
     /// # Panics
     /// If the directories cannot be made.
     pub fn new() -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-mcp-").tempdir().expect("a temporary directory");
-        for name in ["home", "run", "work"] {
-            fs::create_dir(root.path().join(name)).expect("a fresh directory");
-        }
-        fs::write(root.path().join("passphrase"), format!("{PASSPHRASE}\n")).expect("the passphrase");
-        Self { root, runs: AtomicUsize::new(0) }
+        let sandbox = Sandbox::new("mcp");
+        fs::write(sandbox.join("passphrase"), format!("{PASSPHRASE}\n")).expect("the passphrase");
+        Self { sandbox, runs: AtomicUsize::new(0) }
     }
 
     /// A house that is up and has a passphrase.
@@ -54,30 +50,27 @@ impl Place {
 
     /// Somewhere below.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.root.path().join(name)
+        self.sandbox.join(name)
     }
 
     /// `HOSTEL_HOME`.
     pub fn house(&self) -> PathBuf {
-        self.path("house")
+        self.sandbox.hostel_home()
     }
 
     /// A command with nothing but this place around it.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
-        let mut command = Command::new(program.as_ref());
-        command.env_clear().current_dir(self.path("work"));
+        let mut command = self.sandbox.command(program.as_ref());
         command.env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.env("HOME", self.path("home")).env("XDG_RUNTIME_DIR", self.path("run"));
-        command.env("HOSTEL_HOME", self.house()).env("HOSTEL_DOORS_CODECAST_ENABLED", "false");
+        command.env("HOSTEL_DOORS_CODECAST_ENABLED", "false").current_dir(self.sandbox.work());
         command
     }
 
     /// Runs `hostel`.
-    ///
-    /// # Panics
-    /// If it cannot be run.
     pub fn hostel(&self, words: &[&str]) -> Output {
-        self.command(binary::hostel()).args(words).stdin(Stdio::null()).output().expect("hostel can be run")
+        let mut command = self.command(binary::hostel());
+        command.args(words);
+        process::run(command)
     }
 
     /// Runs `hostel`, which must succeed, and gives what it printed.
@@ -132,8 +125,8 @@ impl Place {
             .status()
             .expect("a shell");
         assert!(status.success());
-        let code = wait::until(wait::LIMIT, "the end of a command outside", || fs::read_to_string(&done).ok());
-        (code.trim().parse().expect("an exit code"), fs::read_to_string(&out).unwrap_or_default())
+        let code = wait::content(&done, "the exit code of a command outside", |text| text.trim().parse::<i32>());
+        (code, fs::read_to_string(&out).unwrap_or_default())
     }
 
     /// What waits for an answer, oldest first.
@@ -149,9 +142,9 @@ impl Place {
 
     /// Waits until this many wait for an answer.
     pub fn wait_pending(&self, count: usize) -> Vec<Value> {
-        wait::until(wait::LIMIT, &format!("{count} pending requests"), || {
+        wait::eventually(&format!("{count} pending requests"), || {
             let pending = self.pending();
-            (pending.len() == count).then_some(pending)
+            if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 
@@ -183,13 +176,5 @@ impl Place {
         let token = fs::read_to_string(self.house().join("run/local_token")).expect("the token's file");
         let port: u16 = port.trim().parse().expect("a port");
         (SocketAddr::from(([127, 0, 0, 1], port)), token.trim().to_owned())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if self.house().join("run").exists() {
-            drop(self.hostel(&["down"]));
-        }
     }
 }

@@ -114,7 +114,7 @@ impl Stdio {
     /// If none comes.
     pub fn answer(&mut self, id: u64) -> Value {
         let mut answer =
-            self.wait(wait::LIMIT * 2, |message| message["id"] == id).unwrap_or_else(|| panic!("no answer to {id}"));
+            self.wait(wait::limit(), |message| message["id"] == id).unwrap_or_else(|| panic!("no answer to {id}"));
         answer.as_object_mut().expect("an object").remove("id");
         answer
     }
@@ -145,7 +145,7 @@ impl Stdio {
     /// If it does not end.
     pub fn close(mut self) -> ExitStatus {
         self.stdin = None;
-        wait::until(wait::LIMIT, "the end of the program", || self.child.try_wait().expect("a child"))
+        wait::end_of(&mut self.child, "the program")
     }
 
     /// Kills the program.

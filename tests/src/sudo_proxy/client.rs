@@ -6,6 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use crate::wait;
 
 /// One connection.
@@ -29,7 +31,7 @@ impl Client {
     /// # Errors
     /// If the daemon closed the connection.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stream.set_write_timeout(Some(wait::LIMIT))?;
+        self.stream.set_write_timeout(Some(wait::limit()))?;
         self.stream.write_all(bytes)
     }
 
@@ -73,6 +75,17 @@ impl Client {
             return Err(format!("more was said: {:?}", String::from_utf8_lossy(&self.buffer)));
         }
         Ok(())
+    }
+
+    /// Waits until the daemon has closed the connection, and reads nothing of what it sent before.
+    ///
+    /// # Panics
+    /// If the connection stays open.
+    pub fn wait_hangup(&self) {
+        let mut events = [PollFd::new(&self.stream, PollFlags::RDHUP)];
+        let limit = Timespec::try_from(wait::limit()).expect("a limit of a test is short");
+        let ready = poll(&mut events, Some(&limit)).expect("a connection can be waited for");
+        assert!(ready > 0, "waited {:?} in vain for the end of the connection", wait::limit());
     }
 
     /// Whether nothing comes, and the connection stays, for so long.

@@ -1,24 +1,19 @@
-//! A sudo-proxy daemon, real or ours, on a terminal of its own or on none.
-//!
-//! The environment is built from nothing. When the daemon goes out of scope, what is left of it, its keeper and its
-//! children is killed by pid and start time.
+//! A sudo-proxy daemon, real or ours, in a sandbox of its own, on a terminal of its own or on none.
 
 use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
-use rustix::net::sockopt::socket_peercred;
-use rustix::process::Signal;
-use tempfile::TempDir;
-
 use super::client::Client;
 use super::terminal::Terminal;
-use crate::house::{path_text, set_base_environment};
-use crate::procfs::{self, Identity};
+use crate::house::path_text;
+use crate::process::Process;
+use crate::procfs::Identity;
+use crate::sandbox::Sandbox;
 use crate::{binary, wait};
 
 /// Which program plays the daemon.
@@ -52,7 +47,7 @@ impl Options {
     /// How long an answer may take. The real program is given less: where it does otherwise, it often does nothing.
     pub fn patience(&self) -> Duration {
         match self.program {
-            Program::Hostel | Program::House => wait::LIMIT,
+            Program::Hostel | Program::House => wait::limit(),
             Program::Oracle(_) => Duration::from_secs(6),
         }
     }
@@ -61,10 +56,10 @@ impl Options {
 /// A daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    root: TempDir,
+    // Before the sandbox, whose end is the end of all processes.
+    process: Process,
+    sandbox: Sandbox,
     options: Options,
-    child: Option<Child>,
-    known: BTreeSet<Identity>,
     terminal: Option<Terminal>,
     /// Where the last question that was waited for ended.
     questioned: usize,
@@ -86,35 +81,34 @@ impl Daemon {
     /// # Panics
     /// If the directories cannot be made.
     pub fn prepare(options: Options) -> Self {
-        let root = tempfile::Builder::new().prefix("hostel-sp-").tempdir().expect("a temporary directory");
-        for name in ["hostel", "home", "work", "run", "config"] {
-            fs::create_dir_all(root.path().join(name)).expect("a fresh directory");
-        }
-        fs::write(root.path().join("hostel/hostel.toml"), &options.settings).expect("a settings file");
-        Self { root, options, child: None, known: BTreeSet::new(), terminal: None, questioned: 0 }
+        let sandbox = Sandbox::new("sp");
+        sandbox.make("config");
+        sandbox.write_settings(&options.settings);
+        let process = Process::new("the daemon", sandbox.join("printed"));
+        Self { process, sandbox, options, terminal: None, questioned: 0 }
     }
 
     /// The temporary directory everything lies in.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        self.sandbox.path()
     }
 
     /// A directory for commands to work in.
     pub fn work(&self) -> PathBuf {
-        self.root.path().join("work")
+        self.sandbox.work()
     }
 
     /// The socket.
     pub fn socket(&self) -> PathBuf {
         match self.options.program {
             Program::House => self.hostel_home().join("run/sudo.sock"),
-            _ => self.root.path().join("run/sudo-proxy.sock"),
+            _ => self.sandbox.join("run/sudo-proxy.sock"),
         }
     }
 
     /// `HOSTEL_HOME`.
     pub fn hostel_home(&self) -> PathBuf {
-        self.root.path().join("hostel")
+        self.sandbox.hostel_home()
     }
 
     /// The terminal.
@@ -136,7 +130,7 @@ impl Daemon {
     /// If none is asked.
     pub fn question(&mut self) -> String {
         let start = self.questioned;
-        let seen = self.terminal().wait(start, wait::LIMIT, |seen| seen.contains("default=N"));
+        let seen = self.terminal().wait(start, wait::limit(), |seen| seen.contains("default=N"));
         self.questioned = self.terminal().length();
         seen.expect("a question")
     }
@@ -165,10 +159,8 @@ impl Daemon {
 
     /// Gives a command this place's environment.
     pub fn set_environment(&self, command: &mut Command) {
-        set_base_environment(command, &self.root.path().join("home"));
-        command.env("HOSTEL_HOME", self.hostel_home());
-        command.env("XDG_RUNTIME_DIR", self.root.path().join("run"));
-        command.env("XDG_CONFIG_HOME", self.root.path().join("config"));
+        self.sandbox.set_environment(command);
+        command.env("XDG_CONFIG_HOME", self.sandbox.join("config"));
         command.env("TERM", "dumb").env("NO_COLOR", "1");
         command.envs(self.options.environment.iter().map(|(key, value)| (key, value)));
         command.current_dir(self.work());
@@ -176,10 +168,8 @@ impl Daemon {
 
     /// A command with this place's environment that runs `hostel` with these arguments.
     pub fn hostel(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary::hostel());
-        command.args(arguments);
+        let mut command = self.sandbox.hostel(arguments);
         self.set_environment(&mut command);
-        command.stdin(Stdio::null());
         command
     }
 
@@ -204,26 +194,17 @@ impl Daemon {
         }
         command.args(&self.options.flags);
         self.set_environment(&mut command);
-        let printed = OpenOptions::new().create(true).append(true).open(self.root.path().join("printed"));
-        let printed = printed.expect("a file for output");
         if self.options.detached {
-            command.stdin(Stdio::null()).stdout(printed.try_clone().expect("a second handle"));
+            self.process.start(command);
         } else {
             let (terminal, slave) = Terminal::open();
             command.stdin(slave.try_clone().expect("a second handle")).stdout(slave);
             self.terminal = Some(terminal);
             self.questioned = 0;
+            self.process.start_with_stdout(command);
         }
-        let child = command.stderr(printed).spawn().expect("the program under test can be started");
-        self.known.extend(Identity::of(i32::try_from(child.id()).expect("a pid")));
-        self.child = Some(child);
-        wait::until(wait::LIMIT, "the socket to accept", || {
-            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().expect("a child")) {
-                panic!("the daemon ended with {status}:\n{}", self.printed());
-            }
-            UnixStream::connect(&socket).ok()
-        });
-        self.remember();
+        self.process.wait_ready(|| UnixStream::connect(&socket));
+        self.sandbox.remember();
     }
 
     /// Connects.
@@ -239,85 +220,48 @@ impl Daemon {
     /// # Panics
     /// If none was started.
     pub fn pid(&self) -> u32 {
-        self.child.as_ref().expect("a daemon").id()
+        self.process.pid()
     }
 
     /// Kills the daemon with SIGKILL and waits until it is gone.
-    ///
-    /// # Panics
-    /// If none was started.
     pub fn kill(&mut self) {
-        self.remember();
-        let mut child = self.child.take().expect("a daemon");
-        child.kill().expect("a child can be killed");
-        child.wait().expect("a child can be waited for");
+        self.sandbox.remember();
+        self.process.kill();
     }
 
     /// Waits until the daemon has ended by itself.
-    ///
-    /// # Panics
-    /// If it does not.
     pub fn ended(&mut self, limit: Duration) -> ExitStatus {
-        let mut child = self.child.take().expect("a daemon");
-        wait::until(limit, "the daemon to end", || child.try_wait().expect("a child"))
+        self.process.ended_within(limit)
     }
 
     /// What runs as a child of the daemon or of its keepers, directly or not.
     pub fn descendants(&mut self) -> BTreeSet<Identity> {
-        self.remember();
-        self.known.iter().copied().filter(|process| process.alive()).collect()
-    }
-
-    fn houses(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir(self.hostel_home().join("as")).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).chain([self.hostel_home()]).collect()
+        if self.process.is_started() {
+            self.sandbox.adopt(self.process.identity());
+        }
+        self.sandbox.running()
     }
 
     /// The journals of everything that runs or ran here and is kept.
     pub fn journals(&self) -> Vec<PathBuf> {
-        let entries = self.houses().into_iter().filter_map(|house| fs::read_dir(house.join("journal")).ok()).flatten();
+        let houses = self.sandbox.houses();
+        let entries = houses.into_iter().filter_map(|house| fs::read_dir(house.join("journal")).ok()).flatten();
         let files = entries.flatten().map(|entry| entry.path());
         files.filter(|path| path.extension().is_some_and(|ending| ending == "j")).collect()
     }
 
-    fn remember(&mut self) {
-        if let Some(child) = &self.child {
-            self.known.extend(procfs::descendants(i32::try_from(child.id()).unwrap_or(0)));
-        }
-        for house in self.houses() {
-            let Ok(connection) = UnixStream::connect(house.join("run/keeper.sock")) else { continue };
-            let Ok(credentials) = socket_peercred(&connection) else { continue };
-            let pid = credentials.pid.as_raw_nonzero().get();
-            self.known.extend(Identity::of(pid));
-            self.known.extend(procfs::descendants(pid));
-        }
-    }
-
     /// Everything the daemon printed.
     pub fn printed(&self) -> String {
-        String::from_utf8_lossy(&fs::read(self.root.path().join("printed")).unwrap_or_default()).into_owned()
+        self.process.printed()
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        self.remember();
-        if let Some(mut child) = self.child.take() {
-            if let Some(daemon) = Identity::of(i32::try_from(child.id()).unwrap_or(0)) {
-                daemon.signal(Signal::TERM);
-            }
-            // Whether a stop works is for the tests to say; here it only must be over.
-            wait::attempt(Duration::from_secs(10), || child.try_wait().ok().flatten());
-            child.kill().ok();
-            child.wait().ok();
-        }
-        self.remember();
-        for process in &self.known {
-            process.signal(Signal::KILL);
-        }
-        if thread::panicking() {
-            let painted = self.terminal.as_ref().map(|terminal| terminal.painted(0)).unwrap_or_default();
-            eprintln!("---- printed\n{}\n---- painted\n{painted}\n----", self.printed());
+        // The real one starts commands as its own children; once it is gone nobody could tell whose they are.
+        self.descendants();
+        if let (true, Some(terminal)) = (thread::panicking(), &self.terminal) {
+            eprintln!("---- painted\n{}\n----", terminal.painted(0));
         }
     }
 }

@@ -38,7 +38,7 @@ impl Peer {
     pub fn connect(socket: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(socket)?;
         let (buffer, frames) = (Vec::new(), VecDeque::new());
-        Ok(Self { stream, buffer, start: 0, scanned: 0, frames, next_id: 1, limit: wait::LIMIT, folds: true })
+        Ok(Self { stream, buffer, start: 0, scanned: 0, frames, next_id: 1, limit: wait::limit(), folds: true })
     }
 
     /// Another deadline for every later read.

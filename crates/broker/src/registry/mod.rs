@@ -255,7 +255,7 @@ impl<E: Engine> Registry<E> {
         // Who goes while it waits has asked for nothing; from here on it is done to the end.
         let turn = Arc::clone(&self.inner.turn).lock_owned().await;
         let work = work(Arc::clone(&self.inner));
-        let task = tokio::spawn(async move {
+        let task = hostel_tasks::spawn(async move {
             let done = work.await;
             drop(turn);
             done

@@ -70,7 +70,7 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
             let text = system(mesh.id(), "member_keypair_rotated", data, now);
             room.tell(&text, |one| one.member != *member);
             let (broker, switch) = (Arc::downgrade(broker), broker.settings.switch);
-            tokio::spawn(close_replaced(broker, switch, change.mesh.clone(), member.clone()));
+            hostel_tasks::spawn(close_replaced(broker, switch, change.mesh.clone(), member.clone()));
         }
         What::Changed { member } => {
             let Some(record) = mesh.member(member) else { return };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
@@ -44,7 +45,7 @@ impl<E: Engine> Broker<E> {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => match Arc::clone(&self.places).try_acquire_owned() {
-                        Ok(place) => drop(open.spawn(take(Arc::clone(self), stream, address, tls.clone(), place))),
+                        Ok(place) => drop(open.spawn_boxed(take(Arc::clone(self), stream, address, tls.clone(), place))),
                         Err(_) => {
                             self.metrics.rejected_hello("connections");
                             self.alarm("too_many_connections", json!({"peer": address.to_string()}));

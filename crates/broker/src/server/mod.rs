@@ -142,11 +142,11 @@ impl<E: Engine> Broker<E> {
         });
         let weak = Arc::downgrade(&broker);
         let tasks = [
-            tokio::spawn(changes::listen(weak.clone(), changes)).abort_handle(),
-            tokio::spawn(upkeep::leases(weak.clone())).abort_handle(),
-            tokio::spawn(upkeep::claims(weak.clone())).abort_handle(),
-            tokio::spawn(upkeep::relief(weak.clone())).abort_handle(),
-            tokio::spawn(upkeep::sweeps(weak)).abort_handle(),
+            hostel_tasks::spawn(changes::listen(weak.clone(), changes)).abort_handle(),
+            hostel_tasks::spawn(upkeep::leases(weak.clone())).abort_handle(),
+            hostel_tasks::spawn(upkeep::claims(weak.clone())).abort_handle(),
+            hostel_tasks::spawn(upkeep::relief(weak.clone())).abort_handle(),
+            hostel_tasks::spawn(upkeep::sweeps(weak)).abort_handle(),
         ];
         broker.tasks.lock().extend(tasks);
         Ok(broker)
@@ -209,7 +209,7 @@ impl<E: Engine> Broker<E> {
     pub(crate) fn keep_cursor(self: &Arc<Self>, connection: &Arc<Connection>, least: u64) {
         if self.cursor_moved(connection) >= least {
             let (broker, connection) = (Arc::clone(self), Arc::clone(connection));
-            tokio::spawn(async move { broker.save_cursor(&connection).await });
+            hostel_tasks::spawn(async move { broker.save_cursor(&connection).await });
         }
     }
 

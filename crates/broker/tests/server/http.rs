@@ -177,7 +177,7 @@ async fn strangers_have_little_time_and_little_room() {
     let mut slow = TcpStream::connect(lab.host.address).await.unwrap();
     slow.write_all(b"GET /health HTTP/1.1\r\nHo").await.unwrap();
     let mut rest = Vec::new();
-    tokio::time::timeout(super::PATIENCE, slow.read_to_end(&mut rest)).await.unwrap().ok();
+    tokio::time::timeout(super::hang_limit(), slow.read_to_end(&mut rest)).await.unwrap().ok();
     // A head without end.
     let mut long = TcpStream::connect(lab.host.address).await.unwrap();
     long.write_all(b"GET /health HTTP/1.1\r\n").await.unwrap();
@@ -187,7 +187,7 @@ async fn strangers_have_little_time_and_little_room() {
         }
     }
     let mut rest = Vec::new();
-    tokio::time::timeout(super::PATIENCE, long.read_to_end(&mut rest)).await.unwrap().ok();
+    tokio::time::timeout(super::hang_limit(), long.read_to_end(&mut rest)).await.unwrap().ok();
     assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
     drop((slow, long));
     // More than there is room for are closed at once; those that are there stay for as long as this takes.

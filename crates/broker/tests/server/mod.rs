@@ -32,8 +32,11 @@ use tokio::task::JoinHandle;
 
 pub(crate) use peer::{Link, Peer};
 
-/// Nothing in these tests takes this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long anything may take before it counts as hanging; `HOSTEL_TEST_SCALE` makes it longer.
+pub(crate) fn hang_limit() -> Duration {
+    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    Duration::from_secs(120).mul_f64(scale)
+}
 
 /// The word that lets tests make meshes.
 pub(crate) const TOKEN: &str = "a token of some length";
@@ -72,7 +75,7 @@ impl Host {
     /// Ends it in an orderly way; what it keeps can be opened again.
     pub(crate) async fn stop(self) {
         drop(self.stop);
-        tokio::time::timeout(PATIENCE, self.served).await.unwrap().unwrap();
+        tokio::time::timeout(hang_limit(), self.served).await.unwrap().unwrap();
         self.broker.shutdown().await;
     }
 
@@ -99,7 +102,7 @@ impl Host {
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(body).await.ok();
         let mut answer = Vec::new();
-        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().ok();
+        tokio::time::timeout(hang_limit(), stream.read_to_end(&mut answer)).await.unwrap().ok();
         let end = answer.windows(4).position(|four| four == b"\r\n\r\n").expect("a head");
         let head = String::from_utf8(answer[..end].to_vec()).unwrap();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::{Host, PATIENCE};
+use super::{Host, hang_limit};
 
 /// A member.
 #[derive(Clone)]
@@ -165,11 +165,11 @@ impl Link {
     }
 
     pub(crate) async fn say_text(&mut self, text: &str) {
-        tokio::time::timeout(PATIENCE, self.socket.send(Message::text(text))).await.unwrap().ok();
+        tokio::time::timeout(hang_limit(), self.socket.send(Message::text(text))).await.unwrap().ok();
     }
 
     pub(crate) async fn say_raw(&mut self, message: Message) {
-        tokio::time::timeout(PATIENCE, self.socket.send(message)).await.unwrap().ok();
+        tokio::time::timeout(hang_limit(), self.socket.send(message)).await.unwrap().ok();
     }
 
     /// Puts frames into the pipe without waiting for each.
@@ -183,7 +183,7 @@ impl Link {
     /// The next frame from the wire, or how it ended.
     async fn next(&mut self) -> Result<Value, Ended> {
         loop {
-            match tokio::time::timeout(PATIENCE, self.socket.next()).await.expect("something is heard in time") {
+            match tokio::time::timeout(hang_limit(), self.socket.next()).await.expect("something is heard in time") {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(text.as_str()).unwrap()),
                 Some(Ok(Message::Close(Some(frame)))) => return Err((frame.code.into(), frame.reason.to_string())),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}

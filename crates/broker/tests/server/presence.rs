@@ -7,6 +7,7 @@ use hostel_broker::registry::{Concurrency, Policy};
 use serde_json::{Value, json};
 
 use super::Lab;
+use super::peer::dm;
 
 #[tokio::test]
 async fn comings_and_goings_are_told() {
@@ -86,6 +87,25 @@ async fn a_short_break_is_not_seen_and_a_long_one_is() {
     assert_eq!(gone[1]["eventData"]["name"], "carol");
 }
 
+#[tokio::test]
+async fn a_goodbye_is_heard_from_who_does_not_wait_for_the_answer() {
+    // A lease that does not end while this runs, however slowly.
+    let lab = Lab::with(Settings { lease: Duration::from_secs(600), ..Settings::default() }).await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    // Whether the broker reads or writes first is by chance.
+    for round in 0..20 {
+        let mut b = bob.link(&lab.host).await;
+        a.news(if round == 0 { "peer_joined" } else { "peer_returned" }).await;
+        a.send(dm(&bob, &format!("unread {round}"))).await;
+        b.say_text(r#"{"type":"bye"}"#).await;
+        // With something unread in its socket this breaks the connection for who writes to it.
+        drop(b);
+        a.send(dm(&bob, &format!("too late {round}"))).await;
+        assert_eq!(a.news("peer_left").await["eventData"]["memberId"], bob.member);
+    }
+}
+
 async fn with_policy(concurrency: Concurrency) -> Lab {
     let lab = Lab::new().await;
     let policy = Policy { concurrency, ..Policy::default() };
@@ -119,7 +139,7 @@ async fn or_both() {
     let bob = lab.join("bob").await;
     let (mut first, mut second) = (bob.link(&lab.host).await, bob.link(&lab.host).await);
     let mut a = lab.alice().await;
-    a.send(super::peer::dm(&bob, "m1")).await;
+    a.send(dm(&bob, "m1")).await;
     assert_eq!(first.push().await["seq"], second.push().await["seq"]);
 }
 

@@ -47,6 +47,7 @@ use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -110,7 +111,7 @@ impl Door {
                 Some(_) = connections.join_next() => {}
                 (stream, place) = accept(&places, &self.0, || UnixListener::accept(&socket)) => {
                     let (door, (stream, _)) = (Arc::clone(&self.0), stream);
-                    connections.spawn(async move {
+                    connections.spawn_boxed(async move {
                         connection::converse::<UnixStream>(door, stream, Transport::Socket).await;
                         drop(place);
                     });
@@ -119,7 +120,7 @@ impl Door {
                     // Events and answers are small and wanted at once.
                     stream.set_nodelay(true).ok();
                     let door = Arc::clone(&self.0);
-                    connections.spawn(async move {
+                    connections.spawn_boxed(async move {
                         connection::converse::<TcpStream>(door, stream, Transport::Tcp).await;
                         drop(place);
                     });

@@ -194,7 +194,7 @@ async fn answer(asked: Asked, connection: &Connection, slot: OwnedSemaphorePermi
         let response = endpoints::answer(&asked).await?;
         return Ok(response.map(|body| body.holding(Some(slot))));
     }
-    let running = tokio::spawn(async move { (endpoints::answer(&asked).await, slot) });
+    let running = hostel_tasks::spawn(async move { (endpoints::answer(&asked).await, slot) });
     match running.await {
         Ok((outcome, slot)) => outcome.map(|response| response.map(|body| body.holding(Some(slot)))),
         Err(_) => Err(Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "the request could not be finished")),

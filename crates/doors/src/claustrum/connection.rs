@@ -205,7 +205,7 @@ impl Connection {
             Rest::Task { id, method, params } => {
                 let running = self.running(id, params, out).await;
                 let connection = Arc::clone(self);
-                tokio::spawn(async move {
+                hostel_tasks::spawn(async move {
                     connection
                         .guarded(running, |connection, running| async move {
                             connection.run(method, running).await;

@@ -131,7 +131,7 @@ impl Door {
         self.running.lock().insert(name, Arc::clone(&hosted));
         let door = Arc::clone(self);
         let followed = Arc::clone(&hosted);
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             let hosted = followed;
             let exit = loop {
                 // The limit only bounds one wait; the process may run for years.

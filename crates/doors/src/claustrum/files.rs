@@ -28,7 +28,7 @@ enum Answer {
 pub(crate) async fn call(connection: &Arc<Connection>, method: Method, mut running: Running) {
     let door = Arc::clone(&connection.door);
     let params = std::mem::take(&mut running.params);
-    let worked = tokio::task::spawn_blocking(move || match method {
+    let worked = hostel_tasks::spawn_blocking(move || match method {
         Method::FilesExtractTar => extract_tar(&door, &params),
         method => look(&door, method, &params),
     });

@@ -3,26 +3,30 @@
 //! Counts only: no names, no output, no tokens, so the page needs no password. It is served on a
 //! listener the caller bound and nowhere by default. Everything but `/metrics` is a 404.
 
-use axum::http::header::CONTENT_TYPE;
-use axum::response::IntoResponse;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::Sleep;
+use tokio::sync::Semaphore;
 
 /// Scrapers at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 32;
 /// How long one may stay, whatever it does.
 const LIFETIME: Duration = Duration::from_secs(30);
+/// The wait before the next accept after one failed, for example for want of descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What is counted, since the daemon started.
 #[derive(Debug, Default)]
@@ -83,77 +87,51 @@ pub async fn serve(
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let page = move || {
-        let page = metrics.render();
-        async move { ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], page).into_response() }
-    };
-    let router = axum::Router::new().route("/metrics", axum::routing::any(page));
-    let bounded = Bounded { listener, places: Arc::new(Semaphore::new(CONNECTIONS)) };
     // Not a graceful end: a scraper that holds its connection open must not delay a shutdown.
     tokio::select! {
-        outcome = axum::serve(bounded, router).into_future() => outcome,
-        () = stop => Ok(()),
+        () = accept_all(listener, metrics) => {}
+        () = stop => {}
     }
+    Ok(())
 }
 
-/// A listener that lets in a bounded number for a bounded time: nobody has to show a token here.
-struct Bounded {
-    listener: TcpListener,
-    places: Arc<Semaphore>,
-}
-
-struct Visit {
-    stream: TcpStream,
-    over: Pin<Box<Sleep>>,
-    _place: OwnedSemaphorePermit,
-}
-
-impl axum::serve::Listener for Bounded {
-    type Io = Visit;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Visit, SocketAddr) {
-        loop {
-            // Fails only for a closed semaphore, and nobody closes this one.
-            let Ok(place) = Arc::clone(&self.places).acquire_owned().await else {
-                std::future::pending::<()>().await;
-                continue;
-            };
-            // The listener of the library retries by itself, with pauses.
-            let (stream, address) = axum::serve::Listener::accept(&mut self.listener).await;
-            return (Visit { stream, over: Box::pin(tokio::time::sleep(LIFETIME)), _place: place }, address);
+/// Lets in a bounded number of connections for a bounded time each: no token is required here.
+async fn accept_all(listener: TcpListener, metrics: Arc<Metrics>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Fails only for a closed semaphore, and nobody closes this one.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let served = tokio::time::timeout(LIFETIME, answer_all(stream, Arc::clone(&metrics)));
+                hostel_tasks::spawn(async move {
+                    // A connection that fails or takes too long concerns its scraper alone.
+                    served.await.ok();
+                    drop(place);
+                });
+            }
+            // The client gave up before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
-
-    fn local_addr(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
-    }
 }
 
-impl AsyncRead for Visit {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_read(context, into)
-    }
+async fn answer_all(stream: TcpStream, metrics: Arc<Metrics>) {
+    let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &metrics))));
+    http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();
 }
 
-impl AsyncWrite for Visit {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.over.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+fn answer(request: &Request<Incoming>, metrics: &Metrics) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    if request.uri().path() == "/metrics" {
+        *response.body_mut() = Full::new(Bytes::from(metrics.render()));
+        let format = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        response.headers_mut().insert(CONTENT_TYPE, format);
+    } else {
+        *response.status_mut() = StatusCode::NOT_FOUND;
     }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
+    response
 }
 
 #[cfg(test)]

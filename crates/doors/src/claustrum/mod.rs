@@ -48,6 +48,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -94,7 +95,7 @@ pub async fn serve(
             (stream, peer, place) = accept(&listener, &places, &door) => {
                 let door = Arc::clone(&door);
                 let local = Arc::clone(&local);
-                connections.spawn(async move {
+                connections.spawn_boxed(async move {
                     let log = door.log.clone();
                     connection::serve(door, stream, &local, peer.clone()).await;
                     log.info(format_args!("[Server] Connection closed: {peer}"));

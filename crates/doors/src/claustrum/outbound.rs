@@ -160,7 +160,7 @@ impl Outbound {
 
     fn write_behind(self: &Arc<Self>, turn: Option<Turn>, rest: Vec<u8>) {
         let outbound = Arc::clone(self);
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             let mut turn = match turn {
                 Some(turn) => turn,
                 None => outbound.turn().await,

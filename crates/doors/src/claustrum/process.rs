@@ -124,7 +124,7 @@ async fn look_up(door: &Arc<Door>, command: String) -> Result<PathBuf, String> {
         return Ok(PathBuf::from(command));
     }
     let search_path = door.search_path.clone();
-    let looked = tokio::task::spawn_blocking(move || lookup::program(&command, search_path.as_deref()));
+    let looked = hostel_tasks::spawn_blocking(move || lookup::program(&command, search_path.as_deref()));
     match looked.await {
         Ok(found) => found.map_err(|error| error.to_string()),
         Err(error) => Err(error.to_string()),
@@ -168,7 +168,7 @@ pub(crate) async fn stdin(connection: Arc<Connection>, running: Running) {
     match queued.await {
         Err(error) => connection.answer(running, &Err(error)).await,
         Ok((process, ticket)) => {
-            tokio::spawn(async move {
+            hostel_tasks::spawn(async move {
                 let outcome = match ticket.done().await {
                     Ok(applied) => {
                         connection.door.count_stdin(&process, applied.applied);

@@ -89,7 +89,7 @@ pub(crate) fn start(
     let frames = FrameWriter::new(process.name());
     let pump =
         Pump { frames, connection, subscription, hosted, reply: Some(reply), reply_encoded: false, out: Vec::new() };
-    tokio::spawn(async move {
+    hostel_tasks::spawn(async move {
         // Dropped last: whoever waits for the end may then rely on every byte being written.
         let _end = end;
         pump.run(watch).await;

@@ -88,7 +88,7 @@ fn broken(error: impl std::fmt::Display) -> Failure {
 async fn unhurried<T: std::marker::Send + 'static>(
     work: impl Future<Output = T> + std::marker::Send + 'static,
 ) -> Result<T, Failure> {
-    tokio::spawn(work).await.map_err(broken)
+    hostel_tasks::spawn(work).await.map_err(broken)
 }
 
 async fn create(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Params, Failure>) -> Outcome {
@@ -134,7 +134,7 @@ async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Fa
 /// Whether the project is there; if so, it gets what it lacks.
 async fn prepare(door: &Arc<Door>, project: &std::path::Path, kind: Kind) -> bool {
     let (home, project) = (door.settings.home.clone(), project.to_owned());
-    let copied = tokio::task::spawn_blocking(move || {
+    let copied = hostel_tasks::spawn_blocking(move || {
         // First of all: a folder that is made for its skills would be there.
         project.exists().then(|| skills::copy(&home, &project, kind))
     });

@@ -44,6 +44,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
@@ -81,7 +82,7 @@ pub async fn serve(
             Some(_) = connections.join_next() => {}
             (stream, place) = accept(&listener, &places, &door) => {
                 let door = Arc::clone(&door);
-                connections.spawn(async move {
+                connections.spawn_boxed(async move {
                     converse(door, stream).await;
                     drop(place);
                 });

@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use hyper::http::request::Parts;
 use rmcp::ErrorData;
@@ -59,19 +61,32 @@ const HOSTS: &str = "sudo-proxy://hosts";
 /// Calls that run at once.
 const CALLS: usize = 64;
 
-/// Says once that something is the first time. A clone has not said it.
-#[derive(Default)]
-struct Once(AtomicBool);
+/// Whether messages of the mesh are pushed to the client of a server already, and from when on they are. A clone is for
+/// another client.
+struct Channel {
+    begun: AtomicBool,
+    /// When the server was made for its client, in milliseconds of the clock. Nothing that arrives after the client was
+    /// greeted may be missed, however late its `initialized` is looked at.
+    since_ms: u64,
+}
 
-impl Once {
-    fn first(&self) -> bool {
-        !self.0.swap(true, Ordering::AcqRel)
+impl Channel {
+    /// True the first time.
+    fn begins(&self) -> bool {
+        !self.begun.swap(true, Ordering::AcqRel)
     }
 }
 
-impl Clone for Once {
+impl Default for Channel {
+    fn default() -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
+        Channel { begun: AtomicBool::default(), since_ms: u64::try_from(since).unwrap_or(u64::MAX) }
+    }
+}
+
+impl Clone for Channel {
     fn clone(&self) -> Self {
-        Once::default()
+        Channel::default()
     }
 }
 
@@ -87,7 +102,7 @@ pub struct Server {
     /// Messages are pushed also to a client that did not say that it takes them.
     pub(super) channel: bool,
     /// Of this connection alone: every clone has its own.
-    channels: Once,
+    pushing: Channel,
     calls: Arc<Semaphore>,
     tools: Arc<Vec<Tool>>,
 }
@@ -110,7 +125,7 @@ impl Server {
             memory: Arc::default(),
             mesh: None,
             channel: false,
-            channels: Once::default(),
+            pushing: Channel::default(),
             calls: Arc::new(Semaphore::new(CALLS)),
         }
     }
@@ -140,7 +155,7 @@ impl Server {
     /// Notes that a host's daemon has answered; files are not for the runtime's own threads.
     pub(super) async fn seen(&self, host: &str, version: &str) {
         let (desk, host, version) = (Arc::clone(&self.desk), host.to_owned(), version.to_owned());
-        tokio::task::spawn_blocking(move || desk.seen(&host, &version)).await.ok();
+        hostel_tasks::spawn_blocking(move || desk.seen(&host, &version)).await.ok();
     }
 
     /// A line to a daemon.
@@ -228,13 +243,13 @@ impl ServerHandler for Server {
         let experimental = client.as_ref().and_then(|client| client.capabilities.experimental.as_ref());
         let announced = experimental.is_some_and(|known| known.contains_key(channel::CAPABILITY));
         // Who says twice that it is ready is told everything once.
-        if (announced || self.channel) && self.channels.first() {
+        if (announced || self.channel) && self.pushing.begins() {
             let visit = context.extensions.get::<Parts>().and_then(|head| head.extensions.get::<Visit>()).cloned();
             let (name, version) = client
                 .map(|client| (client.client_info.name.clone(), client.client_info.version.clone()))
                 .unwrap_or_default();
             let caller = Caller { name, version, process: visit.as_ref().and_then(|visit| visit.process) };
-            channel::begin(Arc::clone(mesh), caller, context.peer, visit);
+            channel::begin(Arc::clone(mesh), caller, context.peer, visit, self.pushing.since_ms);
         }
     }
 

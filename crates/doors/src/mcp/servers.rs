@@ -221,7 +221,7 @@ pub(super) async fn update(server: &Server, asked: UpdateHost) -> CallToolResult
     }
     let (desk, host) = (Arc::clone(&server.desk), asked.host.clone());
     let noted = move || desk.update(&asked.host, asked.description.as_deref(), asked.os.as_deref());
-    match tokio::task::spawn_blocking(noted).await {
+    match hostel_tasks::spawn_blocking(noted).await {
         Ok(Ok(())) => said(texts::updated(&host)),
         Ok(Err(error)) => failed(format!("cannot write the registry of hosts: {error}")),
         Err(error) => failed(error.to_string()),

@@ -129,7 +129,7 @@ impl Visits {
             return;
         }
         let (visits, session, since) = (Arc::clone(self), session.to_owned(), Instant::now());
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             tokio::time::sleep(visits.leave).await;
             let away = visits.sessions.lock().get(&session).is_some_and(|attendance| attendance.last <= since);
             if away && visits.is_deserted(&session) {

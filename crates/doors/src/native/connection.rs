@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::OwnedSemaphorePermit;
@@ -268,7 +269,7 @@ impl Connection {
             return self.writer.answer(id.as_ref(), Err(failure)).await;
         };
         let (id, params, writer) = (id.map(ToOwned::to_owned), params.to_owned(), self.writer.clone());
-        self.work.spawn(async move {
+        self.work.spawn_boxed(async move {
             let outcome = asking.ask(&params).await;
             drop(writer.answer(id.as_ref(), outcome).await);
         });
@@ -285,7 +286,7 @@ impl Connection {
         let watches = method == "approval/watch" && outcome.is_ok();
         self.writer.answer(id.as_ref(), outcome).await?;
         if watches && let Some(show) = consent.shows(&self.writer) {
-            self.live.spawn(show);
+            self.live.spawn_boxed(show);
         }
         Ok(())
     }
@@ -322,7 +323,7 @@ impl Connection {
         };
         let id = id.map(ToOwned::to_owned);
         let (writer, processes, settings) = (self.writer.clone(), self.processes.clone(), Arc::clone(&self.settings));
-        self.work.spawn(async move {
+        self.work.spawn_boxed(async move {
             let outcome = methods::call(&method, &params, &processes, &settings).await;
             let closing = method == "house/down" && outcome.is_ok();
             // A client that is gone wants no answer, but what it asked for still counts.
@@ -344,7 +345,7 @@ impl Connection {
             Ok(ticket) => {
                 let id = id.map(ToOwned::to_owned);
                 let writer = self.writer.clone();
-                self.work.spawn(async move {
+                self.work.spawn_boxed(async move {
                     let outcome = methods::stdin_done(ticket).await;
                     drop(writer.answer(id.as_ref(), outcome).await);
                     drop(permit);
@@ -370,7 +371,7 @@ impl Connection {
         let key = prepared.attached.id.clone();
         let task = stream::run(prepared, attach.follow, self.writer.clone());
         let set = if attach.follow { &mut self.live } else { &mut self.work };
-        let handle = set.spawn(task);
+        let handle = set.spawn_boxed(task);
         // One stream for each process: a second attach takes the place of the first.
         if let Some(earlier) = self.streams.lock().insert(key, handle) {
             earlier.abort();

@@ -33,7 +33,7 @@ pub(super) async fn spawn(processes: &Processes, settings: &Settings, request: S
         Some(_) => Vec::new(),
         None => settings.environment.clone(),
     };
-    let spec = tokio::task::spawn_blocking(move || specify(request, own))
+    let spec = hostel_tasks::spawn_blocking(move || specify(request, own))
         .await
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
     let (spec, replace) = spec;

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
@@ -27,7 +28,7 @@ pub(crate) async fn each<W: Future<Output = ()> + Send + 'static>(
                 Ok(stream) => {
                     pause = Duration::ZERO;
                     if is_own(&stream) {
-                        connections.spawn(serve(stream));
+                        connections.spawn_boxed(serve(stream));
                     }
                 }
                 Err(_) => pause = (pause * 2).clamp(PAUSES.0, PAUSES.1),

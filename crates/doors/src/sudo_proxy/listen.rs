@@ -9,6 +9,7 @@ use std::time::Duration;
 use hostel_house::approvals::PeerInfo;
 use rustix::net::RecvFlags;
 use rustix::net::SendFlags;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 use tokio::task::JoinError;
@@ -82,7 +83,7 @@ fn admit(stream: UnixStream, door: &Door, connections: &mut JoinSet<()>) {
         Ok(peer) if peer.uid() == own => {
             let peer = peer.pid().and_then(|pid| u32::try_from(pid).ok()).map(|pid| (pid, own));
             let door = door.clone();
-            connections.spawn(async move {
+            connections.spawn_boxed(async move {
                 connection::run(stream, &door, connection::Peer::Of(peer)).await;
                 drop(slot);
             });

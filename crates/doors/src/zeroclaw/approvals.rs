@@ -14,6 +14,7 @@ use hostel_house::pipelines::Resolved;
 use hostel_house::pipelines::hex_of;
 use serde_json::Value;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::task::JoinSet;
 
 use super::elicit;
@@ -38,7 +39,7 @@ pub(crate) async fn announce(visitor: Arc<Visitor>) {
             }
             if may_elicit(&visitor, &approval.tool, &approval.input).await {
                 if visitor.claim(&approval.id) {
-                    asking.spawn(elicit::ask(Arc::clone(&visitor), approval));
+                    asking.spawn_boxed(elicit::ask(Arc::clone(&visitor), approval));
                 }
             } else if !visitor.hears(&approval.session, approval.turn)
                 && visitor.claim(&approval.id)

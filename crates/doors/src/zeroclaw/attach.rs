@@ -13,6 +13,7 @@ use hostel_house::sessions::Events;
 use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::SessionInfo;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -69,7 +70,7 @@ pub(super) async fn begin(client: &mut Client, id: Option<Raw>, params: &Params)
     let stream = run(visitor, session.clone(), events, until, sent);
     // A replay comes to its end by itself, also for a client that has finished sending.
     let set = if follow { &mut client.live } else { &mut client.work };
-    client.streams.insert(session, set.spawn(stream));
+    client.streams.insert(session, set.spawn_boxed(stream));
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
+use hostel_syncpoint::points;
 use serde_json::Value;
 use serde_json::json;
 use sha2::Digest as _;
@@ -171,7 +172,7 @@ fn keep(directory: &Path, name: &str, picture: bool, bytes: &[u8]) -> io::Result
             let path = directory.join(file);
             let half = directory.join(format!(".{}", uuid::Uuid::new_v4()));
             fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?.write_all(bytes)?;
-            fs::rename(&half, &path)?;
+            points::ATTACHMENT_STORED.reach_if_ok(fs::rename(&half, &path))?;
             path
         }
     };

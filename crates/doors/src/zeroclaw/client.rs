@@ -9,6 +9,7 @@ use std::sync::Arc;
 use hostel_agents::Raw;
 use serde_json::Value;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::task::JoinSet;
 
 use super::Door;
@@ -166,7 +167,7 @@ impl Client {
             // Who takes up an earlier identity has its sessions back, and what they ask.
             "initialize" if matches!(params.get("tui_id"), Ok(Some(_))) => self.watch_approvals(),
             "logs/subscribe" if !std::mem::replace(&mut self.shows_logs, true) => {
-                self.live.spawn(health::show_logs(Arc::clone(visitor)));
+                self.live.spawn_boxed(health::show_logs(Arc::clone(visitor)));
             }
             _ => {}
         }
@@ -175,7 +176,7 @@ impl Client {
     fn watch_approvals(&mut self) {
         self.visitor.poked.notify_one();
         if !std::mem::replace(&mut self.watches_approvals, true) {
-            self.live.spawn(approvals::announce(Arc::clone(&self.visitor)));
+            self.live.spawn_boxed(approvals::announce(Arc::clone(&self.visitor)));
         }
     }
 

@@ -23,7 +23,7 @@ const ENTRIES: usize = 10_000;
 pub(crate) async fn list_dir(params: &Params) -> Outcome {
     let path = params.need("path")?.to_owned();
     let hidden = params.flag("show_hidden")?.unwrap_or(false);
-    tokio::task::spawn_blocking(move || list(Path::new(&path), hidden)).await.map_err(internal)?
+    hostel_tasks::spawn_blocking(move || list(Path::new(&path), hidden)).await.map_err(internal)?
 }
 
 fn list(path: &Path, hidden: bool) -> Outcome {

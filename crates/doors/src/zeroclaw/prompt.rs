@@ -21,6 +21,7 @@ use hostel_house::sessions::Sent;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Status;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::time::Instant;
 
 use super::Client;
@@ -60,7 +61,7 @@ pub(super) async fn begin(client: &mut Client, id: Option<Raw>, params: Result<P
     };
     match taken {
         Ok((session, sent)) => {
-            client.work.spawn(Turn::new(visitor, id, session, sent).run());
+            client.work.spawn_boxed(Turn::new(visitor, id, session, sent).run());
             Ok(())
         }
         Err(failure) => refuse(&visitor, id.as_ref(), session.as_deref(), failure).await,
@@ -92,7 +93,7 @@ async fn store(visitor: &Visitor, session: &str, wanted: Vec<Wanted>) -> Result<
         return Ok(Vec::new());
     }
     let directory = attachments::directory(&visitor.house().settings.data_dir, session);
-    tokio::task::spawn_blocking(move || attachments::store(wanted, &directory)).await.map_err(internal)?
+    hostel_tasks::spawn_blocking(move || attachments::store(wanted, &directory)).await.map_err(internal)?
 }
 
 async fn take(visitor: &Visitor, params: &Params) -> Result<(Arc<Session>, Sent), Failure> {

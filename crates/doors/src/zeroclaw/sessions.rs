@@ -99,7 +99,7 @@ pub(crate) async fn delete(visitor: &Visitor, params: &Params) -> Outcome {
 async fn patiently<T: Send + 'static>(
     work: impl Future<Output = Result<T, hostel_house::store::StoreError>> + Send + 'static,
 ) -> Result<Option<T>, Failure> {
-    match tokio::time::timeout(PATIENCE, tokio::spawn(work)).await {
+    match tokio::time::timeout(PATIENCE, hostel_tasks::spawn(work)).await {
         Ok(Ok(done)) => done.map(Some).map_err(internal),
         Ok(Err(error)) => Err(internal(error)),
         Err(_) => Ok(None),

@@ -11,6 +11,7 @@ use futures_util::Stream;
 use futures_util::StreamExt as _;
 use hostel_house::approvals::Ends;
 use serde_json::Value;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -77,7 +78,7 @@ pub async fn serve_wss(
                 Ok((stream, address)) => {
                     let permits = (Arc::clone(&room).try_acquire_owned(), Arc::clone(&strangers).try_acquire_owned());
                     if let (Ok(place), Ok(stranger)) = permits {
-                        open.spawn(run(stream, address, tls.clone(), door.clone(), place, stranger));
+                        open.spawn_boxed(run(stream, address, tls.clone(), door.clone(), place, stranger));
                     }
                 }
                 // Out of descriptors, most likely: those in use come back by themselves.

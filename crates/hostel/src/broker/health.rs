@@ -57,7 +57,7 @@ async fn ask(port: u16) -> Option<Value> {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let stream = TcpStream::connect(address).await.ok()?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.ok()?;
-    tokio::spawn(async move { connection.await.ok() });
+    hostel_tasks::spawn(async move { connection.await.ok() });
     let request = Request::get("/health")
         .header(header::HOST, address.to_string())
         .header(header::USER_AGENT, concat!("hostel/", env!("CARGO_PKG_VERSION")))

@@ -99,7 +99,7 @@ pub(crate) async fn start(home: &Path, asked: &Asked) -> Result<Health, Failure>
     let mut command = launch::own_program("hostel".as_ref(), &words);
     // A panic's last words belong into the log.
     command.current_dir("/").stdout(Stdio::null()).stderr(Stdio::from(log));
-    let launched = tokio::task::spawn_blocking(move || launch::launch(command, b"", START)).await;
+    let launched = hostel_tasks::spawn_blocking(move || launch::launch(command, b"", START)).await;
     let log_hint = format!("its log is `{}`", place.log().display());
     let failed = |text: String| Failure::daemon(1, "broker_not_started", text);
     let started = match launched {

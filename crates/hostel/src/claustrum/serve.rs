@@ -195,7 +195,7 @@ async fn serve_metrics(address: &str, counters: Arc<Metrics>, log: &Log) {
     match listen_tcp(address).await {
         Ok(listener) => {
             log.info(format_args!("[Server] metrics: serving Prometheus counters on {address}/metrics"));
-            tokio::spawn(metrics::serve(listener, counters, std::future::pending()));
+            hostel_tasks::spawn(metrics::serve(listener, counters, std::future::pending()));
         }
         Err(error) => log.error(format_args!("[Server] metrics: listen {address}: {}", words_of(&error))),
     }

@@ -34,7 +34,13 @@ fn ask(socket: &Path) -> Option<Vec<u8>> {
     let token = std::env::var_os("CLAUDE_RPC_TOKEN").unwrap_or_default();
     stream.write_all(&question(token.as_bytes())).ok()?;
     let mut answer = vec![0; ANSWER];
-    let count = stream.read(&mut answer).ok()?;
+    // A read with a time limit is interrupted when the process is stopped and continued.
+    let count = loop {
+        match stream.read(&mut answer) {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            read => break read.ok()?,
+        }
+    };
     answer.truncate(count);
     Some(answer)
 }

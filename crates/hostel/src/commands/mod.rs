@@ -27,6 +27,7 @@ mod watch;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use crate::cli::Cli;
@@ -101,7 +102,8 @@ fn wait(verb: impl Future<Output = Result<ExitCode, CommandError>>) -> Result<Ex
         .enable_all()
         .build()
         .map_err(|error| CommandError::failure(format!("cannot start the runtime: {error}")))?
-        .block_on(verb)
+        // Boxed: the runtime's loop is compiled once instead of for each verb.
+        .block_on(Box::pin(verb) as Pin<Box<dyn Future<Output = _>>>)
 }
 
 /// Nanoseconds since the epoch.

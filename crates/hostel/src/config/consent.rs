@@ -14,6 +14,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::values::OneOrMany;
+use crate::http_client::{Address, AddressError};
 
 /// What the sudo-proxy door calls itself: clients show it to people.
 const SUDO_PROXY_VERSION: &str = "1.2.0";
@@ -231,12 +232,10 @@ impl ApprovalSettings {
     pub(super) fn webhook_problem(&self) -> Option<(&'static str, String)> {
         let url = self.notify.webhook.as_deref()?;
         let key = "approvals.notify.webhook";
-        let parsed = match reqwest::Url::parse(url) {
-            Ok(parsed) => parsed,
+        match Address::parse(url) {
+            Ok(_) => {}
+            Err(AddressError::Scheme) => return Some((key, format!("`{key}` must start with `https://` or `http://`"))),
             Err(error) => return Some((key, format!("`{key}` is not a URL: {error}"))),
-        };
-        if !matches!(parsed.scheme(), "http" | "https") || parsed.host().is_none() {
-            return Some((key, format!("`{key}` must start with `https://` or `http://`")));
         }
         if self.notify.secret_file.is_none() {
             let secret = "approvals.notify.secret_file";

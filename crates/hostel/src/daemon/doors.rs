@@ -157,13 +157,13 @@ async fn serve_mcp(door: McpDoor, serving: Serving, stop: impl Future<Output = (
         // Without a door the stream is closed at once, and the tool says so.
         if let Some(door) = sudo_proxy.clone() {
             let peer = caller.and_then(|caller| approvals.peer(caller.pid, caller.uid));
-            tokio::spawn(sudo_proxy::serve_stream(stream, door, peer));
+            hostel_tasks::spawn(sudo_proxy::serve_stream(stream, door, peer));
         }
     });
     let native = Box::new(move |stream, caller: Option<mcp::Process>| {
         let caller = caller.map(|caller| (caller.pid, caller.uid));
         let (processes, settings) = (serving.processes.clone(), Arc::clone(&serving.native));
-        tokio::spawn(native::attend(stream, caller, processes, settings, serving.phases.clone()));
+        hostel_tasks::spawn(native::attend(stream, caller, processes, settings, serving.phases.clone()));
     });
     let server = crate::mcp::inside(sudo, native);
     mcp::serve_http(listener, server, settings, stop).await;

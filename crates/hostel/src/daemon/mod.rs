@@ -42,6 +42,7 @@ use hostel_house::sessions::Sessions;
 use hostel_house::sessions::Status;
 use hostel_house::store;
 use rustix::process::Signal;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -260,7 +261,7 @@ impl House {
         let socket_error = |error: io::Error| CommandError::failure(format!("cannot serve a socket: {error}"));
         let listener = self.native.listener().map_err(socket_error)?;
         let own = native::serve(listener, self.processes.clone(), Arc::clone(&native), phases.clone());
-        let own = tokio::spawn(own);
+        let own = hostel_tasks::spawn(own);
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
@@ -279,7 +280,7 @@ impl House {
         for door in doors {
             files.extend(door.file());
             let group = if door.answers_for_commands() { &mut answering } else { &mut served };
-            group.spawn(door.serve(serving.clone()));
+            group.spawn_boxed(door.serve(serving.clone()));
         }
         let abandoned = consent::look_after(self.approvals.clone(), self.pipelines.clone(), self.log.clone());
         let news = notify::run(
@@ -289,10 +290,10 @@ impl House {
             self.sessions.clone(),
             self.log.clone(),
         );
-        let (abandoned, news) = (tokio::spawn(abandoned), tokio::spawn(news));
+        let (abandoned, news) = (hostel_tasks::spawn(abandoned), hostel_tasks::spawn(news));
         // The house of a personality has the contract's own ways in, and no other.
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
-        let mail = self.dir.is_main().then(|| tokio::spawn(mail));
+        let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
         ready();
         let mut keepers_lost = 0;

@@ -91,7 +91,7 @@ pub(crate) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         face.link(house);
     }
     let (found, mut more) = mpsc::channel(DEPTH);
-    let searching = tokio::spawn(search(context.houses.clone(), found));
+    let searching = hostel_tasks::spawn(search(context.houses.clone(), found));
     let mut tick = tokio::time::interval(TICK);
     let outcome = loop {
         if face.draw().map_err(problem("write to the terminal"))? {
@@ -175,7 +175,7 @@ impl Face {
         let number = self.model.add_house(house.label.clone());
         let (asks, asked) = mpsc::channel(DEPTH);
         self.links.push(asks);
-        tokio::spawn(link::run(number, house, asked, self.news.clone()));
+        hostel_tasks::spawn(link::run(number, house, asked, self.news.clone()));
     }
 
     /// Paints; whether something has to be painted again because of it.
@@ -236,10 +236,10 @@ impl Face {
             Deed::Fetch { house, id } => ask(self, house, Ask::Fetch(id)),
             Deed::Look { mut request } => {
                 let looked = self.looked.clone();
-                tokio::task::spawn_blocking(move || {
+                drop(hostel_tasks::spawn_blocking(move || {
                     hints::look_again(&mut request);
                     looked.blocking_send(*request).unwrap_or_default();
-                });
+                }));
             }
             Deed::Bell => self.screen.ring(),
             Deed::Drain | Deed::Quit | Deed::Fail(_) => {}

@@ -62,7 +62,7 @@ pub(super) struct Mesh {
 impl Mesh {
     async fn speaker(&self, caller: &Caller) -> Result<Speaker, Failure> {
         let (words, process) = (self.words, caller.process.map(|process| process.pid));
-        let looked = tokio::task::spawn_blocking(move || words.speaker(process));
+        let looked = hostel_tasks::spawn_blocking(move || words.speaker(process));
         looked.await.map_err(|error| Failure::internal(error.to_string()))
     }
 
@@ -82,7 +82,7 @@ impl Mesh {
     async fn find(&self, speaker: &Speaker, mesh: Option<&str>) -> Result<(String, Client), Failure> {
         let asked = mesh.map(str::to_owned).or_else(|| speaker.mesh.clone());
         // The list of meshes is a file, and files are not for the runtime's own threads.
-        let found = tokio::task::spawn_blocking(move || {
+        let found = hostel_tasks::spawn_blocking(move || {
             let host = Host::quiet()?;
             let slug = route::slug(&host, asked.as_deref())?;
             Ok::<_, Failure>((host, slug))
@@ -115,7 +115,7 @@ impl Mesh {
         if let Some(mesh) = self.speaker(caller).await?.mesh {
             return Ok(vec![mesh]);
         }
-        let found = tokio::task::spawn_blocking(|| Host::quiet()?.meshes());
+        let found = hostel_tasks::spawn_blocking(|| Host::quiet()?.meshes());
         let meshes = found.await.map_err(|error| Failure::internal(error.to_string()))??;
         Ok(meshes.into_iter().map(|joined| joined.slug).collect())
     }

@@ -70,7 +70,7 @@ pub(super) fn run(
         .build()
         .map_err(|error| CommandError::failure(format!("cannot start the runtime: {error}")))?;
     let outcome = runtime.block_on(async {
-        tokio::spawn(meanwhile);
+        hostel_tasks::spawn(meanwhile);
         mcp::serve_stdio(server, tokio::io::stdin(), tokio::io::stdout(), told_to_end()).await
     });
     // A read of our standard input that nobody waits for must not hold us up.

@@ -212,7 +212,7 @@ impl Client {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|error| silent(&error))?;
         // It ends with the response.
-        tokio::spawn(async move { connection.await.ok() });
+        hostel_tasks::spawn(async move { connection.await.ok() });
         let mut request = Request::builder()
             .method(method)
             .uri(target)

@@ -22,6 +22,7 @@ mod verbs;
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::process::ExitCode;
 
 use crate::commands::Context;
@@ -124,5 +125,6 @@ pub(crate) fn wait<T>(verb: impl Future<Output = Result<T, Failure>>) -> Result<
         .enable_all()
         .build()
         .map_err(|error| Failure::internal(format!("cannot start the runtime: {error}")))?
-        .block_on(verb)
+        // Boxed: the runtime's loop is compiled once instead of for each verb.
+        .block_on(Box::pin(verb) as Pin<Box<dyn Future<Output = _>>>)
 }

@@ -23,6 +23,7 @@ use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::Session;
 use hostel_house::sessions::Sessions;
 use std::sync::Mutex;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -40,14 +41,14 @@ pub(crate) async fn run(settings: NotifySettings, house: String, approvals: Appr
     if settings.desktop && desktop::exists() {
         let queue = Queue::new();
         queues.push(Arc::clone(&queue));
-        ways.spawn(desktop::tell(queue, log.clone()));
+        ways.spawn_boxed(desktop::tell(queue, log.clone()));
     }
     if let (Some(url), Some(secret)) = (settings.webhook.clone(), settings.secret_file.clone()) {
-        match webhook::Webhook::new(url, secret) {
+        match webhook::Webhook::new(&url, secret) {
             Ok(webhook) => {
                 let queue = Queue::new();
                 queues.push(Arc::clone(&queue));
-                ways.spawn(webhook.tell(queue, log.clone()));
+                ways.spawn_boxed(webhook.tell(queue, log.clone()));
             }
             Err(error) => log.warn(format_args!("[hostel] nothing is sent to the webhook: {error}")),
         }
@@ -154,7 +155,7 @@ async fn watch_turns(wanted: bool, teller: Teller, sessions: Sessions) {
         for session in live {
             if !followed.contains_key(session.id()) {
                 let id = session.id().to_owned();
-                followed.insert(id, followers.spawn(follow(teller.clone(), session)));
+                followed.insert(id, followers.spawn_boxed(follow(teller.clone(), session)));
             }
         }
         tokio::select! {

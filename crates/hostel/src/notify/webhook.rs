@@ -15,13 +15,14 @@ use hmac::Hmac;
 use hmac::KeyInit as _;
 use hmac::Mac as _;
 use hostel_doors::claustrum::Log;
-use reqwest::StatusCode;
+use hyper::StatusCode;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use super::Queue;
 use super::news::News;
 use crate::config::SHORTEST_KEY;
+use crate::http_client::{Address, Client};
 
 /// How long one attempt may take, connection and answer together.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -37,23 +38,15 @@ const LONGEST_KEY: u64 = 4096;
 
 /// Where news are sent.
 pub(super) struct Webhook {
-    client: reqwest::Client,
-    url: String,
+    client: Client,
+    address: Address,
     secret: PathBuf,
 }
 
 impl Webhook {
-    pub(super) fn new(url: String, secret: PathBuf) -> Result<Self, String> {
-        // Installing it a second time fails, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = reqwest::Client::builder()
-            .timeout(LIMIT)
-            .connect_timeout(LIMIT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("hostel/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| error.without_url().to_string())?;
-        Ok(Webhook { client, url, secret })
+    pub(super) fn new(url: &str, secret: PathBuf) -> Result<Self, String> {
+        let address = Address::parse(url).map_err(|error| error.to_string())?;
+        Ok(Webhook { client: Client::new(LIMIT), address, secret })
     }
 
     /// Sends news, one after the other.
@@ -89,22 +82,21 @@ impl Webhook {
     async fn attempt(&self, body: &str, id: &str) -> Result<(), Refusal> {
         let time = jiff::Timestamp::now().as_second().to_string();
         let secret = self.secret.clone();
-        let key = tokio::task::spawn_blocking(move || read_key(&secret)).await;
+        let key = hostel_tasks::spawn_blocking(move || read_key(&secret)).await;
         let key = key.map_err(|error| Refusal::last(error.to_string()))?.map_err(Refusal::last)?;
-        let request = self
-            .client
-            .post(&self.url)
-            .header("Content-Type", "application/json")
-            .header("X-Hostel-Delivery", id)
-            .header("X-Hostel-Timestamp", &time)
-            .header("X-Hostel-Signature", sign(&key, &time, body).ok_or_else(|| Refusal::last("no key".to_owned()))?)
-            .body(body.to_owned());
+        let signature = sign(&key, &time, body).ok_or_else(|| Refusal::last("no key".to_owned()))?;
         drop(key);
-        let answer = request
-            .send()
-            .await
-            .map_err(|error| Refusal { again: !error.is_builder(), why: error.without_url().to_string() })?;
-        match answer.status() {
+        let headers = [
+            ("x-hostel-delivery", id),
+            ("x-hostel-timestamp", time.as_str()),
+            ("x-hostel-signature", signature.as_str()),
+        ];
+        let sent = self.client.post_json(&self.address, &headers, body.to_owned());
+        let answered = match tokio::time::timeout(LIMIT, sent).await {
+            Ok(answered) => answered.map_err(|error| error.to_string()),
+            Err(_) => Err(format!("no answer within {} s", LIMIT.as_secs())),
+        };
+        match answered.map_err(|why| Refusal { again: true, why })? {
             status if status.is_success() => Ok(()),
             status => {
                 let again = status.is_server_error()

@@ -50,7 +50,7 @@ pub(super) async fn follow(joined: Joined, bag: Arc<Bag>) {
 /// The daemon of a mesh, if it is up. What is asked of it is the member's, also where this house is part of a session.
 async fn find(slug: &str) -> Option<Client> {
     let wanted = slug.to_owned();
-    let sockets = tokio::task::spawn_blocking(move || Host::quiet().map(|host| host.sockets(&wanted)).ok()).await;
+    let sockets = hostel_tasks::spawn_blocking(move || Host::quiet().map(|host| host.sockets(&wanted)).ok()).await;
     for socket in sockets.ok().flatten()? {
         let client = Client::new(socket).of_member();
         if client.handshake(slug).await.is_some() {

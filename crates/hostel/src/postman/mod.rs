@@ -72,13 +72,13 @@ pub(crate) async fn run(sessions: Sessions, tokens: PathBuf, log: Log) {
     loop {
         let before = seen.clone();
         // The list of meshes is a file, and files are not for the runtime's own threads.
-        if let Ok(Some((stamp, joined))) = tokio::task::spawn_blocking(move || look(before.as_ref())).await {
+        if let Ok(Some((stamp, joined))) = hostel_tasks::spawn_blocking(move || look(before.as_ref())).await {
             seen = Some(stamp);
             lines.retain(|_, line| joined.contains(&line.joined));
             for joined in joined {
                 let bag = &bag;
                 lines.entry(joined.slug.clone()).or_insert_with(|| Line {
-                    task: tokio::spawn(line::follow(joined.clone(), Arc::clone(bag))),
+                    task: hostel_tasks::spawn(line::follow(joined.clone(), Arc::clone(bag))),
                     joined,
                 });
             }

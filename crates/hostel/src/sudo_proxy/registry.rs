@@ -16,6 +16,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 
+use hostel_syncpoint::points;
 use rustix::fs::FlockOperation;
 use serde::Deserialize;
 use serde::Serialize;
@@ -161,7 +162,7 @@ impl RegistryFile {
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.write_all(registry.to_text().as_bytes())?;
         file.sync_all()?;
-        std::fs::rename(&draft, &self.path)
+        points::REGISTRY_WRITTEN.reach_if_ok(std::fs::rename(&draft, &self.path))
     }
 }
 

@@ -159,9 +159,9 @@ async fn open_and_serve(
                     approvals: house.approvals.clone(),
                     pipelines: house.pipelines.clone(),
                 };
-                tokio::spawn(helper.serve(household, secrets, lines.clone(), house.log.clone()));
+                hostel_tasks::spawn(helper.serve(household, secrets, lines.clone(), house.log.clone()));
             }
-            tokio::spawn(voice::tell(told, lines));
+            hostel_tasks::spawn(voice::tell(told, lines));
             let terminal = Terminal {
                 tty,
                 approvals: house.approvals.clone(),
@@ -171,7 +171,7 @@ async fn open_and_serve(
                 strict: house.settings.approvals.strict,
                 log: house.log.clone(),
             };
-            Some(tokio::spawn(terminal.run(async { drop(left.await) })))
+            Some(hostel_tasks::spawn(terminal.run(async { drop(left.await) })))
         }
         Err(error) => {
             house.log.info(format_args!("[sudo-proxy] there is no terminal here: {error}"));

@@ -5,7 +5,13 @@
 #![allow(dead_code)] // each test file uses its own part
 
 use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::Write as _;
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -15,8 +21,14 @@ use std::process::Stdio;
 use std::time::Duration;
 use std::time::Instant;
 
-/// How long anything may take before a test gives up on it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit against hangs: whatever takes longer never happens. HOSTEL_TEST_SCALE stretches it.
+pub(crate) fn limit() -> Duration {
+    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    Duration::from_secs(120).mul_f64(scale)
+}
+
+/// The variable by which the runner of the tests finds what a test leaves behind.
+const TEST_ID: &str = "HOSTEL_TEST_ID";
 
 /// What a run of the program left behind.
 #[derive(Debug, Eq, PartialEq)]
@@ -33,7 +45,11 @@ pub(crate) struct House {
 
 impl House {
     pub(crate) fn new() -> Self {
-        House { scratch: tempfile::tempdir().unwrap() }
+        let scratch = tempfile::tempdir().unwrap();
+        for name in ["runtime", "tmp"] {
+            std::fs::DirBuilder::new().mode(0o700).create(scratch.path().join(name)).unwrap();
+        }
+        House { scratch }
     }
 
     /// A house that is up.
@@ -60,6 +76,9 @@ impl House {
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
             .env("HOME", self.path().join("user"))
             .env("HOSTEL_HOME", self.home())
+            .env("XDG_RUNTIME_DIR", self.path().join("runtime"))
+            .env("TMPDIR", self.path().join("tmp"))
+            .envs(std::env::var_os(TEST_ID).map(|id| (TEST_ID, id)))
             .current_dir(self.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -135,7 +154,7 @@ pub(crate) fn finish(child: Child) -> Outcome {
     let pid = child.id().to_string();
     let (done, waiting) = std::sync::mpsc::channel();
     let guard = std::thread::spawn(move || {
-        if waiting.recv_timeout(PATIENCE).is_err() {
+        if waiting.recv_timeout(limit()).is_err() {
             send("KILL", &pid);
         }
     });
@@ -149,13 +168,35 @@ pub(crate) fn finish(child: Child) -> Outcome {
     }
 }
 
-/// Waits until something is so, looking again after pauses that double.
-pub(crate) fn wait_until(what: &str, mut so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+/// Observes again and again, with growing pauses, until it is as wanted; gives that observation, or fails with the last.
+pub(crate) fn wait_until<T: Debug>(what: &str, mut observe: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
+    let end = Instant::now() + limit();
     let mut pause = Duration::from_millis(5);
-    while !so() {
-        assert!(Instant::now() < deadline, "waited in vain: {what}");
+    loop {
+        let observed = observe();
+        if wanted(&observed) {
+            return observed;
+        }
+        assert!(Instant::now() < end, "waited in vain until {what}; last seen: {observed:?}");
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(200));
     }
+}
+
+/// A port that nobody else uses while this process lives, nor the hundred behind it.
+///
+/// The kernel gives ports of its own choice from a range above these, so that no connection and no listener of anybody
+/// takes one of them meanwhile. Tests, also those of another clone, tell each other by names in the same namespace.
+pub(crate) fn own_port() -> u16 {
+    for block in 0..170_u16 {
+        let name = SocketAddr::from_abstract_name(format!("hostel-test-ports-{block}")).unwrap();
+        let Ok(claim) = UnixListener::bind_addr(&name) else { continue };
+        let port = 10_000 + block * 128;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            // Until this process ends.
+            std::mem::forget(claim);
+            return port;
+        }
+    }
+    panic!("all ports for tests are in use");
 }

@@ -38,10 +38,10 @@ impl Host {
         self.meshes().join("daemon").join(mesh)
     }
 
-    /// The program under the contract's name. Its temporary files are this host's alone.
+    /// The program under the contract's name.
     pub(crate) fn command(&self) -> Command {
         let mut command = self.house.command();
-        command.env("TMPDIR", self.house.path()).arg0("claudemesh");
+        command.arg0("claudemesh");
         command
     }
 
@@ -78,10 +78,12 @@ impl Host {
 
     /// Waits until the daemon of a mesh is connected to its broker.
     pub(crate) fn wait_connected(&self, mesh: &str) {
-        wait_until("the daemon is connected", || {
+        let status = || {
             let mut command = self.command();
             command.args(["--json", "daemon", "status", "--mesh", mesh]);
-            let outcome = finish(command.spawn().unwrap());
+            finish(command.spawn().unwrap())
+        };
+        wait_until("the daemon is connected", status, |outcome| {
             let status: Value = serde_json::from_str(&outcome.out).unwrap_or_default();
             status["health"]["connected"] == true
         });
@@ -89,18 +91,9 @@ impl Host {
 
     /// Waits until something with this text is in the inbox; that item.
     pub(crate) fn wait_received(&self, body: &str) -> Value {
-        let mut found = Value::Null;
-        wait_until("the message arrives", || {
-            let items = self.json(["inbox", "--limit", "1000", "--keep-unread"]);
-            match items.as_array().unwrap().iter().find(|item| item["body"] == body) {
-                Some(item) => {
-                    found = item.clone();
-                    true
-                }
-                None => false,
-            }
-        });
-        found
+        let inbox = || self.json(["inbox", "--limit", "1000", "--keep-unread"]);
+        let find = |items: &Value| items.as_array().unwrap().iter().find(|item| item["body"] == body).cloned();
+        find(&wait_until("the message arrives", inbox, |items| find(items).is_some())).unwrap()
     }
 
     /// The process id of a mesh's daemon.

@@ -41,16 +41,13 @@ fn session(house: &House, name: &str) -> Value {
 }
 
 fn wait_idle(house: &House, name: &str) {
-    wait_until("the session is done", || session(house, name)["status"] == "idle");
+    wait_until("the session is done", || session(house, name), |session| session["status"] == "idle");
 }
 
 /// The id of the one question that waits.
 fn pending(house: &House) -> String {
-    let mut found = Value::Null;
-    wait_until("somebody asks for permission", || {
-        found = house.json(["approvals", "list", "--json"])["approvals"][0].clone();
-        found.is_object()
-    });
+    let first = || house.json(["approvals", "list", "--json"])["approvals"][0].clone();
+    let found = wait_until("somebody asks for permission", first, Value::is_object);
     found["id"].as_str().unwrap().to_owned()
 }
 
@@ -236,7 +233,7 @@ fn prompts_wait_their_turn_and_everything_can_be_read_later() {
     assert_eq!((first["turn"].as_u64(), second["turn"].as_u64()), (Some(2), Some(3)));
     assert_eq!((first["position"].as_u64(), second["position"].as_u64()), (Some(1), Some(2)));
     let waiting = Running::start(house.command().args(["send", "--wait", &id, "last one"]));
-    wait_until("three prompts wait", || session(&house, "talk")["queued"] == 3);
+    wait_until("three prompts wait", || session(&house, "talk"), |session| session["queued"] == 3);
     assert_eq!(answer(&house, &["approve", &question]).code, 0);
     let outcome = waiting.finish();
     // Only its own turn, though three others ended meanwhile.

@@ -109,7 +109,7 @@ impl OnTerminal {
     }
 
     fn until(&self, text: &str) {
-        wait_until(&format!("`{text}` on the screen"), || self.screen().contains(text));
+        wait_until(&format!("`{text}` is on the screen"), || self.screen(), |screen| screen.contains(text));
     }
 
     fn type_in(&mut self, text: &str) {
@@ -118,12 +118,13 @@ impl OnTerminal {
 
     /// Types an answer until it is taken: what comes in the moment before a question listens is thrown away.
     fn answer(&mut self, answer: &str, taken: &str) {
-        wait_until("the answer is taken", || {
+        let type_again = || {
             if !self.screen().contains(taken) {
                 self.keys.write_all(answer.as_bytes()).unwrap();
             }
-            self.screen().contains(taken)
-        });
+            self.screen()
+        };
+        wait_until("the answer is taken", type_again, |screen| screen.contains(taken));
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dryoc::classic::crypto_pwhash::{crypto_pwhash_str, crypto_pwhash_str_verify};
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -205,7 +206,11 @@ impl Approver {
     async fn check(&self, passphrase: &Passphrase, label: &str) -> Result<Unlock, DecideError> {
         let Some(stored) = self.stored()? else { return Err(DecideError::NoPassphraseSet) };
         let limits = self.inner.limits;
-        let begun = self.inner.store.write(move |transaction| lockout::begin(transaction, limits, now_ns())).await?;
+        let begun = self
+            .inner
+            .store
+            .write(points::ATTEMPT_COUNTED, move |transaction| lockout::begin(transaction, limits, now_ns()))
+            .await?;
         if let Standing::Locked { until_ns } = begun {
             return Err(DecideError::LockedOut { until_ns });
         }
@@ -213,7 +218,7 @@ impl Approver {
         let passphrase = passphrase.clone();
         let compare = move || Ok(crypto_pwhash_str_verify(&stored, passphrase.0.as_bytes()).is_ok());
         if blocking(compare).await.map_err(|error| self.trouble("compare with", &error))? {
-            self.inner.store.write(lockout::succeed).await?;
+            self.inner.store.write(points::ATTEMPT_PASSED, lockout::succeed).await?;
             return Ok(unlock);
         }
         let label = label.to_owned();
@@ -229,7 +234,7 @@ impl Approver {
             }
             Ok(standing)
         };
-        Err(match self.inner.store.write(work).await? {
+        Err(match self.inner.store.write(points::ATTEMPT_FAILED, work).await? {
             Standing::Open { left } => DecideError::WrongPassphrase { left },
             Standing::Locked { until_ns } => DecideError::LockedOut { until_ns },
         })
@@ -250,7 +255,7 @@ impl Approver {
             lockout::succeed(transaction)?;
             audit::append(transaction, &[Line { event, approval: "", body }])
         };
-        Ok(self.inner.store.write(work).await?)
+        Ok(self.inner.store.write(points::PASSPHRASE_RECORDED, work).await?)
     }
 }
 
@@ -262,11 +267,11 @@ fn digest(text: &str) -> [u8; 32] {
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
 ) -> Result<T, DecideError> {
-    tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+    hostel_tasks::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    hostel_tasks::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// The digest in the file; none if there is no file. A file that others may read or write, or that is not ours, is not
@@ -304,7 +309,9 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
         file.write_all(b"\n")?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
-        fs::File::open(directory)?.sync_all()
+        fs::File::open(directory)?.sync_all()?;
+        points::PASSPHRASE_WRITTEN.reach();
+        Ok(())
     });
     if written.is_err() {
         fs::remove_file(&draft).ok();

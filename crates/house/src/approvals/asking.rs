@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Raw};
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -46,7 +47,7 @@ impl Approvals {
         self.reserve()?;
         let (answer, answered) = oneshot::channel();
         let approvals = self.clone();
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             let written = approvals.write_request(draft).await;
             if let Err(Ok(approval)) = answer.send(written) {
                 approvals.left(&approval).await;
@@ -110,7 +111,11 @@ impl Approvals {
 
     async fn write_request(&self, draft: Draft) -> Result<Approval, StoreError> {
         let approvals = self.clone();
-        let written = self.inner.store.write(move |transaction| approvals.write(transaction, draft)).await;
+        let written = self
+            .inner
+            .store
+            .write(points::APPROVAL_REQUESTED, move |transaction| approvals.write(transaction, draft))
+            .await;
         let mut table = self.inner.table.lock();
         table.reserved = table.reserved.saturating_sub(1);
         let approval = written?;

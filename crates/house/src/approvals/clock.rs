@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -51,7 +53,7 @@ impl Approvals {
         let waiting = self.inner.table.lock().by_id(id).filter(|approval| approval.shown_ns == 0).cloned();
         let Some(approval) = waiting else { return Ok(()) };
         let approvals = self.clone();
-        let shown = tokio::spawn(async move { approvals.set_clock(approval.no, true).await });
+        let shown = hostel_tasks::spawn(async move { approvals.set_clock(approval.no, true).await });
         shown.await.unwrap_or(Err(StoreError::Closed))
     }
 
@@ -77,7 +79,7 @@ impl Approvals {
             rows::set_clock(transaction, &approval)?;
             Ok(Some(approval))
         };
-        let Some(changed) = self.inner.store.write(work).await? else { return Ok(()) };
+        let Some(changed) = self.inner.store.write(points::APPROVAL_SHOWN, work).await? else { return Ok(()) };
         if let Some(waiting) = self.inner.table.lock().get_mut(no) {
             (waiting.expires_ns, waiting.life_ns) = (changed.expires_ns, changed.life_ns);
             waiting.shown_ns = changed.shown_ns;
@@ -107,17 +109,21 @@ impl Approvals {
         let mut due = JoinSet::new();
         for approval in late {
             let approvals = self.clone();
-            due.spawn(async move { approvals.end(&approval, State::Expired, "").await.is_ok() });
+            due.spawn_boxed(async move { approvals.end(&approval, State::Expired, "").await.is_ok() });
         }
         for no in unshown {
             let approvals = self.clone();
-            due.spawn(async move { approvals.set_clock(no, false).await.is_ok() });
+            due.spawn_boxed(async move { approvals.set_clock(no, false).await.is_ok() });
         }
         taken &= due.join_all().await.into_iter().all(|taken| taken);
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
             let keep = self.inner.options.keep;
-            let tidied =
-                self.inner.store.write(move |transaction| rows::trim(transaction, keep, now_ns())).await.is_ok();
+            let tidied = self
+                .inner
+                .store
+                .write(SyncPoint::NONE, move |transaction| rows::trim(transaction, keep, now_ns()))
+                .await
+                .is_ok();
             if tidied {
                 self.inner.made.store(0, Ordering::Relaxed);
             }
@@ -141,7 +147,7 @@ impl Approvals {
         let mut due = JoinSet::new();
         for approval in waiting {
             let approvals = self.clone();
-            due.spawn(async move {
+            due.spawn_boxed(async move {
                 let taken = approvals.let_go(&approval).await.is_ok();
                 if !taken {
                     approvals.inner.table.lock().keep_orphan(approval);

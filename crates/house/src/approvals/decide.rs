@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use hostel_agents::Decision;
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 use serde_json::json;
 use tokio::time::Instant;
@@ -150,7 +151,7 @@ impl Approvals {
                 audit::append(transaction, &[Line { event: Event::Refused, approval: &id, body }])
             };
             // Refused it is, even if that cannot be recorded.
-            self.inner.store.write(work).await.ok();
+            self.inner.store.write(points::REFUSAL_RECORDED, work).await.ok();
         }
         DecideError::Refused(why)
     }
@@ -203,7 +204,7 @@ impl Approvals {
             }
             Ok(revoked)
         };
-        let revoked = self.inner.store.write(work).await?;
+        let revoked = self.inner.store.write(points::GRANT_REVOKED, work).await?;
         self.inner.grants.lock().retain(|open| open.no != grant);
         Ok(revoked)
     }
@@ -222,7 +223,7 @@ impl Approvals {
         let (approvals, approval) = (self.clone(), approval.clone());
         let settlement = Settlement::without_decision(state, why);
         let work = async move { approvals.settle(&approval, settlement).await };
-        let settled = tokio::spawn(work).await.unwrap_or(Err(StoreError::Closed))?;
+        let settled = hostel_tasks::spawn(work).await.unwrap_or(Err(StoreError::Closed))?;
         Ok(matches!(settled, Settling::Done(..)))
     }
 
@@ -280,7 +281,7 @@ impl Approvals {
             let grant = record(transaction, &approvals, &approval, &why, grant)?;
             Ok(Settling::Done(Box::new(approval), grant.map(Box::new)))
         };
-        let settled = self.inner.store.write(work).await?;
+        let settled = self.inner.store.write(points::APPROVAL_SETTLED, work).await?;
         match &settled {
             Settling::Done(approval, grant) => {
                 self.inner.grants.lock().extend(grant.as_deref().cloned());
@@ -366,7 +367,7 @@ fn settlement(approval: &Approval, decision: Decision, claim: &Claim, grant: Opt
 async fn detached<T: Send + 'static>(
     work: impl Future<Output = Result<T, DecideError>> + Send + 'static,
 ) -> Result<T, DecideError> {
-    tokio::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
+    hostel_tasks::spawn(work).await.unwrap_or(Err(DecideError::Store(StoreError::Closed)))
 }
 
 #[cfg(test)]

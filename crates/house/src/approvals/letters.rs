@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::Approvals;
@@ -42,7 +43,7 @@ impl Approvals {
             let done = after(transaction, &approval.id)?;
             Ok((Some(approval), done))
         };
-        let written = self.inner.store.write(work).await;
+        let written = self.inner.store.write(points::MAIL_ASKED, work).await;
         let mut table = self.inner.table.lock();
         table.reserved = table.reserved.saturating_sub(1);
         let (made, done) = written?;

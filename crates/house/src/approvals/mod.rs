@@ -176,7 +176,7 @@ impl Approvals {
             refusals: Mutex::default(),
             options,
         });
-        tokio::spawn(clock::run(Arc::downgrade(&inner), Arc::clone(&inner.clocks)));
+        hostel_tasks::spawn(clock::run(Arc::downgrade(&inner), Arc::clone(&inner.clocks)));
         Ok(Self { inner })
     }
 

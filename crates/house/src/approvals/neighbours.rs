@@ -51,7 +51,7 @@ impl Household for Neighbours {
                 return true;
             }
             let home = self.home.clone();
-            tokio::task::spawn_blocking(move || is_inside_any(&home, pid)).await.unwrap_or(true)
+            hostel_tasks::spawn_blocking(move || is_inside_any(&home, pid)).await.unwrap_or(true)
         })
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hostel_agents::Raw;
+use hostel_syncpoint::points;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use serde_json::json;
 
@@ -58,7 +59,7 @@ impl Approvals {
                 None => approvals.write(transaction, draft).map(|approval| (approval, true)),
             }
         };
-        let (approval, new) = self.inner.store.write(work).await?;
+        let (approval, new) = self.inner.store.write(points::QUESTION_ASKED, work).await?;
         // One that was there before is pending here as well, unless it is being settled at this moment.
         if new && approval.state == State::Pending {
             self.inner.table.lock().enter(approval.clone());
@@ -213,8 +214,12 @@ mod tests {
             // There is no session here.
             draft.session = None;
             let writing = approvals.clone();
-            let asked =
-                approvals.inner.store.write(move |transaction| writing.write(transaction, draft)).await.unwrap();
+            let asked = approvals
+                .inner
+                .store
+                .write(points::QUESTION_ASKED, move |transaction| writing.write(transaction, draft))
+                .await
+                .unwrap();
             approvals.inner.table.lock().enter(asked.clone());
             asked
         };
@@ -230,7 +235,12 @@ mod tests {
         let of_process = approvals.of_process(ProcessId([1; 16])).await.unwrap();
         assert_eq!(of_process.iter().map(|found| found.no).collect::<Vec<_>>(), [one.no, other.no]);
         let changes = *approvals.changed().borrow();
-        approvals.inner.store.write(|transaction| withdraw_all(transaction, ProcessId([1; 16]))).await.unwrap();
+        approvals
+            .inner
+            .store
+            .write(points::APPROVAL_SETTLED, |transaction| withdraw_all(transaction, ProcessId([1; 16])))
+            .await
+            .unwrap();
         approvals.withdrawn(ProcessId([1; 16]));
         assert_eq!(states().await, [State::Withdrawn, State::Withdrawn, State::Pending]);
         assert_eq!((waiting(), *approvals.changed().borrow()), (vec![third.no], changes + 1));

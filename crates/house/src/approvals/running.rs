@@ -2,6 +2,7 @@
 //!
 //! Invariant: each step is written once, with its record. Nothing here starts anything.
 
+use hostel_syncpoint::points;
 use rusqlite::{Transaction, params};
 use serde_json::{Value, json};
 
@@ -18,23 +19,23 @@ const MOST_RECENT: usize = 250_000;
 impl Approvals {
     /// It is about to be started, or was: on disk when this returns.
     pub async fn record_started(&self, id: &str) -> Result<(), StoreError> {
-        self.inner.store.write(started(id)).await
+        self.inner.store.write(points::RUN_STARTED, started(id)).await
     }
 
     /// Likewise, in line to be written before whatever is written after it. What is killed before that is found by what the
     /// keeper knows: the decision, with the ids of the processes, is on disk.
     pub async fn note_started(&self, id: &str) -> Result<Ticket<()>, StoreError> {
-        self.inner.store.submit_patiently(started(id)).await
+        self.inner.store.submit_patiently(points::RUN_STARTED, started(id)).await
     }
 
     /// How it ended: on disk when this returns. Only the first outcome counts.
     pub async fn record_outcome(&self, id: &str, outcome: &Outcome) -> Result<(), StoreError> {
-        self.inner.store.write(over(id, outcome)).await
+        self.inner.store.write(points::RUN_ENDED, over(id, outcome)).await
     }
 
     /// Likewise, for whoever has nobody waiting for it.
     pub async fn note_outcome(&self, id: &str, outcome: &Outcome) -> Result<Ticket<()>, StoreError> {
-        self.inner.store.submit_patiently(over(id, outcome)).await
+        self.inner.store.submit_patiently(points::RUN_ENDED, over(id, outcome)).await
     }
 
     /// What was approved and is not known to be over, oldest first: after a restart, what may run still or never did.

@@ -138,7 +138,7 @@ async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
         DeciderPeer::Local { pid, started } => Ok(vec![(*pid, *started)]),
         DeciderPeer::Remote(ends) => {
             let ends = *ends;
-            match tokio::task::spawn_blocking(move || sockets::other_end(ends)).await {
+            match hostel_tasks::spawn_blocking(move || sockets::other_end(ends)).await {
                 Ok(OtherEnd::Elsewhere) => Ok(Vec::new()),
                 Ok(OtherEnd::Here(holders)) => Ok(holders),
                 Ok(OtherEnd::Nobodys) | Err(_) => Err(No::Unseen),
@@ -185,7 +185,7 @@ async fn is_of_another_tree(peer: &DeciderPeer, root: u32, since: u64) -> Result
         }
         Ok(())
     };
-    tokio::task::spawn_blocking(look).await.unwrap_or(Err(No::Unseen))
+    hostel_tasks::spawn_blocking(look).await.unwrap_or(Err(No::Unseen))
 }
 
 /// Whether such a request may be decided by such a way; why not, in words. The passphrase itself is looked at elsewhere.

@@ -182,7 +182,7 @@ impl Conductor<'_> {
         }
         let (live, ways) = (Arc::clone(self.live), self.inner.ways.read().clone());
         let keeper = self.inner.processes.keeper_pid();
-        let prepared = tokio::task::spawn_blocking(move || prepare(&live.order.pipeline, known, &ways, keeper)).await;
+        let prepared = hostel_tasks::spawn_blocking(move || prepare(&live.order.pipeline, known, &ways, keeper)).await;
         prepared.unwrap_or_else(|error| Err(End::NotRun { why: error.to_string() }))
     }
 

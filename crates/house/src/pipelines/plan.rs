@@ -115,7 +115,7 @@ pub async fn plan(ask: PlanRequest) -> Pipeline {
         return assemble(ask, files);
     }
     let (privilege, stages) = (ask.privilege, ask.stages.clone());
-    let planned = tokio::task::spawn_blocking(move || {
+    let planned = hostel_tasks::spawn_blocking(move || {
         let files = ask.stages.iter().map(|argv| resolve(first(argv))).collect();
         assemble(ask, files)
     });

@@ -216,7 +216,7 @@ impl Pipelines {
             all.insert(approval.id.clone(), Arc::clone(&live));
             live
         };
-        tokio::spawn(conduct::conduct(Arc::clone(&self.inner), Arc::clone(&live)));
+        hostel_tasks::spawn(conduct::conduct(Arc::clone(&self.inner), Arc::clone(&live)));
         Ok(Run { live, limits: self.inner.limits })
     }
 
@@ -225,7 +225,7 @@ impl Pipelines {
     pub async fn look_again(&self, approval: &Approval) -> Result<(), String> {
         let Some(pipeline) = approval.subject.pipeline().cloned() else { return Ok(()) };
         let look = move || pipeline.stages.iter().try_for_each(|stage| resolve::verify(&stage.file).map(drop));
-        match tokio::task::spawn_blocking(look).await {
+        match hostel_tasks::spawn_blocking(look).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(Difference::Changed(what))) => Err(what),
             Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
@@ -265,7 +265,7 @@ impl Pipelines {
         let live = Arc::new(Live::new(order, Some(Arc::new(outcome.clone()))));
         live.processes.send_replace(processes);
         self.inner.live.lock().insert(live.order.approval.clone(), Arc::clone(&live));
-        tokio::spawn(conduct::look_after(Arc::clone(&self.inner), Arc::clone(&live)));
+        hostel_tasks::spawn(conduct::look_after(Arc::clone(&self.inner), Arc::clone(&live)));
         Ok(Run { live, limits: self.inner.limits })
     }
 }

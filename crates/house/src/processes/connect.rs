@@ -61,7 +61,7 @@ impl Processes {
         processes.settle_names();
         notes.open(&processes.house);
         processes.send_limits().await;
-        tokio::spawn(supervise(processes.clone()));
+        hostel_tasks::spawn(supervise(processes.clone()));
         Ok(processes)
     }
 
@@ -92,7 +92,7 @@ impl Processes {
     async fn learn_history(&self) {
         let house = Arc::clone(&self.house);
         let known: HashSet<ProcessId> = house.registry.read().by_id.keys().copied().collect();
-        let found = tokio::task::spawn_blocking(move || {
+        let found = hostel_tasks::spawn_blocking(move || {
             let files = hostel_journal::scan(house.journal_dir()).unwrap_or_default();
             let unknown = files.into_iter().filter(|file| !known.contains(&file.id));
             unknown.filter_map(|file| hostel_journal::inspect(house.journal_dir(), file.id).ok()).collect::<Vec<_>>()
@@ -116,7 +116,7 @@ impl Processes {
     fn settle_names(&self) {
         for process in self.list() {
             if let Some(older) = self.house.name(&process).filter(|older| older.status().running) {
-                tokio::spawn(async move { older.kill_tree().await });
+                hostel_tasks::spawn(async move { older.kill_tree().await });
             }
         }
     }
@@ -126,7 +126,7 @@ impl Processes {
     /// Runs to its end even if the caller stops waiting.
     pub async fn upgrade_keeper(&self, program: &Path) -> Result<(), UpgradeError> {
         let (processes, program) = (self.clone(), program.to_owned());
-        let upgrade = tokio::spawn(async move {
+        let upgrade = hostel_tasks::spawn(async move {
             processes.house.expecting_end.store(true, Ordering::Release);
             let outcome = processes.upgrade_now(&program).await;
             processes.house.expecting_end.store(false, Ordering::Release);
@@ -197,7 +197,7 @@ impl Processes {
         for process in ran {
             let house = Arc::clone(&self.house);
             let id = process.id();
-            let inspected = tokio::task::spawn_blocking(move || hostel_journal::inspect(house.journal_dir(), id));
+            let inspected = hostel_tasks::spawn_blocking(move || hostel_journal::inspect(house.journal_dir(), id));
             let recovered = inspected.await.map_err(io::Error::other).and_then(|result| result).ok();
             process.progress.send_modify(|progress| {
                 *progress = match &recovered {
@@ -252,7 +252,7 @@ async fn reach(
         let nobody = matches!(last.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         if nobody {
             let options = options.clone();
-            let started = tokio::task::spawn_blocking(move || launch::start(&options)).await;
+            let started = hostel_tasks::spawn_blocking(move || launch::start(&options)).await;
             started
                 .map_err(|error| ConnectError::Start(io::Error::other(error)))
                 .and_then(|result| result.map_err(ConnectError::Start))?;

@@ -44,7 +44,7 @@ fn now_ns() -> u64 {
 
 async fn scan(house: &Arc<House>) -> io::Result<Vec<FileInfo>> {
     let house = Arc::clone(house);
-    tokio::task::spawn_blocking(move || hostel_journal::scan(house.journal_dir())).await.map_err(io::Error::other)?
+    hostel_tasks::spawn_blocking(move || hostel_journal::scan(house.journal_dir())).await.map_err(io::Error::other)?
 }
 
 pub(super) async fn usage(house: &Arc<House>) -> io::Result<Usage> {
@@ -139,7 +139,7 @@ async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
 
 async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {
     let owner = Arc::clone(house);
-    let removed = tokio::task::spawn_blocking(move || hostel_journal::remove(owner.journal_dir(), id)).await;
+    let removed = hostel_tasks::spawn_blocking(move || hostel_journal::remove(owner.journal_dir(), id)).await;
     match removed {
         Ok(Ok(())) => true,
         Ok(Err(error)) => error.kind() == io::ErrorKind::NotFound,

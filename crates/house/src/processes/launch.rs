@@ -22,7 +22,9 @@ pub(crate) fn start(options: &KeeperOptions) -> io::Result<()> {
         command.arg("--cgroup-root").arg(root);
     }
     // Nothing of ours: no environment (it may hold a token) and no terminal.
-    let output = command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
+    command.env_clear();
+    hostel_syncpoint::pass_on(&mut command);
+    let output = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).output()?;
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if output.status.success() || text.contains("another keeper is alive") {
         return Ok(());

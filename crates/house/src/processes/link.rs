@@ -121,14 +121,14 @@ impl Link {
             end: watch::Sender::new(LinkEnd::Open),
         });
         let reader = Arc::clone(&link);
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             let end = reader.read_answers(&mut input).await;
             reader.close(end);
         });
         let writer = Arc::clone(&link);
-        tokio::spawn(async move { writer.write_rest().await });
+        hostel_tasks::spawn(async move { writer.write_rest().await });
         let deaf = Arc::clone(&link);
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             read_notes(notes, notes_input, on_note).await;
             // A daemon that hears nothing is no use: both connections live, or none. When the keeper
             // goes both end, and what it said last on the other one is read first.

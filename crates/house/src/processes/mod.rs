@@ -295,7 +295,7 @@ impl Processes {
         let running =
             self.list().iter().filter(|process| process.status().running).map(|process| process.id()).collect();
         let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
-        let found = tokio::task::spawn_blocking(move || tree::find_strays(&tag, keeper, &running)).await;
+        let found = hostel_tasks::spawn_blocking(move || tree::find_strays(&tag, keeper, &running)).await;
         let name = |id| self.house.find(id).map(|process| process.name().to_owned());
         found.unwrap_or_default().into_iter().map(|stray| (stray.member, stray.started_by.and_then(name))).collect()
     }
@@ -379,7 +379,7 @@ impl Processes {
     /// started. Who cannot be looked at counts as inside: this guards decisions that are a person's.
     pub async fn is_inside(&self, pid: u32) -> bool {
         let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
-        tokio::task::spawn_blocking(move || tree::is_inside(&tag, keeper, pid)).await.unwrap_or(true)
+        hostel_tasks::spawn_blocking(move || tree::is_inside(&tag, keeper, pid)).await.unwrap_or(true)
     }
 
     /// Journals that may go by the retention rule.

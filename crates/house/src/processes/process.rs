@@ -397,7 +397,7 @@ impl Process {
             }
             tree::kill_all(|| scan().members)
         };
-        tokio::task::spawn_blocking(killing).await.unwrap_or_default()
+        hostel_tasks::spawn_blocking(killing).await.unwrap_or_default()
     }
 
     /// What it has started and waits for, directly or not; what has lost its parent is left alone by everybody.
@@ -418,7 +418,7 @@ impl Process {
             };
             members.into_iter().filter(|member| !parents.contains(&member.parent) && was_there(member)).collect()
         };
-        drop(tokio::task::spawn_blocking(move || tree::kill_all(orphans)).await);
+        drop(hostel_tasks::spawn_blocking(move || tree::kill_all(orphans)).await);
     }
 
     /// Waits until its last frame is written.
@@ -431,7 +431,7 @@ impl Process {
     /// Everything it started that still lives.
     pub async fn tree(&self) -> Tree {
         let Some(scan) = self.scanner() else { return Tree { members: Vec::new(), partial: true } };
-        tokio::task::spawn_blocking(scan).await.unwrap_or(Tree { members: Vec::new(), partial: true })
+        hostel_tasks::spawn_blocking(scan).await.unwrap_or(Tree { members: Vec::new(), partial: true })
     }
 
     fn scanner(&self) -> Option<impl Fn() -> Tree + Send + 'static> {

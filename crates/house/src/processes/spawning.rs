@@ -36,7 +36,7 @@ impl Processes {
     /// Runs to its end even if the caller stops waiting: a process that was started is known.
     pub async fn spawn(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
         let processes = self.clone();
-        let started = tokio::spawn(async move { processes.spawn_now(spec).await });
+        let started = hostel_tasks::spawn(async move { processes.spawn_now(spec).await });
         started.await.map_err(|error| SpawnError::Keeper(error.to_string()))?
     }
 
@@ -72,7 +72,7 @@ impl Processes {
             self.house.name(&process)
         };
         if let Some(older) = older.filter(|older| older.status().running) {
-            tokio::spawn(async move { older.kill_tree().await });
+            hostel_tasks::spawn(async move { older.kill_tree().await });
         }
         Ok(process)
     }

@@ -109,7 +109,7 @@ impl Session {
 /// The file to run, looked for where a file system that does not answer holds up nobody else.
 async fn resolve(program: String, path: Option<OsString>, cwd: PathBuf) -> Option<PathBuf> {
     let looking = move || program::resolve(OsStr::new(&program), path.as_deref(), &cwd);
-    tokio::task::spawn_blocking(looking).await.ok().flatten()
+    hostel_tasks::spawn_blocking(looking).await.ok().flatten()
 }
 
 /// A name by which people find the process: the agent, the session, and something that makes it unique.

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostel_agents::{Kind, Usage};
+use hostel_syncpoint::{SyncPoint, points};
 use tokio::sync::MutexGuard;
 
 use super::mail;
@@ -36,7 +37,7 @@ impl Sessions {
         let hub = Hub::new(store, processes, approvals, options);
         let unaddressed = |connection: &rusqlite::Connection| mail::has_missing(connection);
         if hub.store.read(unaddressed).await? {
-            hub.store.write(mail::missing_addresses).await?;
+            hub.store.write(points::ADDRESSES_ASSIGNED, mail::missing_addresses).await?;
         }
         let (rows, restless, states, ids) = hub
             .store
@@ -72,10 +73,10 @@ impl Sessions {
                 session.recover().await?;
             }
         }
-        tokio::spawn(mail::look_after(Arc::downgrade(&hub)));
+        hostel_tasks::spawn(mail::look_after(Arc::downgrade(&hub)));
         // The last daemon may have had no time for it.
         let processes = hub.processes.clone();
-        tokio::spawn(async move {
+        hostel_tasks::spawn(async move {
             for id in ids {
                 processes.release(id).await;
             }
@@ -135,7 +136,7 @@ impl Sessions {
             mesh_since: now / 1_000_000,
         };
         let stored = row.clone();
-        let inserted = self.hub.store.write(move |transaction| {
+        let inserted = self.hub.store.write(points::SESSION_CREATED, move |transaction| {
             if rows::find_session(transaction, &stored.id)?.is_some() {
                 return Ok(None);
             }
@@ -176,7 +177,7 @@ impl Sessions {
             return Ok(session);
         }
         let (wanted, now) = (id.to_owned(), now_ns());
-        let revived = self.hub.store.write(move |transaction| {
+        let revived = self.hub.store.write(points::SESSION_REVIVED, move |transaction| {
             let Some(row) = rows::find_session(transaction, &wanted)? else { return Ok(None) };
             if row.standing == Standing::Archived {
                 rows::set_standing(transaction, row.no, Standing::Live, now)?;
@@ -234,7 +235,7 @@ impl Sessions {
         let killing = async move {
             let _alone = sessions.closed(&id, Cause::AdminKill).await?;
             let now = now_ns();
-            let killed = sessions.hub.store.write(move |transaction| {
+            let killed = sessions.hub.store.write(points::SESSION_KILLED, move |transaction| {
                 let Some(row) = rows::find_session(transaction, &id)? else { return Ok(false) };
                 rows::set_standing(transaction, row.no, Standing::Killed, now)?;
                 Ok(true)
@@ -258,7 +259,7 @@ impl Sessions {
     async fn erase(&self, id: &str, alone: MutexGuard<'_, ()>) -> Result<bool, StoreError> {
         let processes = loop {
             let (id, now) = (id.to_owned(), now_ns());
-            let erased = self.hub.store.write(move |transaction| {
+            let erased = self.hub.store.write(points::SESSION_ERASED, move |transaction| {
                 let Some(row) = rows::find_session(transaction, &id)? else { return Ok(Some(None)) };
                 if !rows::delete_events(transaction, row.no, RUNS_AT_ONCE)? {
                     // What is no longer whole cannot be brought back.
@@ -287,7 +288,7 @@ impl Sessions {
         let moment = now_ns().saturating_sub(keep);
         let expired = self.hub.store.read(move |connection| rows::closed_before(connection, moment)).await?;
         let limits = self.hub.options.mail;
-        self.hub.store.write(move |transaction| mail::trim(transaction, &limits, now_ns())).await?;
+        self.hub.store.write(SyncPoint::NONE, move |transaction| mail::trim(transaction, &limits, now_ns())).await?;
         let mut count = 0;
         for id in expired {
             let sessions = self.clone();
@@ -307,5 +308,5 @@ impl Sessions {
 
 /// Whether something is there, asked where a file system that does not answer holds up nobody else.
 async fn exists(path: PathBuf) -> bool {
-    tokio::task::spawn_blocking(move || path.exists()).await.unwrap_or(false)
+    hostel_tasks::spawn_blocking(move || path.exists()).await.unwrap_or(false)
 }

@@ -52,7 +52,7 @@ pub(crate) async fn detached<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Result<T, StoreError> {
     // It is cut off only when the daemon ends.
-    tokio::spawn(work).await.map_err(|_| StoreError::Closed)
+    hostel_tasks::spawn(work).await.map_err(|_| StoreError::Closed)
 }
 
 /// The sessions of a house. Cheap to clone.

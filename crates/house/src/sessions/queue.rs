@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hostel_syncpoint::points;
+
 use super::session::Session;
 use super::state::Queued;
 use super::types::{Cause, Prompt, Scope, SendError, Sent, Standing};
@@ -36,7 +38,10 @@ impl Session {
         })?;
         let after_seq = self.log.last_seq();
         let (no, now, text, door) = (self.no(), now_ns(), prompt.text.clone(), prompt.door);
-        self.hub.store.write(move |transaction| rows::insert_turn(transaction, no, turn, &text, door, now)).await?;
+        self.hub
+            .store
+            .write(points::TURN_QUEUED, move |transaction| rows::insert_turn(transaction, no, turn, &text, door, now))
+            .await?;
         let position = self.change(|state| {
             state.turns = turn;
             state.active_ns = now;
@@ -70,7 +75,7 @@ impl Session {
             return 0;
         }
         let (no, now, count) = (self.no(), now_ns(), turns.len());
-        let written = self.hub.store.write(move |transaction| {
+        let written = self.hub.store.write(points::TURN_CANCELLED, move |transaction| {
             turns.iter().try_for_each(|turn| rows::cancel_queued(transaction, no, *turn, cause, now))
         });
         // What the disk does not take now, the runner insists on.
@@ -110,7 +115,10 @@ impl Session {
         };
         let Some(running) = self.change(|state| state.running) else { return waiting > 0 };
         let (no, turn) = (self.no(), running.turn);
-        let written = self.hub.store.write(move |transaction| rows::set_cause(transaction, no, turn, cause));
+        let written = self
+            .hub
+            .store
+            .write(points::TURN_STOPPED, move |transaction| rows::set_cause(transaction, no, turn, cause));
         // What could not be written is done all the same: a restart would only let the turn go on.
         written.await.ok();
         let found = self.change(|state| match &mut state.running {
@@ -138,7 +146,7 @@ impl Session {
                 let archive = move |transaction: &rusqlite::Transaction<'_>| {
                     rows::set_standing(transaction, no, Standing::Archived, now)
                 };
-                self.hub.store.write(archive).await?;
+                self.hub.store.write(points::SESSION_ARCHIVED, archive).await?;
                 self.change(|state| state.standing = Standing::Archived);
                 self.hub.leave(self);
                 self.stop(Scope::Everything, cause).await;

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostel_agents::{Hosting, Kind, Mode};
+use hostel_syncpoint::points;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -290,7 +291,7 @@ impl Session {
                 rows::set_text(transaction, no, "name", stored.as_deref())?;
                 mail::address_of(transaction, no, &id, stored.as_deref())
             };
-            let address = session.hub.store.write(write).await?;
+            let address = session.hub.store.write(points::SESSION_NAMED, write).await?;
             session.change(|state| (state.name, state.address) = (name, address));
             session.hub.tell();
             Ok(())
@@ -311,7 +312,7 @@ impl Session {
             let write = move |transaction: &rusqlite::Transaction<'_>| {
                 rows::set_text(transaction, no, column, stored.as_deref())
             };
-            session.hub.store.write(write).await?;
+            session.hub.store.write(points::SESSION_CHANGED, write).await?;
             session.change(|state| set(state, value));
             Ok(())
         };
@@ -332,7 +333,9 @@ impl Session {
         self.state.lock().door_states.insert(door.to_owned(), text.clone());
         let no = self.no;
         // A full line means that the disk is behind; the next change is written again.
-        self.hub.store.try_submit(move |transaction| rows::set_door_state(transaction, no, door, &text));
+        self.hub.store.try_submit(points::DOOR_STATE_STORED, move |transaction| {
+            rows::set_door_state(transaction, no, door, &text)
+        });
     }
 
     /// The idle process has to make room.
@@ -345,7 +348,7 @@ impl Session {
     pub(crate) fn ensure_runner(self: &Arc<Self>) {
         let start = self.change(|state| !std::mem::replace(&mut state.runner, true));
         match start {
-            true => drop(tokio::spawn(Runner::new(Arc::clone(self)).run())),
+            true => drop(hostel_tasks::spawn(Runner::new(Arc::clone(self)).run())),
             false => self.wake.notify_one(),
         }
     }

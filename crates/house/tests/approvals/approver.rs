@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hostel_agents::Decision;
 use hostel_house::approvals::{Claim, DecideError, DeciderPeer, Face, LockoutLimits, Passphrase, State};
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, terminal, with_passphrase};
 
@@ -76,16 +77,20 @@ async fn set_shown_changed_and_removed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_ones_lead_to_a_pause_that_a_restart_does_not_end() {
-    let house = with_approver(|_| {}).await;
+    assert_eq!(LockoutLimits::default().wait, Duration::from_secs(30));
+    // Far longer than the test takes, on any machine.
+    let wait = Duration::from_secs(3000);
+    let house = with_approver(|options| (options.lockout.wait, options.lockout.longest) = (wait, wait)).await;
     let asked = house.ask(command(&["true"])).await;
     for left in (1..5).rev() {
         let wrong = try_with(&house, &asked.id, "wrong").await;
         assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: found }) if found == left), "{wrong:?}");
     }
+    let before = now();
     let locked = try_with(&house, &asked.id, "wrong").await;
     let Err(DecideError::LockedOut { until_ns }) = locked else { panic!("{locked:?}") };
-    let pause = Duration::from_nanos(until_ns).saturating_sub(now());
-    assert!(pause > Duration::from_secs(25) && pause <= Duration::from_secs(30), "{pause:?}");
+    let until = Duration::from_nanos(until_ns);
+    assert!(before + wait <= until && until <= now() + wait, "{before:?} {until:?} {:?}", now());
     // The right one is not even looked at, by any way.
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
     let unlock = house.approvals.approver().unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await;
@@ -165,7 +170,7 @@ async fn an_attempt_counts_though_the_daemon_is_killed_while_it_is_looked_at() {
     let asked = house.ask(command(&["true"])).await;
     // As if four were wrong and the fifth was never answered.
     let work = |transaction: &rusqlite::Transaction<'_>| transaction.execute("UPDATE lockout SET wrong = 5", []);
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     let house = house.restart().await;
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
 }
@@ -177,7 +182,7 @@ async fn a_clock_that_was_set_back_makes_no_endless_pause() {
     let work = |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE lockout SET until_ns = 9000000000000000000", [])
     };
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
 }
 

@@ -1,6 +1,7 @@
 //! The audit: appended to and nothing else, and whatever is done to it is found where it was done.
 
 use hostel_house::approvals::{Action, Broken, DecideError, State, Verified};
+use hostel_syncpoint::SyncPoint;
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -75,7 +76,7 @@ async fn the_database_itself_refuses_changes() {
         "INSERT OR REPLACE INTO audit VALUES (1, 1, 'k', '', '{}', zeroblob(32), zeroblob(32))",
         "INSERT INTO audit VALUES (100, 1, 'k', '', '{}', zeroblob(32), zeroblob(32))",
     ] {
-        let outcome = house.store.write(move |transaction| transaction.execute(sql, [])).await;
+        let outcome = house.store.write(SyncPoint::NONE, move |transaction| transaction.execute(sql, [])).await;
         assert!(outcome.is_err(), "{sql}: {outcome:?}");
     }
     assert_eq!(house.verified().await, records);
@@ -185,7 +186,7 @@ async fn writes_that_were_taken_back_leave_no_gap() {
     // Every third request is refused by the disk after its records were written.
     let refuse = "CREATE TEMP TRIGGER refuse AFTER INSERT ON audit WHEN NEW.kind = 'decided' AND NEW.no % 3 = 0
                   BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     let mut many = tokio::task::JoinSet::new();
     for _ in 0..200 {
         let approvals = house.approvals.clone();

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use hostel_house::approvals::{Approval, Life, NewRequest, State};
 
-use super::house::{House, LIMIT, command};
+use super::house::{House, command};
+use crate::support::within;
 
 const LIFE: Duration = Duration::from_millis(40);
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 
 fn from_shown(life: Duration) -> NewRequest {
     NewRequest { life: Life::FromShown(life), ..command(&["true"]) }
@@ -29,7 +30,7 @@ async fn until(house: &House, id: &str, wanted: impl Fn(&Approval) -> bool) -> A
             changed.changed().await.unwrap();
         }
     };
-    tokio::time::timeout(LIMIT, found).await.expect("it never came to that")
+    within("the request to be like that", found).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

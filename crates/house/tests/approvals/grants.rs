@@ -8,8 +8,10 @@ use hostel_house::approvals::{
     Subject,
 };
 use hostel_house::pipelines::Privilege;
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, pipeline, request, requester, root_command, rule, terminal, with_passphrase};
+use crate::support::until;
 
 fn terms() -> GrantTerms {
     GrantTerms {
@@ -155,9 +157,9 @@ async fn a_request_that_the_disk_refuses_uses_nothing_up() {
     let house = House::new().await;
     granted(&house, command(&["true"]), GrantTerms { count: Some(1), ..terms() }).await;
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     house.approvals.request(command(&["true"])).await.unwrap_err();
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.approvals.grants().await.unwrap()[0].uses_left, Some(1));
     assert_eq!(house.ask(command(&["true"])).await.state, State::Approved);
     assert_eq!(house.ask(command(&["true"])).await.state, State::Pending);
@@ -168,12 +170,7 @@ async fn a_grant_ends() {
     let house = House::new().await;
     let (_, grant) =
         granted(&house, command(&["true"]), GrantTerms { lasts: Duration::from_millis(1), ..terms() }).await;
-    let list = tokio::time::timeout(super::house::LIMIT, async {
-        while !house.approvals.grants().await.unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
-    });
-    list.await.unwrap();
+    until("the grant has ended", async || house.approvals.grants().await.unwrap(), Vec::is_empty).await;
     assert_eq!(house.ask(command(&["true"])).await.state, State::Pending);
     // Before its end it can be taken back, by who may.
     let (_, other) = granted(&house, command(&["sleep"]), terms()).await;

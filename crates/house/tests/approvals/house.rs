@@ -14,8 +14,7 @@ use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage
 use hostel_house::store::{self, Store};
 use parking_lot::Mutex;
 
-/// How long anything may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+use crate::support::{until, within};
 
 /// A cost that tests can pay.
 pub(crate) const CHEAP: Cost = Cost { memory: 8 << 10, passes: 1 };
@@ -83,13 +82,7 @@ impl House {
         drop(approvals);
         let writer = store.close();
         drop(store);
-        tokio::time::timeout(LIMIT, async {
-            while writer.strong_count() > 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await
-        .expect("the writer does not end");
+        until("the writer ends", async || writer.strong_count(), |writers| *writers == 0).await;
         change(&mut options);
         let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
@@ -105,7 +98,7 @@ impl House {
     }
 
     pub(crate) async fn settled(&self, id: &str) -> Approval {
-        tokio::time::timeout(LIMIT, self.approvals.settled(id)).await.expect("it is never settled").unwrap()
+        within("it to be settled", self.approvals.settled(id)).await.unwrap()
     }
 
     /// The kinds of the records about a request.

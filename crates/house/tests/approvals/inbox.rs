@@ -6,12 +6,15 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use hostel_agents::Decision;
-use hostel_house::approvals::{DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
+use hostel_house::approvals::{Approval, DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
 use hostel_house::pipelines::{End, Outcome, Privilege};
+use hostel_syncpoint::SyncPoint;
 
 use super::house::{
-    House, KEEPER, LIMIT, command, connected, finished, pipeline, request, root_command, terminal, with_passphrase,
+    House, KEEPER, command, connected, finished, pipeline, request, root_command, terminal, with_passphrase,
 };
+use crate::support::sessions::hold_writer;
+use crate::support::until;
 
 const FLAVOUR: &str = "a person";
 
@@ -102,7 +105,7 @@ async fn an_answer_that_comes_late_is_none_though_nobody_has_heard_the_clock() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET expires_ns = 1 WHERE id = ?", [id])
     };
-    house.store.write(work).await.unwrap();
+    house.store.write(SyncPoint::NONE, work).await.unwrap();
     let late = house.approve(&asked.id).await;
     assert!(matches!(late, Err(DecideError::Settled(State::Expired))), "{late:?}");
     stays(&house, &asked.id, State::Expired).await;
@@ -171,8 +174,9 @@ async fn deciding_leaving_and_the_clock_race_and_one_wins() {
     house.verified().await;
 }
 
-/// Asks once whether something is done, and leaves.
-async fn begin_and_leave<T>(work: impl Future<Output = T>) {
+/// Asks once whether something is done, and leaves. Nothing is done before that: the database is held meanwhile.
+async fn begin_and_leave<T>(house: &House, work: impl Future<Output = T>) {
+    let _held = hold_writer(&house.store).await;
     let mut work = pin!(work);
     assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it was done at once");
 }
@@ -181,7 +185,7 @@ async fn begin_and_leave<T>(work: impl Future<Output = T>) {
 async fn a_decision_counts_though_the_decider_has_left() {
     let house = House::new().await;
     let asked = house.ask(command(&["true"])).await;
-    begin_and_leave(house.approve(&asked.id)).await;
+    begin_and_leave(&house, house.approve(&asked.id)).await;
     assert_eq!(house.settled(&asked.id).await.state, State::Approved);
 }
 
@@ -191,22 +195,15 @@ async fn whoever_leaves_while_it_asks_has_withdrawn() {
         options.rules = vec![super::house::rule("yes", hostel_house::approvals::Action::Allow, &["granted"])];
     })
     .await;
-    begin_and_leave(house.approvals.request(command(&["true"]))).await;
-    begin_and_leave(house.approvals.request(command(&["granted"]))).await;
-    let all = tokio::time::timeout(LIMIT, async {
-        loop {
-            let all = house.approvals.list(10).await.unwrap();
-            let over = |approval: &hostel_house::approvals::Approval| {
-                approval.state == State::Withdrawn || approval.run == RunState::Over
-            };
-            // What is on disk is taken off the table a moment later.
-            if all.len() == 2 && all.iter().all(over) && house.approvals.pending().is_empty() {
-                return all;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    let all = all.await.expect("it was not withdrawn");
+    begin_and_leave(&house, house.approvals.request(command(&["true"]))).await;
+    begin_and_leave(&house, house.approvals.request(command(&["granted"]))).await;
+    let over = |approval: &Approval| approval.state == State::Withdrawn || approval.run == RunState::Over;
+    // What is on disk is taken off the table a moment later.
+    let found = async || (house.approvals.list(10).await.unwrap(), house.approvals.pending());
+    let both_over = |(all, pending): &(Vec<Approval>, Vec<Approval>)| {
+        all.len() == 2 && all.iter().all(over) && pending.is_empty()
+    };
+    let (all, _) = until("both are over", found, both_over).await;
     let run = all.iter().find(|approval| approval.state == State::Approved).unwrap();
     assert!(matches!(run.outcome, Some(Outcome { end: End::NotRun { .. }, .. })), "{run:?}");
     assert_eq!(house.records(&run.id).await, ["requested", "decided", "not_run"]);
@@ -261,19 +258,19 @@ async fn too_many_and_too_much_are_refused() {
 async fn places_come_back_when_the_disk_refuses() {
     let house = House::with(|options| options.max_pending = 2).await;
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     for _ in 0..5 {
         let refused = house.approvals.request(command(&["true"])).await;
         assert!(matches!(refused, Err(RequestError::Store(_))), "{refused:?}");
     }
     // A request without its record is no request.
     assert!(house.approvals.list(10).await.unwrap().is_empty());
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     let asked = house.ask(command(&["true"])).await;
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     assert!(matches!(house.approve(&asked.id).await, Err(DecideError::Store(_))));
     assert_eq!(house.get(&asked.id).await.state, State::Pending);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.approve(&asked.id).await.unwrap().state, State::Approved);
     house.verified().await;
 }
@@ -287,7 +284,7 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET subject = replace(subject, 'true', 'evil') WHERE id = ?", [id])
     };
-    assert_eq!(house.store.write(work).await.unwrap(), 1);
+    assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     assert_eq!(house.get(&asked.id).await.state, State::Denied);
     // Only what an older program stored about a tool has no digest.
     let tool = Subject::Tool { tool: "Read".to_owned(), input: hostel_agents::Raw::null() };
@@ -299,7 +296,7 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
         let asked = house.ask(new).await;
         let (id, sql) = (asked.id.clone(), format!("UPDATE approvals SET {tampered} WHERE id = ?"));
         let work = move |transaction: &rusqlite::Transaction<'_>| transaction.execute(&sql, [id]);
-        assert_eq!(house.store.write(work).await.unwrap(), 1);
+        assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
         assert_eq!(house.get(&asked.id).await.state, State::Denied, "{tampered}");
     }
 }
@@ -319,7 +316,7 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     let connected = house.ask(connected("remembered", &["true"])).await;
     // The disk does not take it at first.
     let refuse = "CREATE TEMP TRIGGER refuse BEFORE DELETE ON approvals BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     house.approvals.record_outcome(&connected.id, &finished(0)).await.unwrap();
     for _ in 0..300 {
         let approvals = house.approvals.clone();
@@ -330,18 +327,10 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     }
     many.join_all().await;
     assert_eq!(house.approvals.list(1000).await.unwrap().len(), 303);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     // Trimmed in the background, once in a while.
-    let kept = tokio::time::timeout(LIMIT, async {
-        loop {
-            let kept = house.approvals.list(1000).await.unwrap();
-            if kept.len() < 300 {
-                return kept;
-            }
-            tokio::task::yield_now().await;
-        }
-    });
-    let kept = kept.await.expect("nothing was forgotten");
+    let found = async || house.approvals.list(1000).await.unwrap();
+    let kept = until("some are forgotten", found, |kept| kept.len() < 300).await;
     // What waits, what is not over, and what somebody may try to replay.
     for id in [&waiting.id, &unfinished.id, &connected.id] {
         assert!(kept.iter().any(|approval| approval.id == *id));
@@ -373,7 +362,7 @@ async fn what_is_settled_on_disk_already_waits_no_more_and_the_others_do() {
     let work = move |transaction: &rusqlite::Transaction<'_>| {
         transaction.execute("UPDATE approvals SET state = 'denied' WHERE id = ?", [id])
     };
-    assert_eq!(house.store.write(work).await.unwrap(), 1);
+    assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     let late = house.approve(&asked.id).await;
     assert!(matches!(late, Err(DecideError::Settled(State::Denied))), "{late:?}");
     let waiting: Vec<String> = house.approvals.pending().into_iter().map(|one| one.id).collect();

@@ -5,8 +5,10 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_house::approvals::{ApprovalOptions, DecideError, RunState, State};
 use hostel_house::pipelines::{End, Outcome};
+use hostel_syncpoint::SyncPoint;
 
-use super::house::{House, LIMIT, command, connected, finished, line, terminal};
+use super::house::{House, command, connected, finished, line, terminal};
+use crate::support::within;
 
 /// Long enough that nothing of the test is cut off by it.
 fn patient(options: &mut ApprovalOptions) {
@@ -82,7 +84,7 @@ async fn coming_back_and_the_end_of_patience_race_and_one_wins() {
         let house = House::new().await;
         let asked = house.ask(connected("r", &["true"])).await;
         let house = house.restart_with(|options| options.rejoin = Duration::from_millis(round)).await;
-        let back = tokio::time::timeout(LIMIT, async {
+        let back = within("either", async {
             // As soon as either has happened.
             loop {
                 if let Some(back) = house.approvals.rejoin("sudo-proxy", "r", &line("r")) {
@@ -94,7 +96,7 @@ async fn coming_back_and_the_end_of_patience_race_and_one_wins() {
                 tokio::task::yield_now().await;
             }
         });
-        match back.await.unwrap() {
+        match back.await {
             Some(back) => {
                 assert_eq!((back.id.as_str(), back.state), (asked.id.as_str(), State::Pending));
                 assert_eq!(house.approve(&asked.id).await.unwrap().state, State::Approved);
@@ -120,14 +122,14 @@ async fn a_decision_and_the_end_of_patience_race_and_what_was_approved_is_told_o
         }
         let decided = deciding.join_all().await;
         let mut approved: Vec<String> = decided.into_iter().flatten().map(|approval| approval.id).collect();
-        let told = tokio::time::timeout(LIMIT, async {
+        let told = within("what was approved, and nobody is there for, to be told of", async {
             while !approved.is_empty() {
                 for one in house.approvals.abandoned().await {
                     approved.retain(|id| *id != one.id);
                 }
             }
         });
-        told.await.expect("what was approved, and nobody is there for, is told of");
+        told.await;
     }
 }
 
@@ -166,14 +168,15 @@ async fn what_was_approved_and_not_known_to_be_over_is_taken_up_or_told_of() {
     house.approvals.record_started(&ids[1]).await.unwrap();
     house.approvals.record_outcome(&ids[2], &finished(7)).await.unwrap();
     let runs = house.get(&ids[0]).await.runs;
-    let house = house.restart_with(|options| options.rejoin = Duration::from_millis(300)).await;
+    // Two come back in this time, and the others do not.
+    let house = house.restart_with(|options| options.rejoin = Duration::from_secs(3)).await;
     let taken = house.approvals.rejoin("sudo-proxy", "taken", &line("taken")).unwrap();
     assert_eq!((taken.state, taken.run), (State::Approved, RunState::Due));
     // Its answer may never have arrived.
     let over = house.approvals.rejoin("sudo-proxy", "over", &line("over")).unwrap();
     assert_eq!((over.run, over.outcome), (RunState::Over, Some(finished(7))));
     assert_eq!(house.approvals.unfinished().await.unwrap().len(), 4);
-    let mut told = tokio::time::timeout(LIMIT, house.approvals.abandoned()).await.unwrap();
+    let mut told = within("what nobody came back for", house.approvals.abandoned()).await;
     told.sort_by_key(|approval| approval.created_ns);
     assert_eq!(
         told.iter().map(|one| (one.id.as_str(), one.run)).collect::<Vec<_>>(),
@@ -225,10 +228,10 @@ async fn a_disk_that_refuses_is_asked_again() {
     let house = House::new().await;
     let gone = house.ask(connected("gone", &["true"])).await;
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON approvals BEGIN SELECT RAISE(ABORT, 'no room'); END";
-    house.store.write(|transaction| transaction.execute_batch(refuse)).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
     let house = house.restart_with(|options| options.rejoin = Duration::ZERO).await;
     // Not withdrawn on disk is not withdrawn.
     assert_eq!(house.get(&gone.id).await.state, State::Pending);
-    house.store.write(|transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+    house.store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
     assert_eq!(house.settled(&gone.id).await.state, State::Withdrawn);
 }

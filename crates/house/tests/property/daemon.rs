@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hostel_house::approvals::{
     Action, Approval, ApprovalOptions, Approvals, Claim, DecideError, DeciderPeer, Face, PeerInfo, Rule, SUDO_PROXY,
@@ -14,11 +14,11 @@ use hostel_house::pipelines::{End, PipelineLimits, Pipelines};
 use hostel_house::processes::Processes;
 use hostel_house::store::{self, Store};
 use hostel_keeper::SOCKET_NAME;
+use hostel_models::approvals::world::{Ending, Rules, Standing};
 use parking_lot::Mutex;
 
-use crate::model::world::{Ending, Rules, Standing};
-use crate::support::LIMIT;
 use crate::support::pipelines::Place;
+use crate::support::{limit, until_closed};
 
 /// What stands for `sudo`: an option, assignments, `--`, and the command, as the same user.
 const SUDO: &str = "#!/bin/sh\nshift\nwhile [ \"$1\" != -- ]; do export \"$1\"; shift; done\nshift\nexec \"$@\"\n";
@@ -72,7 +72,7 @@ pub(crate) fn kill_keeper(place: &Place) {
     let keeper = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).unwrap();
     rustix::process::pidfd_send_signal(&keeper, rustix::process::Signal::KILL).unwrap();
     let mut gone = [rustix::event::PollFd::new(&keeper, rustix::event::PollFlags::IN)];
-    let limit = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    let limit = rustix::event::Timespec { tv_sec: limit().as_secs().cast_signed(), tv_nsec: 0 };
     assert_eq!(rustix::event::poll(&mut gone, Some(&limit)), Ok(1), "the keeper does not end");
 }
 
@@ -111,11 +111,7 @@ impl Daemon {
         let Daemon { runtime, processes, house, store } = self;
         runtime.shutdown_timeout(Duration::from_secs(5));
         drop((processes, house));
-        let (writer, deadline) = (store.close(), Instant::now() + LIMIT);
-        while writer.strong_count() > 0 {
-            assert!(Instant::now() < deadline, "the writer does not end");
-            std::thread::yield_now();
-        }
+        until_closed(&store.close());
     }
 
     /// Every request of a connection that is kept, by the id it was sent with.

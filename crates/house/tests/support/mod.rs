@@ -2,10 +2,11 @@
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code, shared by files that use parts of it
 
 use std::ffi::OsString;
+use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
@@ -15,8 +16,14 @@ pub(crate) mod sessions;
 
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
 
-/// How long anything may take.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// The pause between two observations of something that is waited for.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The limit against hangs: whatever takes longer never happens. HOSTEL_TEST_SCALE stretches it.
+pub(crate) fn limit() -> Duration {
+    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    Duration::from_secs(120).mul_f64(scale)
+}
 
 /// The example program that is nothing but a keeper.
 pub(crate) fn keeper_program() -> PathBuf {
@@ -114,7 +121,7 @@ impl TestHouse {
         if house.mounted {
             return Some(house);
         }
-        eprintln!("SKIPPED: a small file system cannot be mounted here (needs CAP_SYS_ADMIN)");
+        eprintln!("skipped: a small file system cannot be mounted here (needs CAP_SYS_ADMIN)");
         None
     }
 
@@ -124,6 +131,10 @@ impl TestHouse {
 
     pub(crate) fn journal(&self) -> PathBuf {
         self.directory.path().join("journal")
+    }
+
+    pub(crate) fn keeper_socket(&self) -> PathBuf {
+        self.path().join("run").join(SOCKET_NAME)
     }
 
     pub(crate) fn options(&self) -> KeeperOptions {
@@ -178,7 +189,7 @@ pub(crate) async fn hear(process: &Arc<Process>, after: u64) -> Heard {
     let mut heard = Heard { stdout: Vec::new(), stderr: Vec::new(), seqs: Vec::new(), exit: None };
     let mut last = after;
     loop {
-        match tokio::time::timeout(LIMIT, watch.next(&mut batch)).await.expect("silence").unwrap() {
+        match within("output or the end", watch.next(&mut batch)).await.unwrap() {
             Next::Items => {}
             Next::Ended | Next::Replaced => return heard,
         }
@@ -204,12 +215,47 @@ pub(crate) async fn hear(process: &Arc<Process>, after: u64) -> Heard {
     }
 }
 
-pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if condition() {
-            return;
+/// Observes again and again until it is as wanted; gives that observation, or fails with the last one.
+pub(crate) async fn until<T: Debug>(
+    what: &str,
+    mut observe: impl AsyncFnMut() -> T,
+    wanted: impl Fn(&T) -> bool,
+) -> T {
+    let end = Instant::now() + limit();
+    loop {
+        let observed = observe().await;
+        if wanted(&observed) {
+            return observed;
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert!(Instant::now() < end, "waited in vain until {what}; last seen: {observed:?}");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    panic!("never happened: {what}");
+}
+
+/// For tests without a runtime of their own.
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}
+
+/// Waits for something that happens by itself; fails if it does not.
+pub(crate) async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit(), work).await {
+        Ok(done) => done,
+        Err(_) => panic!("waited in vain for {what}"),
+    }
+}
+
+/// Waits until a process has ended: it is gone, or a zombie that nobody has reaped yet.
+pub(crate) async fn until_ended(pid: u32) {
+    let state = async || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    until("a process has ended", state, |stat| stat.is_empty() || stat.contains(") Z ")).await;
+}
+
+/// Waits until nobody but the caller has the database open, as after the end of a process that had it.
+pub(crate) fn until_closed(writer: &std::sync::Weak<()>) {
+    let end = Instant::now() + limit();
+    while writer.strong_count() > 0 {
+        assert!(Instant::now() < end, "the writer of the database does not end");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

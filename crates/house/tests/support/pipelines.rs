@@ -11,7 +11,7 @@ use hostel_house::processes::{KeeperOptions, Processes};
 use hostel_house::store::{self, Store};
 use hostel_keeper::{LOCK_NAME, SOCKET_NAME};
 
-use super::{LIMIT, TestHouse};
+use super::{TestHouse, until, within};
 
 pub(crate) fn ask(stages: &[&[&str]]) -> PlanRequest {
     let stages = stages.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect();
@@ -138,7 +138,7 @@ impl Opened {
     pub(crate) async fn carry_out(&self, asked: PlanRequest) -> Result<(Outcome, Vec<u8>, Vec<u8>), RunError> {
         let last = asked.stages.len() - 1;
         let run = self.start(asked).await;
-        let ended = tokio::time::timeout(LIMIT * 3, run.clone().finished()).await.expect("it does not end");
+        let ended = within("the end of the pipeline", run.clone().finished()).await;
         let read = match &ended {
             Ok(_) => (run.stdout().read().await.unwrap(), run.stderr(last).read().await.unwrap()),
             Err(_) => Default::default(),
@@ -149,13 +149,11 @@ impl Opened {
 
     /// What is on record, once it is.
     pub(crate) async fn recorded(&self, id: &str) -> Outcome {
-        for _ in 0..1000 {
-            if let Some(outcome) = self.approvals.get(id).await.unwrap().and_then(|approval| approval.outcome) {
-                return outcome;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("there is no record of {id}");
+        let approval = async || self.approvals.get(id).await.unwrap();
+        let known = until("the outcome is recorded", approval, |found| {
+            found.as_ref().is_some_and(|approval| approval.outcome.is_some())
+        });
+        known.await.and_then(|approval| approval.outcome).unwrap()
     }
 
     pub(crate) async fn end(self) {

@@ -2,12 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::path::Path;
 
 use hostel_journal::ProcessId;
-use hostel_keeper::proto::{Frame, Hello, OnFull, Role, Spawn, StdinKind, split};
+use hostel_keeper::proto::{Frame, Hello, OnFull, Role, Spawn, StdinKind, kind, split};
 
-use super::RawKeeper;
+use super::{RawKeeper, limit};
 
 pub(crate) struct Raw {
     pub(crate) stream: UnixStream,
@@ -32,8 +32,12 @@ impl Raw {
     }
 
     pub(crate) fn connect_with(keeper: &RawKeeper, role: Role, notes_key: Option<[u8; 16]>) -> Self {
-        let stream = UnixStream::connect(keeper.socket()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Self::connect_to(&keeper.socket(), role, notes_key)
+    }
+
+    pub(crate) fn connect_to(socket: &Path, role: Role, notes_key: Option<[u8; 16]>) -> Self {
+        let stream = UnixStream::connect(socket).unwrap();
+        stream.set_read_timeout(Some(limit())).unwrap();
         let mut raw = Self { stream, input: Vec::new() };
         raw.send(|out| {
             Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started: 1, notes_key }.encode(1, out);
@@ -73,6 +77,13 @@ impl Raw {
             }
         }
     }
+}
+
+/// How many processes the keeper on this socket knows.
+pub(crate) fn known_processes(socket: &Path) -> usize {
+    let mut raw = Raw::connect_to(socket, Role::Observer, None);
+    let frames = std::iter::from_fn(|| raw.next()).take_while(|frame| frame.kind != kind::SYNCED);
+    frames.filter(|frame| frame.kind == kind::STATE).count()
 }
 
 pub(crate) fn spawn_of(id: ProcessId, script: &str) -> Spawn {

@@ -12,8 +12,9 @@ use hostel_house::sessions::{
     Sessions, Status,
 };
 use hostel_house::store::{self, Store};
+use hostel_syncpoint::SyncPoint;
 
-use super::{LIMIT, TestHouse, keeper_program};
+use super::{TestHouse, keeper_program, limit, until, until_closed, within};
 
 /// What a claude made of a few lines of shell can say.
 const WORDS: &str = r#"
@@ -113,11 +114,7 @@ impl Daemon {
         let Daemon { runtime, processes, sessions, approvals, store } = self;
         runtime.shutdown_timeout(Duration::from_secs(5));
         drop((processes, sessions, approvals));
-        let (writer, deadline) = (store.close(), std::time::Instant::now() + LIMIT);
-        while writer.strong_count() > 0 {
-            assert!(std::time::Instant::now() < deadline, "the writer does not end");
-            std::thread::yield_now();
-        }
+        until_closed(&store.close());
     }
 
     /// Ends with its keeper.
@@ -128,6 +125,21 @@ impl Daemon {
 
     pub(crate) fn session(&self, agent: &str, hosting: Hosting, cwd: &Path) -> Arc<Session> {
         self.run(self.sessions.create(new_session("s", agent, hosting, cwd))).unwrap()
+    }
+
+    /// The state of the newest process on disk.
+    pub(crate) async fn stored_process(&self) -> String {
+        let state = "SELECT state FROM agent_processes ORDER BY created_ns DESC LIMIT 1";
+        let read = move |connection: &rusqlite::Connection| connection.query_row(state, [], |row| row.get(0));
+        self.store.read(read).await.unwrap()
+    }
+
+    /// The number of the last event on disk.
+    pub(crate) async fn last_stored_event(&self) -> u64 {
+        let read = |connection: &rusqlite::Connection| {
+            connection.query_row("SELECT coalesce(max(last_seq), 0) FROM events", [], |row| row.get::<_, i64>(0))
+        };
+        self.store.read(read).await.unwrap().cast_unsigned()
     }
 
     /// From now on the database takes nothing, or takes everything again.
@@ -145,8 +157,22 @@ impl Daemon {
                 };
             }
         }
-        self.run(self.store.write(move |transaction| transaction.execute_batch(&sql))).unwrap();
+        self.run(self.store.write(SyncPoint::NONE, move |transaction| transaction.execute_batch(&sql))).unwrap();
     }
+}
+
+/// Keeps the writer of the database busy until what this gives is dropped.
+pub(crate) async fn hold_writer(store: &Store) -> std::sync::mpsc::Sender<()> {
+    let (hold, held) = std::sync::mpsc::channel::<()>();
+    let (begun, began) = tokio::sync::oneshot::channel();
+    let busy = store.submit(SyncPoint::NONE, move |_| {
+        begun.send(()).ok();
+        held.recv().ok();
+        Ok(())
+    });
+    drop(busy.await.unwrap());
+    began.await.unwrap();
+    hold
 }
 
 pub(crate) fn new_session(id: &str, agent: &str, hosting: Hosting, cwd: &Path) -> NewSession {
@@ -176,7 +202,7 @@ pub(crate) async fn follow_until(session: &Session, after: u64, wanted: impl Fn(
     let mut events = session.events(after);
     let mut all: Vec<Arc<Entry>> = Vec::new();
     loop {
-        let next = match tokio::time::timeout(LIMIT, events.next()).await {
+        let next = match tokio::time::timeout(limit(), events.next()).await {
             Ok(next) => next.unwrap(),
             Err(_) => panic!("no event came after {all:?}"),
         };
@@ -231,16 +257,13 @@ pub(crate) async fn question(approvals: &Approvals) -> Approval {
         if let Some(approval) = approvals.pending().pop() {
             return approval;
         }
-        tokio::time::timeout(LIMIT, changed.changed()).await.expect("nothing was asked").unwrap();
+        within("a question", changed.changed()).await.unwrap();
     }
 }
 
 pub(crate) async fn until_idle(session: &Session) {
-    let deadline = tokio::time::Instant::now() + LIMIT;
-    while session.status() == Status::Busy {
-        assert!(tokio::time::Instant::now() < deadline, "it is still busy: {:?}", session.info());
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until("the session is idle", async || (session.status(), session.info()), |(status, _)| *status != Status::Busy)
+        .await;
 }
 
 /// Everything there is, with numbers that rise by one from 1.

@@ -1,5 +1,6 @@
 //! What the daemon may ask for, one function each.
 
+use hostel_syncpoint::points;
 use rustix::process::{Pid, Signal};
 
 use super::Control;
@@ -189,6 +190,7 @@ impl Control {
             }
         }
         self.drive_stdin(key);
+        points::KEEPER_INPUT.reach();
         self.input_reply(conn, frame.corr, applied, outcome);
         Ok(())
     }
@@ -209,6 +211,7 @@ impl Control {
             }
         };
         self.drive_stdin(key);
+        points::KEEPER_INPUT.reach();
         self.input_reply(conn, frame.corr, applied, outcome);
         Ok(())
     }

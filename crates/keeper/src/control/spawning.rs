@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use hostel_syncpoint::points;
 use rustix::event::epoll;
 use rustix::fs::OFlags;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -225,6 +226,7 @@ impl Control {
 
     fn spawned(&mut self, conn: u64, corr: u64, key: SlotKey) {
         let Some((pid, start_ns)) = self.children.get(key).map(|slot| (slot.pid, slot.start_ns)) else { return };
+        points::KEEPER_SPAWNED.reach();
         self.reply(conn, |out| {
             Builder::new(out, kind::SPAWNED, corr).u32(tag::PID, pid).u64(tag::START_NS, start_ns).finish();
         });

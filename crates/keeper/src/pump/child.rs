@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hostel_journal::{Exit, HEADROOM, MAX_PAYLOAD, Meta, Position, ProcessId, Stream, TAILROOM, Writer};
+use hostel_syncpoint::points;
 use rustix::event::epoll;
 
 use super::{HOT_BYTES, HOT_PIPE, HOT_WINDOW, Setting, now_ns, stream_key, watch};
@@ -280,6 +281,7 @@ impl PumpChild {
             Err(error) => Err(error),
         };
         if matches!(written, Ok(count) if count == len) {
+            points::KEEPER_OUTPUT.reach();
             return Ok(());
         }
         self.pending = Some((stream, buffer[HEADROOM..HEADROOM + len].to_vec()));
@@ -298,6 +300,7 @@ impl PumpChild {
                 let mut buffer = vec![0; HEADROOM + len + TAILROOM];
                 buffer[HEADROOM..HEADROOM + len].copy_from_slice(&rest[..len]);
                 writer.append_output(stream, &mut buffer, len, now_ns())?;
+                points::KEEPER_OUTPUT.reach();
                 rest = &rest[len..];
                 Ok(())
             });
@@ -320,6 +323,7 @@ impl PumpChild {
             {
                 return (written, Err(error));
             }
+            points::KEEPER_MARK.reach();
             self.marks.pop_front();
             written += 1;
         }
@@ -338,6 +342,7 @@ impl PumpChild {
             writer.append_exit(&exit, now_ns())?;
             self.close_file();
         }
+        points::KEEPER_JOURNAL.reach();
         Ok(true)
     }
 
@@ -412,6 +417,8 @@ impl PumpChild {
             self.silent_seq += 1;
         } else if let Err(error) = self.writer(setting).and_then(|writer| writer.append_exit(&exit, now_ns())) {
             return Finish::Failed(error);
+        } else {
+            points::KEEPER_EXIT.reach();
         }
         self.close_file();
         let ended = NoteExit { code: exit.code, signal: exit.signal, wall_ns: exit.wall_ns };

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::PathBuf;
 
+use hostel_syncpoint::points;
 use hostel_wire::encoding::hex;
 use hostel_wire::fingerprint::sha256;
 use hostel_wire::keys::SecretKey;
@@ -33,7 +34,7 @@ impl Pending {
             Some(key) => key,
             None => {
                 let key = SecretKey::generate();
-                files::write_atomic(&path, key.to_hex().as_bytes(), 0o600)?;
+                points::PENDING_KEY_WRITTEN.reach_if_ok(files::write_atomic(&path, key.to_hex().as_bytes(), 0o600))?;
                 key
             }
         };

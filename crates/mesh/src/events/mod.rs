@@ -18,6 +18,7 @@ pub use subscription::{Cut, Subscription};
 use std::sync::Arc;
 
 use hostel_store::{Store, StoreError, Ticket};
+use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::Clock;
 use serde_json::Value;
 
@@ -125,7 +126,7 @@ impl Events {
     /// As `publish`, several in one transaction and in order.
     pub async fn publish_all(&self, events: Vec<NewEvent>) -> Result<(), StoreError> {
         let (now, boot) = (self.clock.now_ms(), self.hub.boot().to_owned());
-        let written = self.store.submit(move |transaction| {
+        let written = self.store.submit(points::EVENT_STORED, move |transaction| {
             let mut told = Vec::with_capacity(events.len());
             for event in events {
                 told.push(Told::Event(append(transaction, &boot, now, event)?));
@@ -140,7 +141,7 @@ impl Events {
     /// becomes of the caller.
     pub(crate) async fn tell<T: Send + 'static>(&self, ticket: Ticket<(T, Batch)>) -> Result<T, StoreError> {
         let hub = Arc::clone(&self.hub);
-        let telling = tokio::spawn(async move {
+        let telling = hostel_tasks::spawn(async move {
             let (answer, batch) = ticket.done().await?;
             hub.publish(batch);
             Ok(answer)
@@ -186,6 +187,6 @@ impl Events {
     /// Forgets what is too old or too much.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         let now = self.ages.now_ms();
-        self.store.write(move |transaction| ring::sweep(transaction, now)).await
+        self.store.write(SyncPoint::NONE, move |transaction| ring::sweep(transaction, now)).await
     }
 }

@@ -57,7 +57,7 @@ pub(super) async fn send(core: &Core, ask: Ask<'_>) -> Result<Response<Incoming>
     let (stream, url) = stream.ok_or_else(Refusal::offline)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
     // It ends with the last of sender and body.
-    tokio::spawn(connection);
+    hostel_tasks::spawn(connection);
     let me = &core.me;
     let timestamp = core.broker_now_ms();
     let signed = format!(

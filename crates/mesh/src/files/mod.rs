@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use hostel_syncpoint::points;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -144,7 +145,7 @@ impl Spool {
         }
         let mut files = self.files.lock();
         files.insert(file.id.clone(), file);
-        self.kept.save(&*files, true)?;
+        points::FILE_KEPT.reach_if_ok(self.kept.save(&*files, true))?;
         drop(files);
         self.changed.send_modify(|count| *count += 1);
         Ok(())
@@ -172,7 +173,7 @@ impl Spool {
             file.refused = refused;
         }
         files.retain(|_, file| file.is_remembered(now_ms));
-        let kept = self.kept.save(&*files, true);
+        let kept = points::FILE_SETTLED.reach_if_ok(self.kept.save(&*files, true));
         drop(files);
         match kept {
             Ok(()) => self.drop_body(id),

@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hostel_syncpoint::points;
 use hostel_wire::encoding::{hex, unhex_array};
 use hostel_wire::keys::{BoxKey, PublicKey, SecretKey};
 use hostel_wire::{iso, parse_iso};
@@ -169,7 +170,7 @@ impl Archive {
         }
         let keys = self.keys.iter().map(Stored::of).collect();
         let text = Zeroizing::new(serde_json::to_vec_pretty(&Document { schema_version: SCHEMA, keys })?);
-        files::write_atomic(path, &text, 0o600)
+        points::KEY_ARCHIVE_WRITTEN.reach_if_ok(files::write_atomic(path, &text, 0o600))
     }
 
     /// All of them, oldest first.

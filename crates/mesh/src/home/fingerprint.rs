@@ -7,6 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hostel_syncpoint::points;
 use hostel_wire::{encoding, fingerprint::sha256, iso, random};
 use serde::{Deserialize, Serialize};
 
@@ -159,7 +160,7 @@ impl Record {
 
     fn write(&self, path: &Path, now_ms: u64) -> io::Result<()> {
         let dated = Self { written_at: iso(now_ms), ..self.clone() };
-        files::write_atomic(path, &serde_json::to_vec_pretty(&dated)?, 0o600)
+        points::FINGERPRINT_WRITTEN.reach_if_ok(files::write_atomic(path, &serde_json::to_vec_pretty(&dated)?, 0o600))
     }
 }
 

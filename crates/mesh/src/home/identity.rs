@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
+use hostel_syncpoint::points;
 use hostel_wire::encoding;
 use hostel_wire::iso;
 use hostel_wire::keys::SecretKey;
@@ -108,7 +109,7 @@ fn keep(dir: &MeshDir, key: &SecretKey, now_ms: u64) -> io::Result<Identity> {
 /// Writes `keypair.json`, in place of the one that is there.
 pub fn write(dir: &MeshDir, key: &SecretKey, now_ms: u64) -> io::Result<()> {
     let text = Zeroizing::new(serde_json::to_vec_pretty(&Keypair::of(key, now_ms))?);
-    files::write_atomic(&dir.keypair(), &text, 0o600)
+    points::KEYPAIR_WRITTEN.reach_if_ok(files::write_atomic(&dir.keypair(), &text, 0o600))
 }
 
 /// Whether what is needed of a key is in the archive.

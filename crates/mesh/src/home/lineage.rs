@@ -11,6 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use hostel_syncpoint::points;
 use hostel_wire::frames::client::Succession;
 use hostel_wire::keys::PublicKey;
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,7 @@ impl Lineage {
             };
         }
         let stored = Stored { schema_version: SCHEMA, rotations: self.steps.clone() };
-        files::write_atomic(path, &serde_json::to_vec_pretty(&stored)?, 0o600)
+        points::LINEAGE_WRITTEN.reach_if_ok(files::write_atomic(path, &serde_json::to_vec_pretty(&stored)?, 0o600))
     }
 
     /// All of them, oldest first.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
+use hostel_syncpoint::points;
 use hostel_wire::frames::Group;
 use hostel_wire::invite::CertPin;
 use hostel_wire::keys::{PublicKey, SecretKey};
@@ -321,7 +322,7 @@ fn change(places: &Places, change: impl FnOnce(&mut Vec<Value>)) -> Result<(), C
     change(&mut meshes);
     document["meshes"] = meshes.into();
     let text = Zeroizing::new(serde_json::to_vec_pretty(&document).map_err(|error| failed(error.into()))?);
-    files::write_atomic(&path, &text, 0o600).map_err(failed)
+    points::MEMBERSHIP_WRITTEN.reach_if_ok(files::write_atomic(&path, &text, 0o600)).map_err(failed)
 }
 
 #[cfg(test)]

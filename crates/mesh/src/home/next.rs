@@ -7,6 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use hostel_syncpoint::points;
 use hostel_wire::iso;
 use hostel_wire::keys::{PublicKey, SecretKey};
 use serde::{Deserialize, Serialize};
@@ -94,7 +95,11 @@ impl Next {
             ed25519_secret: self.key.to_hex().to_string(),
             created_at: iso(now_ms),
         };
-        files::write_atomic(path, &Zeroizing::new(serde_json::to_vec_pretty(&stored)?), 0o600)
+        points::NEXT_KEY_WRITTEN.reach_if_ok(files::write_atomic(
+            path,
+            &Zeroizing::new(serde_json::to_vec_pretty(&stored)?),
+            0o600,
+        ))
     }
 
     /// Removes the file; that there is none is fine.

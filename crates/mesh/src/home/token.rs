@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostel_syncpoint::points;
 use hostel_wire::{Clock, ids};
 use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
@@ -103,7 +104,7 @@ impl Tokens {
         if let Some((path, before)) = &self.shared.files {
             // The old one first: a crash in between leaves it in both files.
             let text = Zeroizing::new(format!("{}\n{until_ms}\n", *pair.current));
-            files::write_atomic(before, text.as_bytes(), 0o600)?;
+            points::TOKEN_PREVIOUS_WRITTEN.reach_if_ok(files::write_atomic(before, text.as_bytes(), 0o600))?;
             write(path, &token)?;
         }
         let before = std::mem::replace(&mut pair.current, token);
@@ -119,7 +120,7 @@ impl std::fmt::Debug for Tokens {
 }
 
 fn write(path: &Path, token: &str) -> io::Result<()> {
-    files::write_atomic(path, Zeroizing::new(format!("{token}\n")).as_bytes(), 0o600)
+    points::TOKEN_WRITTEN.reach_if_ok(files::write_atomic(path, Zeroizing::new(format!("{token}\n")).as_bytes(), 0o600))
 }
 
 fn read(path: &Path) -> io::Result<Option<Zeroizing<String>>> {

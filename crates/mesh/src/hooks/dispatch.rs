@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use hostel_tasks::SpawnBoxed as _;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -82,7 +83,7 @@ pub(crate) async fn run(core: Arc<Core>, mut stop: watch::Receiver<bool>) {
     // Without a socket there is nothing to know an earlier daemon's hooks by, and no thread has to look for them: where
     // nothing but the clock may set the pace, as in a simulator, nothing else does.
     if !socket.as_os_str().is_empty() {
-        let ended = tokio::task::spawn_blocking(move || leftovers::kill_of_earlier(&socket)).await;
+        let ended = hostel_tasks::spawn_blocking(move || leftovers::kill_of_earlier(&socket)).await;
         if let Ok(ended @ 1..) = ended {
             core.log.warn("hooks_of_earlier_daemon_ended", json!({"groups": ended}));
         }
@@ -233,7 +234,7 @@ impl Dispatcher {
         self.queued.fetch_add(1, Ordering::Relaxed);
         let (core, state) = (Arc::clone(&self.core), Arc::clone(state));
         let (queued, progress) = (Arc::clone(&self.queued), Arc::clone(&self.progress));
-        self.jobs.spawn(async move {
+        self.jobs.spawn_boxed(async move {
             let pool: Arc<Semaphore> = Arc::clone(&state.pool);
             let place = pool.acquire_owned().await;
             queued.fetch_sub(1, Ordering::Relaxed);

@@ -108,7 +108,7 @@ pub(super) async fn run(task: Task<'_>) -> Ran {
     };
     if let Some(scratch) = scratch {
         // May be large; nobody else waits for it.
-        tokio::task::spawn_blocking(move || std::fs::remove_dir_all(scratch)).await.ok();
+        hostel_tasks::spawn_blocking(move || std::fs::remove_dir_all(scratch)).await.ok();
     }
     ran
 }
@@ -204,7 +204,7 @@ impl Running {
             if !ended && task.whole_group {
                 // Those who left the group too: its time is up for all of them.
                 let marks = task.marks.clone();
-                tokio::task::spawn_blocking(move || leftovers::kill_marked(&marks)).await.ok();
+                hostel_tasks::spawn_blocking(move || leftovers::kill_marked(&marks)).await.ok();
             }
             if !silent {
                 tokio::time::timeout(LAST_WORDS, &mut talking).await.ok();

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::rows::{self, TOGETHER, Texts, Trace};
@@ -22,7 +23,7 @@ impl Inbox {
     ) -> Result<Vec<Stored>, StoreError> {
         let arrivals: Vec<(Arrival, Texts)> = arrivals.into_iter().map(ready).collect();
         let inner = Arc::clone(&self.inner);
-        let ticket = self.store.submit(move |transaction| {
+        let ticket = self.store.submit(points::INBOX_STORED, move |transaction| {
             let now = inner.arrives_ms();
             let mut batch = Batch::default();
             let stored = store(transaction, &inner, now, arrivals, &mut batch)?;

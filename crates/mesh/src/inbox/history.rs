@@ -10,6 +10,7 @@
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use hostel_wire::fingerprint;
 use rusqlite::Connection;
 
@@ -99,7 +100,7 @@ impl Inbox {
         };
         let (now, changed) = self.store.read(look).await?;
         if changed {
-            self.store.write(move |transaction| now.keep(transaction)).await?;
+            self.store.write(points::HISTORY_LINE, move |transaction| now.keep(transaction)).await?;
         }
         self.inner.history.store(now.end, Ordering::Relaxed);
         Ok(())

@@ -1,6 +1,7 @@
 //! Pages of the inbox, newest first or oldest first, and what is done to single rows.
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Transaction, params, params_from_iter};
 
@@ -78,8 +79,10 @@ impl Inbox {
         let (mut page, unseen) = self.store.read(move |connection| read_page(connection, &query, place)).await?;
         if mark && !unseen.is_empty() {
             let now = self.inner.clock.now_ms();
-            page.marked_seen =
-                self.store.write(move |transaction| mark_seen(transaction, &unseen, &scope, now)).await?;
+            page.marked_seen = self
+                .store
+                .write(points::INBOX_SEEN, move |transaction| mark_seen(transaction, &unseen, &scope, now))
+                .await?;
         }
         Ok(page)
     }
@@ -91,7 +94,7 @@ impl Inbox {
             return Ok(0);
         }
         let now = self.inner.clock.now_ms();
-        self.store.write(move |transaction| mark_seen(transaction, &ids, &scope, now)).await
+        self.store.write(points::INBOX_SEEN, move |transaction| mark_seen(transaction, &ids, &scope, now)).await
     }
 
     /// Deletes a message; `false` if there is none of that id. Should it come again, it is recognised.
@@ -104,7 +107,7 @@ impl Inbox {
             let changed = transaction.execute(&sql, params![signed(now), session, id.no, signed(id.time)])?;
             Ok(changed == 1)
         };
-        self.store.write(delete).await
+        self.store.write(points::INBOX_DELETED, delete).await
     }
 
     /// Deletes everything received before then; how many that were.
@@ -120,7 +123,7 @@ impl Inbox {
                 );
                 transaction.execute(&sql, params![signed(now), session, signed(before), BATCH])
             };
-            match self.store.write(delete).await? {
+            match self.store.write(points::INBOX_DELETED, delete).await? {
                 0 => return Ok(deleted),
                 some => deleted += some as u64,
             }

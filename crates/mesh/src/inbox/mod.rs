@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use hostel_store::{Store, StoreError};
+use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::Clock;
 use hostel_wire::frames::Kind;
 
@@ -108,7 +109,7 @@ impl Inbox {
     /// Writes that down.
     pub(crate) async fn set_hooks_cursor(&self, n: Option<u64>) -> Result<(), StoreError> {
         let kept = n.map_or(0, |n| signed(n.saturating_add(1)));
-        self.store.write(move |transaction| rows::set_fact(transaction, HOOKS, kept)).await
+        self.store.write(points::HOOKS_CURSOR, move |transaction| rows::set_fact(transaction, HOOKS, kept)).await
     }
 
     /// Waits until what is stored is on the disk. For what nobody would send again: of the rest the power may take the
@@ -116,7 +117,7 @@ impl Inbox {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let mut log = self.inner.path.as_os_str().to_owned();
         log.push("-wal");
-        let synced = tokio::task::spawn_blocking(move || match std::fs::File::open(&log) {
+        let synced = hostel_tasks::spawn_blocking(move || match std::fs::File::open(&log) {
             Ok(log) => log.sync_data(),
             // In memory, or there is nothing that is not in the database yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -153,7 +154,7 @@ impl Inbox {
     #[must_use]
     pub fn close(&self) -> Weak<()> {
         self.inner.hub.close();
-        self.store.try_submit(|transaction| rows::set_fact(transaction, open::IN_USE, 0));
+        self.store.try_submit(SyncPoint::NONE, |transaction| rows::set_fact(transaction, open::IN_USE, 0));
         self.store.close()
     }
 }

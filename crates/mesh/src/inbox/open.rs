@@ -183,7 +183,7 @@ async fn open(options: &InboxOptions, opened: &mut Opened) -> Result<Option<(Sto
         Ok(Health::Damaged) => Ok(None),
         Ok(health) => {
             opened.rebuilt = health == Health::Rebuilt;
-            store.write(begin).await.map(Some)
+            store.write(hostel_syncpoint::SyncPoint::NONE, begin).await.map(Some)
         }
         Err(error) => Err(error),
     };
@@ -228,7 +228,7 @@ async fn look_through(store: &Store) -> Result<Health, StoreError> {
     let found = match lines.await {
         Ok(lines) if lines == ["ok"] => Ok(Health::Sound),
         Ok(lines) if lines.iter().all(|line| line.to_ascii_lowercase().contains("fts5")) => {
-            store.write(rebuild).await.map(|()| Health::Rebuilt)
+            store.write(hostel_syncpoint::SyncPoint::NONE, rebuild).await.map(|()| Health::Rebuilt)
         }
         Ok(_) => Ok(Health::Damaged),
         Err(error) => Err(error),

@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::SyncPoint;
 use rusqlite::{Transaction, params};
 
 use super::Inbox;
@@ -52,7 +53,7 @@ impl Inbox {
         let mut deleted = 0;
         while deleted < most {
             let batch = BATCH.min(most - deleted);
-            let some = self.store.write(move |transaction| delete(transaction, before, batch)).await?;
+            let some = self.store.write(SyncPoint::NONE, move |transaction| delete(transaction, before, batch)).await?;
             if some == 0 {
                 break;
             }
@@ -89,13 +90,13 @@ impl Inbox {
             }
             Ok(due && last > 0)
         };
-        if !self.store.write(due).await? {
+        if !self.store.write(SyncPoint::NONE, due).await? {
             return Ok(false);
         }
         self.merge(None).await?;
         let mut left = i64::MAX;
         loop {
-            let free = self.store.write(give_back).await?;
+            let free = self.store.write(SyncPoint::NONE, give_back).await?;
             if free == 0 || free >= left {
                 return Ok(true);
             }
@@ -107,10 +108,10 @@ impl Inbox {
     async fn merge(&self, steps: Option<u32>) -> Result<(), StoreError> {
         if steps.is_none() {
             // A negative number puts all parts on one level, so that they can become one.
-            self.store.write(|transaction| merge(transaction, -MERGE_PAGES)).await?;
+            self.store.write(SyncPoint::NONE, |transaction| merge(transaction, -MERGE_PAGES)).await?;
         }
         for _ in 0..steps.unwrap_or(MERGES_AT_MOST) {
-            if !self.store.write(|transaction| merge(transaction, MERGE_PAGES)).await? {
+            if !self.store.write(SyncPoint::NONE, |transaction| merge(transaction, MERGE_PAGES)).await? {
                 break;
             }
         }

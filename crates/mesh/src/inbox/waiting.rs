@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use hostel_wire::frames::Kind;
 use rusqlite::{Connection, params};
 
@@ -69,7 +70,7 @@ impl Inbox {
         opened: Vec<(i64, Result<Plain, Unreadable>)>,
     ) -> Result<Vec<Arc<InboxRow>>, StoreError> {
         let inner = Arc::clone(&self.inner);
-        let ticket = self.store.submit(move |transaction| {
+        let ticket = self.store.submit(points::INBOX_OPENED, move |transaction| {
             let now = inner.arrives_ms();
             let (mut batch, mut shown, mut new) = (Batch::default(), Vec::with_capacity(opened.len()), Vec::new());
             for (no, content) in opened {

@@ -158,7 +158,7 @@ async fn as_session(
 
 /// On a task of its own: it ends by itself once the answers do, and takes back what is under way.
 async fn draining(drain: Drain, answers: mpsc::Receiver<Ack>) -> End {
-    match tokio::spawn(drain.run(answers)).await {
+    match hostel_tasks::spawn(drain.run(answers)).await {
         Ok(end) => end,
         Err(error) => End::lost("error", error),
     }

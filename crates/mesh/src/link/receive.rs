@@ -86,7 +86,7 @@ pub(super) async fn receive(
             let turn = Arc::clone(&core.storing).lock_owned().await;
             let opened = std::mem::take(&mut opened);
             let stores = store(Arc::clone(core), role.is_member(), opened, cursor.clone(), moved);
-            storing = Some(tokio::spawn(async move {
+            storing = Some(hostel_tasks::spawn(async move {
                 let stored = stores.await;
                 drop(turn);
                 stored

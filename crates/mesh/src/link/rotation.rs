@@ -96,12 +96,12 @@ async fn ask(core: &Core, line: &Line, next: &MemberKey) -> Result<(), Refusal> 
 /// The broker has the key: from now on it is ours.
 pub(super) async fn adopt(core: &Arc<Core>, next: &Arc<MemberKey>) {
     // On a task of its own: the connection on which this is done ends by it.
-    tokio::spawn(adopted(Arc::clone(core), Arc::clone(next))).await.ok();
+    hostel_tasks::spawn(adopted(Arc::clone(core), Arc::clone(next))).await.ok();
 }
 
 async fn adopted(core: Arc<Core>, next: Arc<MemberKey>) {
     let (ring, key) = (Arc::clone(&core), Arc::clone(&next));
-    let before = tokio::task::spawn_blocking(move || ring.keys.adopt(&key)).await;
+    let before = hostel_tasks::spawn_blocking(move || ring.keys.adopt(&key)).await;
     let Ok(Some(before)) = before else { return };
     let me = &core.me;
     let data = json!({
@@ -130,7 +130,7 @@ fn grace(core: &Core, pubkey: &str) -> u64 {
 async fn abandon(core: &Arc<Core>, next: &Arc<MemberKey>, refusal: Refusal) {
     core.log.error("rotation_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
     let (ring, key) = (Arc::clone(core), Arc::clone(next));
-    tokio::task::spawn_blocking(move || ring.keys.abandon(&key, refusal)).await.ok();
+    hostel_tasks::spawn_blocking(move || ring.keys.abandon(&key, refusal)).await.ok();
 }
 
 #[cfg(test)]

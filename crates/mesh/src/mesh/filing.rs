@@ -52,7 +52,7 @@ impl Mesh {
         }
         let id = ids::ulid(core.clock.now_ms());
         let place = core.files.place(&id).map_err(Refusal::internal)?;
-        let sealing = tokio::task::spawn_blocking(move || share::snapshot(&path, most, &key, place.as_deref()));
+        let sealing = hostel_tasks::spawn_blocking(move || share::snapshot(&path, most, &key, place.as_deref()));
         let snapshot = sealing.await.map_err(Refusal::internal)??;
         let head = snapshot.head;
         let outgoing = Outgoing {

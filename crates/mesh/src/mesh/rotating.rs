@@ -53,7 +53,7 @@ impl Mesh {
             return Err(Refusal::new("not_supported", why));
         }
         let (ring, before) = (Arc::clone(core), core.keys.current());
-        let begun = tokio::task::spawn_blocking(move || ring.keys.begin()).await;
+        let begun = hostel_tasks::spawn_blocking(move || ring.keys.begin()).await;
         let key = begun.map_err(Refusal::internal)??;
         match tokio::time::timeout(PATIENCE, self.settled(&key)).await {
             Ok(Ok(())) => {}

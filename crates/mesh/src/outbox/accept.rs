@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use hostel_wire::encoding::{hex, unhex_array};
 use hostel_wire::{fingerprint, ids};
 use rusqlite::Transaction;
@@ -30,6 +31,7 @@ impl Outbox {
         let fresh = self.fresh(message)?;
         let (inner, after) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
         let taken = self.store.write_then(
+            points::OUTBOX_ACCEPTED,
             move |transaction| take(transaction, &inner, fresh),
             move |taken| match taken {
                 Ok(taken) => Ok(taken.map(|taken| taken.settle(&after))),

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use hostel_store::StoreError;
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::age::{backoff, chance};
@@ -59,7 +60,7 @@ impl Outbox {
         }
         let holder = Arc::new(());
         let held = Arc::downgrade(&holder);
-        let claim = self.change(move |transaction, queue, inner| {
+        let claim = self.change(points::OUTBOX_CLAIMED, move |transaction, queue, inner| {
             if held.strong_count() == 0 {
                 return Ok(Default::default());
             }
@@ -114,7 +115,7 @@ impl Outbox {
         }
         let (keys, inner): (Vec<RowKey>, _) = (claimed.iter().map(|raw| raw.key).collect(), Arc::clone(inner));
         // A full line is no harm: what becomes of the rows is written all the same.
-        self.store.try_submit_patiently(move |transaction| {
+        self.store.try_submit_patiently(points::OUTBOX_CLAIMED, move |transaction| {
             let queue = inner.queue.lock();
             let mut flying = keys.iter().filter(|key| queue.flies(key.no, key.claim));
             flying.try_for_each(|key| rows::under_way(transaction, key.no))
@@ -140,7 +141,7 @@ impl Outbox {
         if acked.is_empty() {
             return Ok(());
         }
-        self.change(move |transaction, queue, inner| {
+        self.change(points::OUTBOX_ACKED, move |transaction, queue, inner| {
             let now = inner.clock.now_ms();
             let mut furthest: HashMap<&str, u64> = HashMap::new();
             for row in &acked {
@@ -165,7 +166,7 @@ impl Outbox {
         if refused.is_empty() {
             return Ok(());
         }
-        self.change(move |transaction, queue, inner| {
+        self.change(points::OUTBOX_RETRIED, move |transaction, queue, inner| {
             for row in &refused {
                 if queue.flies(row.key.no, row.key.claim) {
                     retry(transaction, queue, inner, row)?;
@@ -182,7 +183,7 @@ impl Outbox {
         if refused.is_empty() {
             return Ok(Vec::new());
         }
-        self.change(move |transaction, queue, inner| {
+        self.change(points::OUTBOX_GIVEN_UP, move |transaction, queue, inner| {
             let mut dead = Vec::new();
             for row in refused {
                 if queue.flies(row.key.no, row.key.claim) {
@@ -200,12 +201,15 @@ impl Outbox {
         if keys.is_empty() {
             return Ok(());
         }
-        self.change(move |transaction, queue, inner| release_claims(transaction, queue, inner, &keys)).await
+        self.change(points::OUTBOX_RELEASED, move |transaction, queue, inner| {
+            release_claims(transaction, queue, inner, &keys)
+        })
+        .await
     }
 
     /// As `release`, for everything that is under way.
     pub async fn release_all(&self) -> Result<(), StoreError> {
-        self.change(|transaction, queue, inner| {
+        self.change(points::OUTBOX_RELEASED, |transaction, queue, inner| {
             let flying = queue.flying();
             release(transaction, queue, inner, &flying)
         })

@@ -26,6 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use hostel_store::{Options, Store, StoreError};
+use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::{Clock, random};
 use parking_lot::Mutex;
 use rusqlite::Transaction;
@@ -171,7 +172,7 @@ impl Outbox {
     async fn recover(&self, member: Option<String>) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.inner);
         self.store
-            .write(move |transaction| {
+            .write(points::OUTBOX_RECOVERED, move |transaction| {
                 // The log beside the database gives its room back after a burst.
                 transaction.pragma_update(None, "journal_size_limit", 16 << 20)?;
                 if let Some(member) = &member {
@@ -280,11 +281,12 @@ impl Outbox {
     /// Changes rows and queue together. A change of which nobody knows whether it was made has the queue read again.
     async fn change<T: Send + 'static>(
         &self,
+        point: SyncPoint,
         work: impl FnOnce(&Transaction<'_>, &mut Queue, &Arc<Inner>) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let inner = Arc::clone(&self.inner);
         let mut unsure = Unsure { inner: &self.inner, armed: true };
-        let changed = self.store.write(move |transaction| {
+        let changed = self.store.write(point, move |transaction| {
             let mut queue = inner.queue.lock();
             if inner.unsure.swap(false, Ordering::Relaxed) {
                 drain::reload(transaction, &mut queue)?;

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
+use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::ids;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
@@ -61,7 +62,10 @@ impl Outbox {
             return Err(RequeueError::BadId);
         }
         let (id, by) = (id.to_owned(), by.to_owned());
-        self.change(move |transaction, queue, inner| requeue(transaction, queue, inner, &id, new_id, &by)).await?
+        self.change(points::OUTBOX_REQUEUED, move |transaction, queue, inner| {
+            requeue(transaction, queue, inner, &id, new_id, &by)
+        })
+        .await?
     }
 
     /// Forgets rows that are settled for longer than this: done, dead and aborted ones, or those of one state.
@@ -76,7 +80,9 @@ impl Outbox {
     pub async fn expire(&self) -> Result<Vec<DeadRow>, StoreError> {
         let mut all = Vec::new();
         loop {
-            let dead = self.change(|transaction, queue, inner| drain::expire(transaction, queue, inner)).await?;
+            let dead = self
+                .change(points::OUTBOX_GIVEN_UP, |transaction, queue, inner| drain::expire(transaction, queue, inner))
+                .await?;
             if dead.is_empty() {
                 return Ok(all);
             }
@@ -107,14 +113,17 @@ impl Outbox {
     /// owed again, under their old ids and in their old order.
     pub async fn requeue_unlogged(&self, epoch: &str, last_seq: u64) -> Result<u64, StoreError> {
         let epoch = epoch.to_owned();
-        self.change(move |transaction, queue, inner| unlogged(transaction, queue, inner, &epoch, last_seq)).await
+        self.change(points::OUTBOX_OWED_AGAIN, move |transaction, queue, inner| {
+            unlogged(transaction, queue, inner, &epoch, last_seq)
+        })
+        .await
     }
 
     async fn forget(&self, keep: Keep) -> Result<u64, StoreError> {
         let (mut forgotten, mut after) = (0, 0);
         loop {
             let inner = std::sync::Arc::clone(&self.inner);
-            let step = self.store.write(move |transaction| {
+            let step = self.store.write(points::OUTBOX_PRUNED, move |transaction| {
                 let step = forget(transaction, keep, after)?;
                 inner.dead.fetch_sub(step.dead.min(inner.dead.load(Ordering::Relaxed)), Ordering::Relaxed);
                 Ok(step)
@@ -126,7 +135,7 @@ impl Outbox {
                 None => break,
             }
         }
-        while forgotten > 0 && self.store.write(give_back).await? {}
+        while forgotten > 0 && self.store.write(SyncPoint::NONE, give_back).await? {}
         self.inner.measure();
         Ok(forgotten)
     }

@@ -10,6 +10,7 @@
 use std::path::Path;
 
 use hostel_store::{Options, Store, StoreError};
+use hostel_syncpoint::points;
 use hostel_wire::fingerprint;
 use hostel_wire::frames::Priority;
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -35,7 +36,7 @@ pub async fn belongs_to(path: &Path, member: &str) -> Result<u64, OutboxError> {
         return Err(damaged);
     }
     let member = member.to_owned();
-    let settled = store.write(move |transaction| {
+    let settled = store.write(points::OUTBOX_OWNER, move |transaction| {
         settle(transaction, &member)?;
         mark(transaction, &member)?;
         rows::number(transaction, "SELECT count(*) FROM outbox WHERE owed IS NOT NULL")

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hostel_syncpoint::points;
 use hostel_wire::Clock;
 use hostel_wire::frames::Group;
 use hostel_wire::keys::SecretKey;
@@ -103,7 +104,7 @@ impl Sessions {
     }
 
     fn save(&self, state: &State) {
-        if let Err(error) = self.kept.save(&state.book, false) {
+        if let Err(error) = points::SESSIONS_WRITTEN.reach_if_ok(self.kept.save(&state.book, false)) {
             self.log.warn("sessions_not_kept", json!({"error": error.to_string()}));
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod talk;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hostel_syncpoint::points;
 use hostel_wire::sealed::{RootKey, TopicKey};
 use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
@@ -96,7 +97,7 @@ impl Topics {
     fn edit<T>(&self, durable: bool, change: impl FnOnce(&mut Book) -> T) -> T {
         let mut book = self.book.write();
         let result = change(&mut book);
-        if let Err(error) = self.kept.save(&*book, durable) {
+        if let Err(error) = points::TOPICS_WRITTEN.reach_if_ok(self.kept.save(&*book, durable)) {
             self.log.warn("topics_not_kept", serde_json::json!({"error": error.to_string()}));
         }
         drop(book);

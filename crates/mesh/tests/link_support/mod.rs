@@ -24,20 +24,60 @@ use hostel_mesh::{
 use hostel_wire::Clock;
 use hostel_wire::keys::SecretKey;
 use tempfile::TempDir;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 pub use net::Net;
 
-/// Nothing in a test takes longer.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+/// How long anything may take before it counts as hanging; `HOSTEL_TEST_SCALE` makes it longer.
+pub fn hang_limit() -> Duration {
+    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse::<f64>().ok()).unwrap_or(1.0);
+    Duration::from_secs(120).mul_f64(scale)
+}
 
 /// Waits for something, but not for ever.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(DEADLINE, future).await {
+    let limit = hang_limit();
+    match tokio::time::timeout(limit, future).await {
         Ok(value) => value,
-        Err(_) => panic!("{what} took too long"),
+        Err(_) => panic!("waited {limit:?} in vain for: {what}"),
     }
+}
+
+/// Asks `probe` again and again until it gives something. An error is what it saw instead; the last one is reported when
+/// the wait hangs.
+pub async fn until<T, E: std::fmt::Debug>(what: &str, mut probe: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let (limit, mut pause) = (hang_limit(), Duration::from_millis(1));
+    let end = tokio::time::Instant::now() + limit;
+    loop {
+        match probe().await {
+            Ok(value) => return value,
+            Err(seen) if tokio::time::Instant::now() >= end => {
+                panic!("waited {limit:?} in vain for: {what}; last seen: {seen:?}")
+            }
+            Err(_) => tokio::time::sleep(pause).await,
+        }
+        pause = (pause * 2).min(Duration::from_millis(20));
+    }
+}
+
+/// For `until`: whether a condition holds, and what is seen if not.
+pub fn holds<E>(condition: bool, seen: E) -> Result<(), E> {
+    if condition { Ok(()) } else { Err(seen) }
+}
+
+/// Waits until a mesh owes nothing.
+pub async fn drained(mesh: &Mesh) {
+    until("the outbox to be drained", async || {
+        let depth = mesh.health().await.queue_depth;
+        if depth == 0 {
+            return Ok(());
+        }
+        let mut owed = mesh.outbox_list(Some("pending"), 3).await.unwrap();
+        owed.extend(mesh.outbox_list(Some("inflight"), 3).await.unwrap());
+        Err((depth, owed))
+    })
+    .await;
 }
 
 /// The word that lets tests make meshes.
@@ -50,6 +90,8 @@ pub struct TestBroker {
     /// For the next start.
     pub settings: BrokerSettings,
     running: Option<(Arc<Broker<SqliteEngine>>, JoinHandle<()>)>,
+    /// Bound to the port and never listening: the system gives the port to nobody else while the broker is down.
+    _reserved: TcpSocket,
 }
 
 impl TestBroker {
@@ -58,7 +100,11 @@ impl TestBroker {
     }
 
     pub async fn with(settings: BrokerSettings) -> Self {
-        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port: 0, settings, running: None };
+        let reserved = TcpSocket::new_v4().unwrap();
+        reserved.set_reuseaddr(true).unwrap();
+        reserved.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let port = reserved.local_addr().unwrap().port();
+        let mut broker = Self { dir: tempfile::tempdir().unwrap(), port, settings, running: None, _reserved: reserved };
         broker.up().await;
         broker
     }
@@ -71,7 +117,6 @@ impl TestBroker {
         let broker = Broker::open(engine, settings, RegistrySettings::default(), Clock::system(), log);
         let broker = broker.await.unwrap();
         let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
-        self.port = listener.local_addr().unwrap().port();
         let serving = Arc::clone(&broker);
         let task = tokio::spawn(async move {
             serving.serve(listener, None, std::future::pending()).await;
@@ -238,9 +283,10 @@ impl Host {
                 events.next().await.expect("the stream goes on");
             }
         };
-        match tokio::time::timeout(DEADLINE, waiting).await {
+        let limit = hang_limit();
+        match tokio::time::timeout(limit, waiting).await {
             Ok(items) => items,
-            Err(_) => panic!("{what} took too long; there are {:?}", self.bodies().await),
+            Err(_) => panic!("waited {limit:?} in vain for: {what}; there are {:?}", self.bodies().await),
         }
     }
 
@@ -256,20 +302,7 @@ impl Host {
 
     /// Waits until nothing is owed.
     pub async fn drained(&self) {
-        let draining = async {
-            while self.mesh.health().await.queue_depth > 0 {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        if tokio::time::timeout(DEADLINE, draining).await.is_err() {
-            let mut owed = self.mesh.outbox_list(Some("pending"), 1000).await.unwrap();
-            owed.extend(self.mesh.outbox_list(Some("inflight"), 1000).await.unwrap());
-            panic!(
-                "draining took too long; {} are owed, of them {:#?}",
-                owed.len(),
-                owed.iter().take(3).collect::<Vec<_>>()
-            );
-        }
+        drained(&self.mesh).await;
     }
 }
 

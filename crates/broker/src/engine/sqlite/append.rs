@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use hostel_syncpoint::points;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
@@ -103,7 +104,11 @@ pub(super) async fn run(state: Arc<State>, mut waiting: mpsc::Receiver<Line>) {
         }
         if !jobs.is_empty() {
             let most = state.log_bytes;
-            let written = state.store.write(move |transaction| write(transaction, jobs, most)).await;
+            let point = match jobs.iter().all(|job| job.append.writes.is_empty()) {
+                true => points::BROKER_ENTRIES,
+                false => points::BROKER_SHARED,
+            };
+            let written = state.store.write(point, move |transaction| write(transaction, jobs, most)).await;
             match written {
                 Ok(written) => tell(&state, written, answers),
                 Err(error) => {

@@ -7,6 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use hostel_syncpoint::points;
 use hostel_wire::{encoding, random};
 use sha2::{Digest as _, Sha256};
 use tokio::fs::File;
@@ -130,6 +131,7 @@ impl BlobSink for FileBlob {
         if let Some(directory) = self.place.parent() {
             File::open(directory).await?.sync_all().await?;
         }
+        points::BROKER_BLOB.reach();
         Ok(info)
     }
 }

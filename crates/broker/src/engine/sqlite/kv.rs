@@ -2,6 +2,7 @@
 //!
 //! Invariant: a batch is written whole or not at all; everything in it gets one revision, which is higher than all before.
 
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::super::types::{EngineError, KvBatch, KvChange, KvCommitted, KvEntry, KvError, KvOp};
@@ -89,8 +90,38 @@ pub(super) fn write(transaction: &Transaction<'_>, ops: &[KvOp]) -> rusqlite::Re
     Ok(revision as u64)
 }
 
+/// The point of a batch: that of the record in it that says most about the request.
+fn point_of(ops: &[KvOp]) -> SyncPoint {
+    // A release build has no points: nothing is compared for them.
+    if cfg!(not(debug_assertions)) {
+        return SyncPoint::NONE;
+    }
+    let kinds = [
+        ("session", points::BROKER_SESSION),
+        ("file", points::BROKER_FILE),
+        ("seal", points::BROKER_SEAL),
+        ("grant", points::BROKER_GRANT),
+        ("invite", points::BROKER_INVITE),
+        ("slug", points::BROKER_MESH),
+        ("topic", points::BROKER_TOPIC),
+        ("sub", points::BROKER_SUBSCRIPTION),
+        ("member", points::BROKER_MEMBER),
+        ("mesh", points::BROKER_MESH),
+        ("cursor", points::BROKER_CURSOR),
+        ("seen", points::BROKER_CURSOR),
+    ];
+    let written = |kind: &str| {
+        ops.iter().any(|op| match op {
+            KvOp::Put { bucket, .. } | KvOp::Delete { bucket, .. } => bucket == kind,
+            KvOp::Check { .. } => false,
+        })
+    };
+    kinds.into_iter().find(|(kind, _)| written(kind)).map_or(points::BROKER_RECORD, |(_, point)| point)
+}
+
 pub(super) async fn commit(state: &State, batch: KvBatch) -> Result<KvCommitted, KvError> {
     let (KvBatch { ops, audit }, keep) = (batch, state.audit);
+    let point = point_of(&ops);
     let work = move |transaction: &Transaction<'_>| {
         if let Some(conflict) = conflict(transaction, &ops)? {
             return Ok(Err(conflict));
@@ -99,7 +130,7 @@ pub(super) async fn commit(state: &State, batch: KvBatch) -> Result<KvCommitted,
         audit::append(transaction, &audit, keep)?;
         Ok(Ok((revision, ops)))
     };
-    let done = state.store.write(work).await.map_err(EngineError::Store)?;
+    let done = state.store.write(point, work).await.map_err(EngineError::Store)?;
     let (revision, ops) = done.map_err(|(bucket, key)| KvError::Conflict { bucket, key })?;
     tell(state, ops, revision);
     Ok(KvCommitted { revision })

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_store::{Options, Schema, Store, Synchronous};
+use hostel_syncpoint::points;
 use hostel_wire::{encoding, ids, random};
 use parking_lot::{Mutex, RwLock};
 use rusqlite::{OptionalExtension as _, Transaction, params};
@@ -186,7 +187,7 @@ impl SqliteEngine {
         };
         let store = Store::open(&options.db, &SCHEMA, store_options)?;
         let blobs = blobs::Blobs::open(options.blobs).map_err(|error| EngineError::Unreadable(error.to_string()))?;
-        let broker_id = store.write(broker_id).await?;
+        let broker_id = store.write(points::BROKER_IDENTITY, broker_id).await?;
         let logs = store.read(log::all).await?;
         let state = Arc::new(State {
             store,
@@ -201,7 +202,7 @@ impl SqliteEngine {
             pressed: Arc::default(),
         });
         let (lines, waiting) = mpsc::channel(LINE);
-        tokio::spawn(append::run(Arc::clone(&state), waiting));
+        hostel_tasks::spawn(append::run(Arc::clone(&state), waiting));
         let line_kib = u32::try_from(options.line_bytes / 1024).unwrap_or(u32::MAX).max(1);
         let room = Arc::new(Semaphore::new(line_kib as usize));
         Ok(Self { state, lines, room, line_kib })
@@ -241,7 +242,7 @@ impl Engine for SqliteEngine {
             transaction.prepare_cached(insert)?.execute(params![name, epoch])?;
             log::one(transaction, &name)
         };
-        let log = self.state.store.write(work).await?;
+        let log = self.state.store.write(points::BROKER_LOG, work).await?;
         let mut logs = self.state.logs.write();
         // Somebody else may have been faster; what they have may be in use.
         let log = logs.entry(mesh.to_owned()).or_insert_with(|| Arc::new(log));
@@ -255,7 +256,7 @@ impl Engine for SqliteEngine {
         let work = move |transaction: &Transaction<'_>| {
             transaction.prepare_cached("UPDATE logs SET epoch = ? WHERE no = ?")?.execute(params![kept, no])
         };
-        self.state.store.write(work).await?;
+        self.state.store.write(points::BROKER_EPOCH, work).await?;
         *log.epoch.write() = epoch;
         Ok(log.bounds())
     }
@@ -417,7 +418,11 @@ impl Engine for SqliteEngine {
 
     async fn audit_append(&self, event: AuditEvent) -> Result<(), EngineError> {
         let keep = self.state.audit;
-        Ok(self.state.store.write(move |transaction| audit::append(transaction, &[event], keep)).await?)
+        Ok(self
+            .state
+            .store
+            .write(points::BROKER_AUDIT, move |transaction| audit::append(transaction, &[event], keep))
+            .await?)
     }
 
     async fn audit_read(&self, mesh: &str, after: u64, limit: usize) -> Result<Vec<AuditRecord>, EngineError> {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hostel_syncpoint::SyncPoint;
 use rusqlite::{Transaction, params};
 
 use super::super::types::{EngineError, Pruned};
@@ -48,14 +49,15 @@ pub(super) async fn prune(state: &State, now_ms: u64) -> Result<Pruned, EngineEr
     let mut pruned = Pruned::default();
     for log in logs {
         let (no, now) = (log.no, i64::try_from(now_ms).unwrap_or(i64::MAX));
-        let gone = state.store.write(move |transaction| one(transaction, no, now)).await?;
+        let gone = state.store.write(SyncPoint::NONE, move |transaction| one(transaction, no, now)).await?;
         gone.settle(state, &log);
         pruned.entries += gone.entries;
         pruned.ids += gone.ids;
         pruned.more |= gone.entries == BATCH as u64 || gone.ids == BATCH as u64;
     }
     let (keep, now) = (state.audit, i64::try_from(now_ms).unwrap_or(i64::MAX));
-    let (audit, more) = state.store.write(move |transaction| audit::prune(transaction, keep, now)).await?;
+    let (audit, more) =
+        state.store.write(SyncPoint::NONE, move |transaction| audit::prune(transaction, keep, now)).await?;
     pruned.audit = audit;
     pruned.more |= more;
     if pruned.entries + pruned.audit > 0 && !pruned.more {
@@ -72,7 +74,8 @@ pub(super) async fn trim(state: &State, log: &Log, up_to: u64, bytes: u64) -> Re
         return Ok(Pruned::default());
     }
     let no = log.no;
-    let gone = state.store.write(move |transaction| beginning_to(transaction, no, up_to, excess)).await?;
+    let gone =
+        state.store.write(SyncPoint::NONE, move |transaction| beginning_to(transaction, no, up_to, excess)).await?;
     gone.settle(state, log);
     let more = gone.entries > 0 && gone.bytes < excess && log.keeps(up_to);
     if gone.entries > 0 && !more {
@@ -89,7 +92,7 @@ async fn give_back(state: &State) -> Result<(), EngineError> {
         while rows.next()?.is_some() {}
         Ok(())
     };
-    Ok(state.store.write(give_back).await?)
+    Ok(state.store.write(SyncPoint::NONE, give_back).await?)
 }
 
 /// Removes the beginning of one log, and of its ids.

@@ -42,7 +42,7 @@ pub(super) async fn reload(asked: &Asked) -> Outcome {
         return Err(Refused::new(StatusCode::NOT_IMPLEMENTED, "not_implemented", detail));
     };
     // It reads a file and may wait for one.
-    let reloaded = tokio::task::spawn_blocking(move || reload()).await;
+    let reloaded = hostel_tasks::spawn_blocking(move || reload()).await;
     let reloaded =
         reloaded.map_err(|error| Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string()))?;
     Ok(answer::ok(&reloaded?))
@@ -55,7 +55,7 @@ pub(super) async fn rotate(asked: &Asked) -> Outcome {
     let failed = |error: String| {
         Refused::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", format!("the token cannot be changed: {error}"))
     };
-    let rotated = tokio::task::spawn_blocking(move || tokens.rotate()).await;
+    let rotated = hostel_tasks::spawn_blocking(move || tokens.rotate()).await;
     rotated.map_err(|error| failed(error.to_string()))?.map_err(|error| failed(error.to_string()))?;
     asked.door.mesh.metrics().token_rotated();
     Ok(answer::ok(&json!({"ok": true, "grace_s": GRACE_S})))

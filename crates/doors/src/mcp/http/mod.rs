@@ -34,6 +34,7 @@ use hyper_util::rt::TokioTimer;
 use rmcp::ServerHandler;
 use rmcp::transport::StreamableHttpServerConfig;
 use rmcp::transport::StreamableHttpService;
+use hostel_tasks::SpawnBoxed as _;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
@@ -141,7 +142,7 @@ pub async fn serve_http<S: ServerHandler + Clone>(
                     // Who finds no room is closed at once and tries again.
                     if let Ok(place) = Arc::clone(&room).try_acquire_owned() {
                         let (door, stopped) = (Arc::clone(&door), stopped.clone());
-                        connections.spawn(async move {
+                        connections.spawn_boxed(async move {
                             converse(door, stream, theirs, stopped).await;
                             drop(place);
                         });
@@ -216,7 +217,7 @@ impl Line {
     async fn process(&self) -> Option<Process> {
         let (ours, theirs) = (self.ours, self.theirs);
         let found = self.process.get_or_init(|| async move {
-            tokio::task::spawn_blocking(move || caller::behind(ours, theirs)).await.ok().flatten()
+            hostel_tasks::spawn_blocking(move || caller::behind(ours, theirs)).await.ok().flatten()
         });
         *found.await
     }

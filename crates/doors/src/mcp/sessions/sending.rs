@@ -66,7 +66,7 @@ pub(in crate::mcp) async fn send(
     let (server, caller, context) = (server.clone(), caller.clone(), context.clone());
     let work = async move {
         let name = name(&asked, &context);
-        let sent = tokio::spawn({
+        let sent = hostel_tasks::spawn({
             let (server, caller, asked) = (server.clone(), caller.clone(), asked.clone());
             async move { once(&server, &asked, &caller, name).await }
         });

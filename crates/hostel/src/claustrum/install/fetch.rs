@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hostel_house::workspace::PathError;
+use hyper::StatusCode;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::{InstallError, InstallLimits};
+use crate::http_client::{Address, Client};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 
@@ -48,7 +50,7 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 /// Reads a local blob.
 pub(super) async fn from_file(path: &Path, limit: u64) -> Result<Input, InstallError> {
     let path = path.to_path_buf();
-    match tokio::task::spawn_blocking(move || read_file(path, limit)).await {
+    match hostel_tasks::spawn_blocking(move || read_file(path, limit)).await {
         Ok(read) => read,
         Err(failed) => Err(InstallError::Decompress(failed.to_string())),
     }
@@ -85,11 +87,10 @@ pub(super) async fn from_network(address: &str, limits: &InstallLimits) -> Resul
 }
 
 async fn download(address: &str, limit: u64) -> Result<Vec<u8>, InstallError> {
-    // Installing it a second time fails, which is as good.
-    rustls::crypto::ring::default_provider().install_default().ok();
-    let client = reqwest::Client::builder().connect_timeout(CONNECT_LIMIT).build().map_err(transport)?;
-    let mut response = client.get(address).send().await.map_err(transport)?;
-    if response.status() != reqwest::StatusCode::OK {
+    let failed = |error: &dyn std::error::Error| InstallError::Download(error.to_string());
+    let address = Address::parse(address).map_err(|error| failed(&error))?;
+    let mut response = Client::new(CONNECT_LIMIT).get(&address).await.map_err(|error| failed(&error))?;
+    if response.status() != StatusCode::OK {
         return Err(InstallError::Status(response.status().as_u16()));
     }
     let too_large = || InstallError::Download(format!("response exceeds {limit} bytes"));
@@ -97,25 +98,13 @@ async fn download(address: &str, limit: u64) -> Result<Vec<u8>, InstallError> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    while let Some(part) = response.chunk().await.map_err(transport)? {
+    while let Some(part) = response.chunk().await.map_err(|error| failed(&error))? {
         if (bytes.len() + part.len()) as u64 > limit {
             return Err(too_large());
         }
         bytes.extend_from_slice(&part);
     }
     Ok(bytes)
-}
-
-/// The error and what caused it, without the address.
-fn transport(error: reqwest::Error) -> InstallError {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    InstallError::Download(text)
 }
 
 /// Checks a blob's SHA-256 against its expected hex form.

@@ -31,7 +31,7 @@ pub(super) async fn place(
 ) -> Result<(), InstallError> {
     let (directory, named) = (directory.to_path_buf(), cli_path.to_path_buf());
     let size_limit = limits.program;
-    let unpacked = tokio::task::spawn_blocking(move || unpack(&blob, &directory, &named, size_limit)).await;
+    let unpacked = hostel_tasks::spawn_blocking(move || unpack(&blob, &directory, &named, size_limit)).await;
     let temporary = match unpacked {
         Ok(unpacked) => unpacked?,
         Err(failed) => return Err(InstallError::Decompress(failed.to_string())),

@@ -178,7 +178,7 @@ impl Opened {
         let Opened { mesh, door, mut listening, mut signals, log, settled, ttl, mut reloader } = self;
         let (stop, stopping) = watch::channel(false);
         let listeners = listening.take()?;
-        let serving = tokio::spawn({
+        let serving = hostel_tasks::spawn({
             let (door, mut stopping) = (door.clone(), stopping);
             async move {
                 door.serve(
@@ -188,7 +188,7 @@ impl Opened {
                 .await;
             }
         });
-        let mut running = tokio::spawn({
+        let mut running = hostel_tasks::spawn({
             let mesh = mesh.clone();
             async move { mesh.run().await }
         });
@@ -202,7 +202,7 @@ impl Opened {
         listening.link(desk);
         let mut early = first_word(&mesh, &mut running).await;
         ready(early.as_ref());
-        tokio::spawn(settle_down());
+        hostel_tasks::spawn(settle_down());
         #[cfg(feature = "otel")]
         super::otel::spawn(&settled.settings, &settled.membership.slug, &door, &log);
         let held = listening.socket().to_owned();

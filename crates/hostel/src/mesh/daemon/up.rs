@@ -132,7 +132,7 @@ pub(crate) async fn start(desk: &Desk<'_>, mesh: &str, arguments: &Up) -> Result
     let mut command = launch::own_program("hostel".as_ref(), &words(desk, mesh, arguments));
     // What was allocated together is given back together: few arenas keep an idle daemon small.
     command.env("MALLOC_ARENA_MAX", "2").current_dir("/").stdout(Stdio::null()).stderr(Stdio::null());
-    let launched = tokio::task::spawn_blocking(move || launch::launch(command, b"", START)).await;
+    let launched = hostel_tasks::spawn_blocking(move || launch::launch(command, b"", START)).await;
     let log_hint = format!("its log is `{}`", log.display());
     let appeared = |text: String| {
         Failure::daemon(1, "socket_not_appeared", text)

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::rows::{self, Settled, State};
@@ -92,7 +93,10 @@ async fn act(hub: &Arc<Hub>) -> Result<bool, StoreError> {
 }
 
 async fn decline(hub: &Hub, no: i64) -> Result<(), StoreError> {
-    hub.store.write(move |transaction| rows::conclude(transaction, no, State::Declined, 0)).await.map(drop)
+    hub.store
+        .write(points::MAIL_DECLINED, move |transaction| rows::conclude(transaction, no, State::Declined, 0))
+        .await
+        .map(drop)
 }
 
 impl Session {
@@ -123,7 +127,7 @@ impl Session {
             }
             Ok(taken)
         };
-        if self.hub.store.write(write).await? {
+        if self.hub.store.write(points::MAIL_DECIDED, write).await? {
             self.enter_letter(turn, prompt, now);
         }
         Ok(true)

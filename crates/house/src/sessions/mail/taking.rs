@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::rows::{self, State};
@@ -84,7 +85,7 @@ impl Session {
                     MeshPolicy::Ask | MeshPolicy::On => Ok(Vec::new()),
                 }
             };
-            let asked = self.hub.store.write(write).await?;
+            let asked = self.hub.store.write(points::MAIL_POLICY, write).await?;
             self.change(|state| state.mesh = policy);
             asked
         };
@@ -107,7 +108,10 @@ impl Session {
     /// A message in the mailbox is none for an agent: it is passed over.
     pub async fn pass_letter(&self, mesh_id: &str, place: &str) -> Result<(), StoreError> {
         let (no, mesh, place) = (self.no(), mesh_id.to_owned(), place.to_owned());
-        self.hub.store.write(move |transaction| rows::set_place(transaction, no, &mesh, &place)).await
+        self.hub
+            .store
+            .write(points::MAIL_PASSED, move |transaction| rows::set_place(transaction, no, &mesh, &place))
+            .await
     }
 
     /// Takes a letter, if it is to be taken. When this says so it is on disk, with the place it had in the mailbox, and
@@ -148,7 +152,7 @@ impl Session {
             rows::set_place(transaction, no, &letter.mesh_id, &place)?;
             Ok(known)
         };
-        Ok(if self.hub.store.write(write).await? { Taken::Known } else { Taken::TooLong })
+        Ok(if self.hub.store.write(points::MAIL_KEPT, write).await? { Taken::Known } else { Taken::TooLong })
     }
 
     async fn queue(self: &Arc<Self>, letter: Letter, place: String, prompt: String) -> Result<Taken, StoreError> {
@@ -166,7 +170,7 @@ impl Session {
             rows::set_place(transaction, no, &letter.mesh_id, &place)?;
             Ok(known)
         };
-        if self.hub.store.write(write).await? {
+        if self.hub.store.write(points::MAIL_QUEUED, write).await? {
             return Ok(Taken::Known);
         }
         self.enter_letter(turn, prompt, now);
@@ -182,7 +186,7 @@ impl Session {
             }
             Ok(known)
         };
-        Ok(if self.hub.store.write(write).await? { Taken::Known } else { Taken::Full })
+        Ok(if self.hub.store.write(points::MAIL_PASSED, write).await? { Taken::Known } else { Taken::Full })
     }
 
     /// The turn a letter would be, if there is room for one. The other half of the queue is people's.

@@ -4,6 +4,7 @@
 //! then anybody hears of it.
 
 use hostel_agents::{Event, Outcome, TurnOver, Usage};
+use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
 use super::record::insist;
@@ -38,7 +39,7 @@ impl Runner {
         let (run, now) = (self.recorder.take_run(), now_ns());
         let first_seq = self.session.log.last_seq();
         self.recorder
-            .insist(run, move |transaction| {
+            .insist(points::TURN_RESTARTED, run, move |transaction| {
                 rows::end_process(transaction, old)?;
                 rows::insert_process(transaction, no, id, &stored, now)?;
                 rows::start_turn(transaction, no, number, id, 0, first_seq, now)
@@ -190,7 +191,7 @@ impl Runner {
             rows::end_turn(transaction, no, &row)?;
             also(transaction)
         };
-        self.recorder.commit(&run, write).await?;
+        self.recorder.commit(points::TURN_ENDED, &run, write).await?;
         self.session.change(|state| {
             state.running = None;
             state.usage = session_usage;

@@ -16,6 +16,7 @@ mod talk;
 use std::sync::Arc;
 
 use hostel_agents::{Event, Outcome, Usage};
+use hostel_syncpoint::points;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -127,7 +128,7 @@ impl Runner {
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
         let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
         self.recorder
-            .insist(run, move |transaction| {
+            .insist(points::TURN_STARTED, run, move |transaction| {
                 match &checkpoint {
                     Some(at) => rows::save_process(transaction, id, at)?,
                     None => rows::insert_process(transaction, no, id, &stored_setup, now)?,
@@ -151,7 +152,10 @@ impl Runner {
         match launch::start(&self.session, &setup, id).await {
             Ok(process) => {
                 // Nobody waits for it: until it is on disk, a restart finds the process with its keeper.
-                self.hub.store.submit(move |transaction| rows::process_started(transaction, id)).await?;
+                self.hub
+                    .store
+                    .submit(points::PROCESS_STARTED, move |transaction| rows::process_started(transaction, id))
+                    .await?;
                 self.session.change(|state| state.pid = Some(process.pid()));
                 self.talk = Some(Talk::fresh(process, setup, &self.hub.options));
                 Ok(())
@@ -179,7 +183,7 @@ impl Runner {
             let mut told = untold.iter();
             told.try_for_each(|(turn, cause)| rows::mark_told(transaction, no, *turn, *cause, now))
         };
-        self.recorder.commit(&run, told).await?;
+        self.recorder.commit(points::TURN_CANCEL_TOLD, &run, told).await?;
         self.session.change(|state| drop(state.untold.drain(..count)));
         self.recorder.show_run(&run);
         Ok(())
@@ -227,7 +231,7 @@ impl Runner {
         let (no, id, at) = (self.session.no(), talk.id(), talk.checkpoint());
         let (run, learned) = (self.recorder.take_run(), self.take_learned());
         self.recorder
-            .insist(run, move |transaction| {
+            .insist(points::IDLE_READ, run, move |transaction| {
                 for (column, value) in &learned {
                     rows::set_text(transaction, no, column, Some(value))?;
                 }
@@ -281,7 +285,7 @@ impl Runner {
     /// The process serves nobody any more.
     async fn write_off(&mut self, id: ProcessId) -> Result<(), StoreError> {
         let run = self.recorder.take_run();
-        self.recorder.insist(run, move |transaction| rows::end_process(transaction, id)).await?;
+        self.recorder.insist(points::PROCESS_ENDED, run, move |transaction| rows::end_process(transaction, id)).await?;
         self.written_off(id);
         Ok(())
     }
@@ -290,7 +294,7 @@ impl Runner {
     fn written_off(&self, id: ProcessId) {
         self.hub.approvals.withdrawn(id);
         let processes = self.hub.processes.clone();
-        tokio::spawn(async move { processes.release(id).await });
+        hostel_tasks::spawn(async move { processes.release(id).await });
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::Event;
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 
 use crate::sessions::log::{self, Log};
@@ -111,7 +112,10 @@ impl Recorder {
         if self.fresh_bytes >= RUN_BYTES {
             let run = self.take_run();
             let (work, session) = (Arc::clone(&run), self.session);
-            let ticket = self.store.submit(move |transaction| log::store_run(transaction, session, &work)).await?;
+            let ticket = self
+                .store
+                .submit(points::EVENTS_STORED, move |transaction| log::store_run(transaction, session, &work))
+                .await?;
             self.on_their_way.push_back((run, ticket));
         }
         while self.on_their_way.len() > RUNS {
@@ -153,7 +157,7 @@ impl Recorder {
             if matches!(error, StoreError::Closed) {
                 return Err(error);
             }
-            return self.insist_now(run, |_| Ok(())).await;
+            return self.insist_now(points::EVENTS_STORED, run, |_| Ok(())).await;
         }
         self.landed(&run);
         Ok(())
@@ -168,10 +172,11 @@ impl Recorder {
     /// Stores a run together with something else, and everything before it; a disk that refuses is asked again.
     pub(super) async fn insist(
         &mut self,
+        point: SyncPoint,
         run: Run,
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
-        self.commit(&run, work).await?;
+        self.commit(point, &run, work).await?;
         self.show_run(&run);
         Ok(())
     }
@@ -179,24 +184,26 @@ impl Recorder {
     /// The same without showing it: for what has to be true before anybody hears of it.
     pub(super) async fn commit(
         &mut self,
+        point: SyncPoint,
         run: &Run,
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         while !self.on_their_way.is_empty() {
             self.land_one().await?;
         }
-        self.insist_now(Arc::clone(run), work).await
+        self.insist_now(point, Arc::clone(run), work).await
     }
 
     async fn insist_now(
         &self,
+        point: SyncPoint,
         run: Run,
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let work = Arc::new(work);
         insist(|| {
             let (run_now, work_now, session) = (Arc::clone(&run), Arc::clone(&work), self.session);
-            self.store.write(move |transaction| {
+            self.store.write(point, move |transaction| {
                 log::store_run(transaction, session, &run_now)?;
                 work_now(transaction)
             })

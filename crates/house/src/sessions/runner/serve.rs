@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Outcome};
+use hostel_syncpoint::points;
 use tokio::time::Instant;
 
 use super::Runner;
@@ -247,7 +248,9 @@ impl Runner {
             self.learned.retain(|(known, _)| *known != column);
             self.learned.push((column, value.clone()));
             // Written again with the end of the turn, should the line be full or the disk refuse.
-            self.hub.store.try_submit(move |transaction| rows::set_text(transaction, no, column, Some(&value)));
+            self.hub.store.try_submit(points::SESSION_LEARNED, move |transaction| {
+                rows::set_text(transaction, no, column, Some(&value))
+            });
         }
     }
 
@@ -313,7 +316,11 @@ impl Runner {
             turn.deadline = after(self.hub.options.turn_limit);
             let (no, number) = (self.session.no(), turn.no);
             let cause = Cause::TimeLimit;
-            self.hub.store.write(move |transaction| rows::set_cause(transaction, no, number, cause)).await.ok();
+            self.hub
+                .store
+                .write(points::TURN_STOPPED, move |transaction| rows::set_cause(transaction, no, number, cause))
+                .await
+                .ok();
             self.session.change(|state| {
                 if let Some(running) = &mut state.running {
                     running.cause.get_or_insert(cause);

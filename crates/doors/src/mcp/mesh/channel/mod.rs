@@ -13,9 +13,8 @@ mod notice;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
 
+use hostel_tasks::SpawnBoxed as _;
 use rmcp::Peer;
 use rmcp::RoleServer;
 use rmcp::model::CustomNotification;
@@ -90,15 +89,19 @@ impl Ear for Client {
     }
 }
 
-/// Begins to push messages to a client, until it is gone.
-pub(in crate::mcp) fn begin(mesh: Arc<dyn Mesh>, caller: Caller, peer: Peer<RoleServer>, visit: Option<Visit>) {
+/// Begins to push messages to a client that arrive after `since`, in milliseconds of the clock, until it is gone.
+pub(in crate::mcp) fn begin(
+    mesh: Arc<dyn Mesh>,
+    caller: Caller,
+    peer: Peer<RoleServer>,
+    visit: Option<Visit>,
+    since: u64,
+) {
     // A call without a session has no stream that outlives it.
     if visit.as_ref().is_some_and(|visit| visit.session.is_none()) {
         return;
     }
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_millis());
-    let since = u64::try_from(since).unwrap_or(u64::MAX);
-    tokio::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
+    hostel_tasks::spawn(run(mesh, Arc::new(caller), Arc::new(Client { peer, visit }), since));
 }
 
 /// Follows every mesh there is for one client, until it is gone.
@@ -118,7 +121,7 @@ async fn run(mesh: Arc<dyn Mesh>, caller: Arc<Caller>, ear: Arc<dyn Ear>, since:
             for name in known {
                 if !followed.contains_key(&name) && followed.len() < MOST {
                     let following = Following::new(Arc::clone(&mesh), name.clone(), Arc::clone(&caller), since);
-                    followed.insert(name, work.spawn(following.run(Arc::clone(&ear))));
+                    followed.insert(name, work.spawn_boxed(following.run(Arc::clone(&ear))));
                 }
             }
         }

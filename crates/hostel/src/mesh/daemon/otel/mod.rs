@@ -14,6 +14,8 @@ use hostel_mesh::home::Settings;
 use hostel_mesh::log::Log;
 use serde_json::json;
 
+use crate::http_client::{Address, Client};
+
 /// How long one export may take.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -29,15 +31,15 @@ pub(super) fn spawn(settings: &Settings, mesh: &str, door: &Door, log: &Log) {
     };
     let (door, log) = (door.clone(), log.clone());
     let every = Duration::from_secs(settings.metrics.otel_interval_s);
-    tokio::spawn(async move {
+    hostel_tasks::spawn(async move {
         let numbers = || async { door.metrics_text().await };
         exporter.run(every, numbers, &log).await;
     });
 }
 
 struct Exporter {
-    client: reqwest::Client,
-    url: reqwest::Url,
+    client: Client,
+    address: Address,
     mesh: String,
     /// When what is counted began, nanoseconds since the epoch.
     began_ns: u128,
@@ -46,24 +48,12 @@ struct Exporter {
 impl Exporter {
     fn new(endpoint: &str, mesh: &str) -> Result<Self, String> {
         let wrong = || "`metrics.otel_endpoint` must be an address such as http://127.0.0.1:4318".to_owned();
-        let mut url = reqwest::Url::parse(endpoint).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(wrong());
-        }
-        let base = url.path().trim_end_matches('/').to_owned();
+        let mut address = Address::parse(endpoint).map_err(|_| wrong())?;
+        let base = address.path().trim_end_matches('/');
         if !base.ends_with(PATH) {
-            url.set_path(&format!("{base}{PATH}"));
+            address = address.with_path(&format!("{base}{PATH}")).map_err(|_| wrong())?;
         }
-        // Installing it a second time fails, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = reqwest::Client::builder()
-            .timeout(LIMIT)
-            .redirect(reqwest::redirect::Policy::none())
-            .user_agent(concat!("hostel/", env!("CARGO_PKG_VERSION")))
-            .pool_max_idle_per_host(1)
-            .build()
-            .map_err(|error| error.without_url().to_string())?;
-        Ok(Exporter { client, url, mesh: mesh.to_owned(), began_ns: now_ns() })
+        Ok(Exporter { client: Client::new(LIMIT), address, mesh: mesh.to_owned(), began_ns: now_ns() })
     }
 
     async fn run<F: Future<Output = String>>(&self, every: Duration, numbers: impl Fn() -> F, log: &Log) {
@@ -90,10 +80,11 @@ impl Exporter {
 
     async fn send(&self, text: &str) -> Result<(), String> {
         let body = translate::request(text, &self.mesh, self.began_ns, now_ns()).to_string();
-        let request = self.client.post(self.url.clone()).header("Content-Type", "application/json").body(body);
-        // The address may hold credentials.
-        let answer = request.send().await.map_err(|error| error.without_url().to_string())?;
-        match answer.status() {
+        let answer = match tokio::time::timeout(LIMIT, self.client.post_json(&self.address, &[], body)).await {
+            Ok(answer) => answer.map_err(|error| error.to_string())?,
+            Err(_) => return Err(format!("no answer within {} s", LIMIT.as_secs())),
+        };
+        match answer {
             status if status.is_success() => Ok(()),
             status => Err(format!("the collector answers {status}")),
         }
@@ -191,7 +182,7 @@ mod tests {
         for wrong in ["", "localhost:4318", "ftp://x/", "http://"] {
             assert!(Exporter::new(wrong, "lab").is_err(), "{wrong}");
         }
-        let of = |text: &str| Exporter::new(text, "lab").unwrap().url.to_string();
+        let of = |text: &str| Exporter::new(text, "lab").unwrap().address.uri().to_string();
         assert_eq!(of("http://127.0.0.1:4318"), "http://127.0.0.1:4318/v1/metrics");
         assert_eq!(of("http://c.example/otlp/"), "http://c.example/otlp/v1/metrics");
         assert_eq!(of("http://c.example/v1/metrics"), "http://c.example/v1/metrics");

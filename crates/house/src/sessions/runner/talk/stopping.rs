@@ -66,7 +66,7 @@ impl Talk {
         self.conversation.stopped = true;
         self.stop = Stop::Signalled(Instant::now() + grace);
         let process = Arc::clone(&self.process);
-        tokio::spawn(async move { process.signal_group(Signal::TERM).await });
+        hostel_tasks::spawn(async move { process.signal_group(Signal::TERM).await });
     }
 
     /// The next degree of stopping, if its time has come. `true` when there is nothing more that could be done.
@@ -77,7 +77,7 @@ impl Talk {
             Stop::Signalled(at) if at <= now => {
                 self.stop = Stop::Killed(now + grace);
                 let process = Arc::clone(&self.process);
-                tokio::spawn(async move { drop(process.kill_tree().await) });
+                hostel_tasks::spawn(async move { drop(process.kill_tree().await) });
             }
             Stop::Killed(at) if at <= now => return true,
             _ => {}
@@ -108,7 +108,7 @@ impl Talk {
             self.process.kill_orphans(Arc::clone(&offspring)).await;
             // It may have answered before it ended them.
             let process = Arc::clone(&self.process);
-            tokio::spawn(async move {
+            hostel_tasks::spawn(async move {
                 tokio::time::sleep(LAST_TOOLS).await;
                 process.kill_orphans(offspring).await;
             });
