@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::door::{CallError, Connections, Door};
 use super::language::{Language, Sign};
-use super::lines::{params_member, split_call};
 use super::pattern::Names;
+use super::rpc::{params_member, split_call};
 use crate::client::{Client, Trouble};
 use crate::frames::{Frame, Transcript};
 use crate::house::{self, House, Options, Program};
@@ -106,7 +106,7 @@ impl Claustrum {
     }
 
     fn reply(&mut self, connection: &str) -> Result<String, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         self.line(connection)?.client.try_reply(limit).map_err(|trouble| format!("no reply: {trouble}"))
     }
 }
@@ -203,7 +203,7 @@ impl Door for Claustrum {
     }
 
     fn event(&mut self, connection: &str) -> Result<Option<String>, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         let line = self.line(connection)?;
         let frame = line.client.try_frame(limit).map_err(no_frame)?;
         line.add_compared(&frame)?;
@@ -212,7 +212,7 @@ impl Door for Claustrum {
 
     /// Channels are `process stdout`, `process stderr` and `process exit`.
     fn output(&mut self, connection: &str, channel: &str, length: usize) -> Result<Vec<u8>, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         let (id, stream) = channel.rsplit_once(' ').ok_or("a process and a stream are needed")?;
         let line = self.line(connection)?;
         let process = line.processes.entry(id.to_owned()).or_default();
@@ -247,7 +247,7 @@ impl Door for Claustrum {
     }
 
     fn directive(&mut self, connection: &str, word: &str, _text: &str, _names: &mut Names) -> Result<(), String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         match word {
             "half-close" => self.line(connection)?.client.half_close(),
             "cut" => self.connections.cut(connection)?,
@@ -258,7 +258,7 @@ impl Door for Claustrum {
             "closed" => self.line(connection)?.client.try_closed(limit)?,
             "daemon-gone" => {
                 let daemon = self.house.daemon();
-                wait::attempt(limit, || (!daemon.alive()).then_some(())).ok_or("the daemon still runs")?;
+                wait::attempt(self.limit(), || (!daemon.alive()).then_some(())).ok_or("the daemon still runs")?;
             }
             _ => return Err("no such directive".to_owned()),
         }

@@ -371,7 +371,7 @@ impl<D: Door> Run<'_, D> {
     }
 
     fn eventual_event(&mut self, connection: &str, expected: &str) -> Result<(), Problem> {
-        let end = Instant::now() + self.door.limit();
+        let end = Instant::now() + self.door.read_limit();
         let mut others = String::new();
         loop {
             let event = match self.event(connection) {

@@ -20,7 +20,7 @@ pub struct Script {
     pub settings: Vec<(String, String)>,
     /// The cases.
     pub cases: Vec<Case>,
-    /// Names of standard directives the door supports.
+    /// Whether a failed case may be followed by a new daemon.
     pub(super) supports_fresh_daemon: bool,
 }
 
