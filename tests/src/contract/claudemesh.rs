@@ -34,8 +34,14 @@ pub const LANGUAGE: Language = Language {
     standard: &["cut", "kill", "start", "restart"],
     directives: &[
         Word::expecting("comment text", "the next block of the host's event stream is this comment"),
-        Word::new("broker down", "kill the broker and wait until every daemon has seen it; `broker up` starts it again"),
-        Word::expecting("run arguments", "a `claudemesh` command on the host; it must succeed, and prints `${PRINTED}`"),
+        Word::new(
+            "broker down",
+            "kill the broker and wait until every daemon has seen it; `broker up` starts it again",
+        ),
+        Word::expecting(
+            "run arguments",
+            "a `claudemesh` command on the host; it must succeed, and prints `${PRINTED}`",
+        ),
     ],
     settings: &[
         Word::new("members names", "who is in the mesh; the first one is meant where a line names no host"),
@@ -72,7 +78,8 @@ impl Claudemesh {
     /// # Panics
     /// If it cannot be started.
     pub fn start(script: &Script, variant: &str) -> Self {
-        let members: Vec<String> = script.values("members").iter().flat_map(|names| names.split(' ')).map(str::to_owned).collect();
+        let members: Vec<String> =
+            script.values("members").iter().flat_map(|names| names.split(' ')).map(str::to_owned).collect();
         let options = Options {
             members: if members.is_empty() { vec!["alice".to_owned()] } else { members },
             config: script.values("config").iter().flat_map(|line| [*line, "\n"]).collect(),

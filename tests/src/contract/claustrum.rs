@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::door::{CallError, Connections, Door};
 use super::language::{Language, Sign};
-use super::lines::{params_member, split_call};
 use super::pattern::Names;
+use super::rpc::{params_member, split_call};
 use crate::client::{Client, Trouble};
 use crate::frames::{Frame, Transcript};
 use crate::house::{self, House, Options, Program};
@@ -73,10 +73,10 @@ impl Line {
 
     /// Adds a frame that is compared as a whole.
     fn add_compared(&mut self, frame: &Frame) -> Result<(), String> {
-        let process = self.processes.entry(frame.process.clone()).or_insert_with(|| Process {
-            transcript: Transcript::after(frame.seq - 1),
-            compared: (0, 0),
-        });
+        let process = self
+            .processes
+            .entry(frame.process.clone())
+            .or_insert_with(|| Process { transcript: Transcript::after(frame.seq - 1), compared: (0, 0) });
         if frame.seq == 1 && process.transcript.exit.is_some() {
             // The id was used again: a new process counts from one.
             *process = Process::default();
@@ -106,7 +106,7 @@ impl Claustrum {
     }
 
     fn reply(&mut self, connection: &str) -> Result<String, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         self.line(connection)?.client.try_reply(limit).map_err(|trouble| format!("no reply: {trouble}"))
     }
 }
@@ -203,7 +203,7 @@ impl Door for Claustrum {
     }
 
     fn event(&mut self, connection: &str) -> Result<Option<String>, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         let line = self.line(connection)?;
         let frame = line.client.try_frame(limit).map_err(no_frame)?;
         line.add_compared(&frame)?;
@@ -212,13 +212,14 @@ impl Door for Claustrum {
 
     /// Channels are `process stdout`, `process stderr` and `process exit`.
     fn output(&mut self, connection: &str, channel: &str, length: usize) -> Result<Vec<u8>, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         let (id, stream) = channel.rsplit_once(' ').ok_or("a process and a stream are needed")?;
         let line = self.line(connection)?;
         let process = line.processes.entry(id.to_owned()).or_default();
         let mut add_frame = |transcript: &mut Transcript| {
             let frame = line.client.try_frame_of(id, limit).map_err(|trouble| {
-                let (out, err) = (String::from_utf8_lossy(&transcript.stdout), String::from_utf8_lossy(&transcript.stderr));
+                let (out, err) =
+                    (String::from_utf8_lossy(&transcript.stdout), String::from_utf8_lossy(&transcript.stderr));
                 format!("{}; in all there was {out:?} on stdout, {err:?} on stderr", no_frame(trouble))
             })?;
             transcript.take(&frame)
@@ -246,7 +247,7 @@ impl Door for Claustrum {
     }
 
     fn directive(&mut self, connection: &str, word: &str, _text: &str, _names: &mut Names) -> Result<(), String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         match word {
             "half-close" => self.line(connection)?.client.half_close(),
             "cut" => self.connections.cut(connection)?,
@@ -257,7 +258,7 @@ impl Door for Claustrum {
             "closed" => self.line(connection)?.client.try_closed(limit)?,
             "daemon-gone" => {
                 let daemon = self.house.daemon();
-                wait::attempt(limit, || (!daemon.alive()).then_some(())).ok_or("the daemon still runs")?;
+                wait::attempt(self.limit(), || (!daemon.alive()).then_some(())).ok_or("the daemon still runs")?;
             }
             _ => return Err("no such directive".to_owned()),
         }

@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::door::{CallError, Connections, Door, Request};
 use super::language::{Language, Sign};
-use super::lines::{escaped, params_member, split_call};
 use super::pattern::Names;
+use super::rpc::{escaped, params_member, split_call};
 use crate::codecast::http::{Answer, Connection};
 use crate::codecast::{Daemon, Options};
 use crate::house;

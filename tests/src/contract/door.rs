@@ -61,9 +61,14 @@ pub trait Door {
     /// Everything the daemon has logged so far; with several daemons, the one of that connection.
     fn log(&self, connection: &str) -> String;
 
-    /// How long something that is expected may take.
+    /// How long something that is expected may take, before `HOSTEL_TEST_SCALE`: for the functions of [`wait`].
     fn limit(&self) -> Duration {
         wait::LIMIT
+    }
+
+    /// The same after `HOSTEL_TEST_SCALE`: for reads from a socket.
+    fn read_limit(&self) -> Duration {
+        wait::scaled(self.limit())
     }
 
     /// What has arrived on a connection and was not looked at yet.

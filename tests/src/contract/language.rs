@@ -233,7 +233,8 @@ mod tests {
                 assert!(STANDARD_DIRECTIVES.iter().any(|word| word.name() == *name), "{}: {name}", language.door);
             }
             for word in language.directives {
-                let known = STANDARD_DIRECTIVES.iter().chain(&COMMON_DIRECTIVES).any(|other| other.name() == word.name());
+                let known =
+                    STANDARD_DIRECTIVES.iter().chain(&COMMON_DIRECTIVES).any(|other| other.name() == word.name());
                 assert!(!known, "{}: {} is a standard directive", language.door, word.name());
             }
         }

@@ -13,9 +13,9 @@ pub mod door;
 mod fake;
 mod json;
 pub mod language;
-mod lines;
 pub mod pattern;
 pub mod report;
+mod rpc;
 pub mod run;
 pub mod script;
 pub mod sudo_proxy;
@@ -87,8 +87,8 @@ pub fn check<D: Door>(language: &Language, name: &str, variant: &str, start: imp
 
 /// Makes one test of each data file, and one more that fails if a data file has no test.
 ///
-/// `contract_tests!(LANGUAGE, start: a, b)` makes the tests `a` and `b`; with `[socket, tcp]` before the colon each
-/// file is a module with a test of each variant. `start` is called with the file and the name of the variant.
+/// `contract_tests!(LANGUAGE, start; a, b)` makes the tests `a` and `b`. With `LANGUAGE, start, [socket, tcp]; a, b`
+/// each file is a module with a test of each variant. `start` is called with the file and the name of the variant.
 #[macro_export]
 macro_rules! contract_tests {
     ($language:expr, $start:expr; $($name:ident),* $(,)?) => {

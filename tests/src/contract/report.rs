@@ -53,7 +53,8 @@ pub fn failure(
             write!(text, "\n    {line}").expect("text takes text");
         }
     };
-    let lines: Vec<&str> = exchange.map(|exchange| exchange.lines.iter().map(String::as_str).collect()).unwrap_or_default();
+    let lines: Vec<&str> =
+        exchange.map(|exchange| exchange.lines.iter().map(String::as_str).collect()).unwrap_or_default();
     let skipped = lines.len().saturating_sub(MAX_SHOWN_LINES);
     let name = if step.connection.is_empty() { "the connection" } else { &step.connection };
     let title = match skipped {

@@ -304,7 +304,8 @@ impl<D: Door> Run<'_, D> {
                 let past = self.door.past_events(connection)?;
                 let names = self.names.clone();
                 let like = past.iter().find(|event| self.fits_event(text, event).is_ok());
-                let outcome = like.map_or(Ok(()), |event| Err(Problem::from(format!("there was such an event: {event}"))));
+                let outcome =
+                    like.map_or(Ok(()), |event| Err(Problem::from(format!("there was such an event: {event}"))));
                 self.names = names;
                 outcome
             }
@@ -350,7 +351,11 @@ impl<D: Door> Run<'_, D> {
         };
         let wrong = |reason: String| Problem { reason, proposed: Some(proposed.clone()) };
         if response.status != status {
-            return Err(wrong(format!("expected: {status}\n  received: {} {}", response.status, shorten(&response.text()))));
+            return Err(wrong(format!(
+                "expected: {status}\n  received: {} {}",
+                response.status,
+                shorten(&response.text())
+            )));
         }
         let Some(body) = body else { return Ok(()) };
         if self.json && response.header("content-type") != Some("application/json") {
@@ -366,7 +371,7 @@ impl<D: Door> Run<'_, D> {
     }
 
     fn eventual_event(&mut self, connection: &str, expected: &str) -> Result<(), Problem> {
-        let end = Instant::now() + self.door.limit();
+        let end = Instant::now() + self.door.read_limit();
         let mut others = String::new();
         loop {
             let event = match self.event(connection) {
@@ -403,8 +408,9 @@ impl<D: Door> Run<'_, D> {
         if !self.json {
             return self.fits_text(expected, got);
         }
-        let wrong = |reason: String| {
-            Problem { reason: format!("{reason}\n  received: {}", shorten(got)), proposed: Some(got.to_owned()) }
+        let wrong = |reason: String| Problem {
+            reason: format!("{reason}\n  received: {}", shorten(got)),
+            proposed: Some(got.to_owned()),
         };
         let value: Value = serde_json::from_str(expected).map_err(|error| error.to_string())?;
         let got: Value = serde_json::from_str(got).map_err(|error| wrong(format!("not JSON ({error})")))?;
@@ -621,9 +627,11 @@ mod tests {
 
     #[test]
     fn an_update_replaces_what_it_can_and_shows_the_rest() {
-        let text = "@ a\n> one\n< two\n>[b] three\n<[b] ${NUM}\n! write p exit 4\n~ p exit 0\n>: GET /200 x\n<# 404 y\n";
+        let text =
+            "@ a\n> one\n< two\n>[b] three\n<[b] ${NUM}\n! write p exit 4\n~ p exit 0\n>: GET /200 x\n<# 404 y\n";
         let updated = outcome(text, &Mode { update: true, ..Mode::default() });
-        let lines: Vec<(usize, &str)> = updated.replacements.iter().map(|line| (line.number, line.new.as_str())).collect();
+        let lines: Vec<(usize, &str)> =
+            updated.replacements.iter().map(|line| (line.number, line.new.as_str())).collect();
         assert_eq!(lines, [(3, "< one"), (7, "~ p exit 4"), (9, "<# 200 x")]);
         assert_eq!(updated.failures.len(), 1);
         assert!(updated.failures[0].report.contains("proposed: <[b] three"), "{}", updated.failures[0].report);

@@ -20,7 +20,7 @@ pub struct Script {
     pub settings: Vec<(String, String)>,
     /// The cases.
     pub cases: Vec<Case>,
-    /// Names of standard directives the door supports.
+    /// Whether a failed case may be followed by a new daemon.
     pub(super) supports_fresh_daemon: bool,
 }
 
@@ -300,7 +300,8 @@ fn parse_action(language: &Language, sign: Sign, rest: &str, json: bool) -> Resu
         Sign::Output => output(rest)?,
         Sign::Directive => {
             let (word, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-            let known = language.directive(word).ok_or_else(|| format!("the {} door has no `! {word}`", language.door))?;
+            let known =
+                language.directive(word).ok_or_else(|| format!("the {} door has no `! {word}`", language.door))?;
             if !known.usage.contains(' ') && !rest.is_empty() {
                 return Err(format!("nothing follows `! {word}`"));
             }

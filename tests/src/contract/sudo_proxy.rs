@@ -10,7 +10,7 @@ use super::door::{CallError, Connections, Door};
 use super::language::{Language, Sign, Word};
 use super::pattern::Names;
 use crate::house;
-use crate::sudo_proxy::{Client, Daemon, Options, moment, oracle};
+use crate::sudo_proxy::{Client, Daemon, Options, Program, moment, oracle};
 use crate::wait;
 
 /// What the door has of the language.
@@ -28,6 +28,9 @@ pub const LANGUAGE: Language = Language {
     variants: &[],
     placeholders: &[("SOCKET", "the socket of the daemon")],
 };
+
+/// The real program is given less time: where it does otherwise, it often does nothing.
+const ORACLE_LIMIT: Duration = Duration::from_secs(6);
 
 /// Long enough for an answer that should not be there, short enough for a test.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -79,7 +82,7 @@ impl SudoProxy {
 
     /// The next line without the id and the version, which are checked, and the braces around it.
     fn answer(&mut self, connection: &str) -> Result<String, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         let line = self.line(connection)?;
         let got = line.client.line(limit)?;
         let head = format!("{{\"id\":{},", Value::from(line.id.as_str()));
@@ -93,7 +96,7 @@ impl SudoProxy {
         if self.asked.as_ref().is_some_and(|(asked, _)| asked == connection) {
             return Ok(());
         }
-        let (limit, start) = (self.limit(), self.painted);
+        let (limit, start) = (self.read_limit(), self.painted);
         let terminal = self.daemon().terminal();
         terminal.wait(start, limit, |seen| seen.contains("default=N"))?;
         let end = terminal.length();
@@ -133,7 +136,10 @@ impl Door for SudoProxy {
     }
 
     fn limit(&self) -> Duration {
-        self.options.patience()
+        match self.options.program {
+            Program::Oracle(_) => ORACLE_LIMIT,
+            Program::Hostel | Program::House => wait::LIMIT,
+        }
     }
 
     /// Options are flags, `NAME=value` for the environment, and `detached` for a daemon without a terminal.
@@ -183,7 +189,7 @@ impl Door for SudoProxy {
     }
 
     fn message(&mut self, connection: &str) -> Result<String, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         self.line(connection)?.client.line(limit)
     }
 
@@ -201,7 +207,7 @@ impl Door for SudoProxy {
     }
 
     fn directive(&mut self, connection: &str, word: &str, text: &str, _names: &mut Names) -> Result<(), String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         match word {
             "prompt" => self.prompt(connection),
             "key" => {

@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn only_lines_that_are_as_they_were_read_are_replaced() {
-        let replacement = |number: usize, old: &str| Replacement { number, old: old.to_owned(), new: "< new".to_owned() };
+        let replacement =
+            |number: usize, old: &str| Replacement { number, old: old.to_owned(), new: "< new".to_owned() };
         let text = "@ a\n< old\n< old\n";
         assert_eq!(replaced(text, &[replacement(3, "< old")]), "@ a\n< old\n< new\n");
         assert_eq!(replaced(text, &[replacement(3, "< other")]), text);

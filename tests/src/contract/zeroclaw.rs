@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::door::{CallError, Connections, Door};
 use super::language::{Language, Sign, Word};
-use super::lines::{escaped, params_member, split_call};
 use super::pattern::Names;
+use super::rpc::{escaped, params_member, split_call};
 use crate::house;
 use crate::zeroclaw::{Daemon, Options, Peer};
 
@@ -153,7 +153,7 @@ impl Door for Zeroclaw {
     }
 
     fn message(&mut self, connection: &str) -> Result<String, String> {
-        let limit = self.limit();
+        let limit = self.read_limit();
         self.peer(connection)?.try_frame(limit).map(|frame| frame.to_string())
     }
 

@@ -43,16 +43,6 @@ pub struct Options {
     pub detached: bool,
 }
 
-impl Options {
-    /// How long an answer may take. The real program is given less: where it does otherwise, it often does nothing.
-    pub fn patience(&self) -> Duration {
-        match self.program {
-            Program::Hostel | Program::House => wait::limit(),
-            Program::Oracle(_) => Duration::from_secs(6),
-        }
-    }
-}
-
 /// A daemon.
 #[derive(Debug)]
 pub struct Daemon {

@@ -1,4 +1,4 @@
-//! What the adapters share: JSON-RPC calls and their parts.
+//! Parts of JSON-RPC calls, for the doors that have them.
 
 /// Method and params of a call as the data files write it.
 pub(super) fn split_call(text: &str) -> (&str, Option<&str>) {
