@@ -103,6 +103,11 @@ impl House {
         Self { root, options, daemon: None, known: BTreeSet::new(), beside: Vec::new() }
     }
 
+    /// Has a variable in the environment of everything that is started from now on.
+    pub fn add_variable(&mut self, variable: (String, String)) {
+        self.options.environment.push(variable);
+    }
+
     /// How it was started.
     pub fn options(&self) -> &Options {
         &self.options

@@ -35,5 +35,6 @@ pub mod schema;
 pub mod script;
 pub mod script_run;
 pub mod sudo_proxy;
+pub mod syncpoints;
 pub mod wait;
 pub mod zeroclaw;
