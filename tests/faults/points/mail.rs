@@ -26,7 +26,7 @@ fn messages_become_prompts_once() {
         return;
     }
     let lab = Lab::start(&["alice", "bob"]);
-    let mut house = Resident::prepare("");
+    let mut house = Resident::prepare("prompt_limit = \"16KiB\"\n");
     let bob = lab.host("bob").home().join(".claudemesh");
     house.set_variable("CLAUDEMESH_CONFIG_DIR", bob.to_str().expect("a plain path"));
     house.set_variable("CLAUDEMESH_DAEMON_DIR", bob.join("daemon").to_str().expect("a plain path"));
@@ -39,7 +39,7 @@ fn messages_become_prompts_once() {
         match *point {
             "doors.mesh-token.written" => mail.registered(point),
             "house.mail.asked" | "house.mail.decided" | "house.mail.declined" => mail.asked(point),
-            "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(257 << 10), false),
+            "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(20 << 10), false),
             "house.mail.passed" => mail.passed(point),
             _ => mail.arrived(point, "build", point, true),
         }
@@ -107,7 +107,7 @@ impl Mail {
         let tokens = self.house.home().join("mesh-sessions");
         let file = fs::read_dir(&tokens).expect("tokens").next().expect("a token").expect("a file").path();
         let token = fs::read_to_string(file).expect("a token").trim().to_owned();
-        let bearer = [("Authorization".to_owned(), format!("Bearer {token}"))];
+        let bearer = [("Authorization".to_owned(), format!("ClaudeMesh-Session {token}"))];
         let bob = self.lab.host("bob").client(Transport::Socket);
         let subscribed = bob.request("POST", "/v1/topic/subscribe", &bearer, br#"{"topic":"news"}"#);
         assert_eq!(subscribed.status, 200, "{}", subscribed.text());

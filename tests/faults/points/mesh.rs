@@ -1,33 +1,44 @@
 //! The mesh daemons and the broker killed at their points: what was accepted arrives once and in order, and what was
 //! asked for is there, once.
 
-use std::process::{Command, Stdio};
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use hostel_tests::claudemesh::{Client, Host, Lab, Options, Transport};
 use hostel_tests::procfs::Identity;
 use hostel_tests::syncpoints::SyncPoints;
-use hostel_tests::wait;
+use hostel_tests::{binary, house, wait};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::has_points;
 
-/// The points of a message and of what is known of members, each reached by the request beside it.
+/// The points on the way of a message.
 pub(super) const MESSAGES: &[&str] = &[
     "mesh.outbox.accepted",
     "mesh.outbox.claimed",
     "broker.log.appended",
     "mesh.outbox.acked",
     "mesh.inbox.stored",
-    "broker.cursor.stored",
+    "mesh.hooks.cursor-moved",
     "mesh.inbox.seen",
     "mesh.inbox.deleted",
-    "mesh.outbox.recovered",
-    "mesh.event.stored",
-    "mesh.roster.written",
     "mesh.outbox.released",
     "mesh.outbox.pruned",
+];
+
+/// The points of a daemon that starts or connects, and of one that hears of another.
+pub(super) const STARTS: &[&str] = &[
+    "mesh.outbox.recovered",
+    "mesh.outbox.given-up",
+    "broker.cursor.stored",
+    "mesh.event.stored",
+    "mesh.roster.written",
+    "mesh.outbox.owner-changed",
+    "broker.log.epoch-renewed",
+    "mesh.outbox.owed-again",
 ];
 
 /// The points of requests that change something at the daemon or at the broker.
@@ -44,10 +55,13 @@ pub(super) const REQUESTS: &[&str] = &[
     "mesh.sessions.written",
     "broker.session.stored",
     "broker.shared.stored",
+    "broker.audit.appended",
+    "mesh.outbox.requeued",
     "mesh.file.kept",
     "broker.file.bytes-written",
     "broker.file.stored",
     "mesh.file.settled",
+    "broker.record.stored",
 ];
 
 /// The points of a rotation of keys, in the order in which it comes to them.
@@ -59,12 +73,13 @@ pub(super) const ROTATION: &[&str] = &[
     "mesh.key.current-written",
 ];
 
-/// The points of becoming a member and of a first start.
+/// The points of becoming a member, in the order in which one comes to them.
 pub(super) const BEGINNING: &[&str] = &[
     "broker.identity.stored",
-    "broker.log.created",
     "broker.mesh.stored",
+    "broker.log.created",
     "mesh.key.pending-written",
+    "mesh.membership.written",
     "mesh.fingerprint.written",
     "mesh.inbox.history-line",
 ];
@@ -73,59 +88,120 @@ pub(super) const BEGINNING: &[&str] = &[
 const QUICK: &str = "[reconnect]\ninitial_backoff_ms = 50\nmax_backoff_ms = 500\n\
                      [capabilities]\nstate = true\ntasks = true\n";
 
+/// A hook that notes the first word of every message it is run for.
+const NOTES: &str = "#!/usr/bin/python3\nimport json, sys\n\
+     open('runs', 'a').write(json.load(sys.stdin)['body'].split()[0] + '\\n')\n";
+
 /// A lab whose processes are all listened to, and what alice said to bob in it.
 struct Field {
     lab: Lab,
     points: SyncPoints,
     said: Vec<String>,
+    /// How many of them are deleted.
+    deleted: usize,
     _directory: TempDir,
 }
 
 impl Field {
     fn start() -> Self {
         let mut field = Self::prepare(&["alice", "bob"]);
-        for host in &mut field.lab.hosts {
-            host.start();
-        }
-        field.lab.hosts.iter().for_each(Host::wait_connected);
-        field.talk("the beginning");
+        field.begin();
         field
     }
 
+    fn begin(&mut self) {
+        for name in ["alice", "bob"] {
+            self.lab.host_mut(name).start();
+        }
+        self.wait_connected();
+        self.talk("the beginning");
+    }
+
+    /// A message to bob that alice's daemon has given up: it was accepted, and the broker never got it.
+    fn give_up_a_message(&mut self, word: &str) -> String {
+        self.lab.kill_broker();
+        let text = self.next(word);
+        insist(&self.client("alice"), "POST", "/v1/send", &message(&text));
+        self.lab.host_mut("alice").kill();
+        let outbox = self.lab.host("alice").directory().join("outbox.db");
+        let database = rusqlite::Connection::open(outbox).expect("the outbox");
+        let changed = database.execute("UPDATE outbox SET status = 'dead' WHERE client_message_id = ?", [&text]);
+        assert_eq!(changed, Ok(1), "the message is in the outbox");
+        drop(database);
+        self.lab.start_broker();
+        self.lab.host_mut("alice").start();
+        self.wait_connected();
+        text
+    }
+
+    fn wait_connected(&self) {
+        for name in ["alice", "bob"] {
+            self.lab.host(name).wait_connected();
+        }
+    }
+
+    /// The host of alice or bob that is this process.
+    fn name_of(&self, process: Identity) -> Option<&'static str> {
+        ["alice", "bob"].into_iter().find(|name| self.lab.host(name).identity() == process)
+    }
+
+    /// The text of one more message.
+    fn next(&mut self, word: &str) -> String {
+        let text = format!("{} {word}", self.said.len() + self.deleted);
+        self.said.push(text.clone());
+        text
+    }
+
+    /// Has a daemon that starts die at a point; it does not run afterwards.
+    fn die_starting(&mut self, name: &str, point: &str, more: &[&str]) {
+        self.points.kill_next(point);
+        self.lab.host_mut(name).launch(more);
+        let died = self.points.met();
+        self.points.disarm();
+        assert_eq!(died, self.lab.host(name).identity(), "another process was at {point}");
+        self.lab.host_mut(name).kill();
+    }
+
     fn prepare(members: &[&str]) -> Self {
+        Self::prepare_with(members, "")
+    }
+
+    fn prepare_with(members: &[&str], broker: &str) -> Self {
         let directory = tempfile::Builder::new().prefix("hostel-pts-").tempdir().expect("a temporary directory");
         let points = SyncPoints::listen(directory.path());
         let variable = points.variable();
-        let mut options = Options { config: QUICK.to_owned(), ..Options::of(members) };
+        let mut options =
+            Options { config: QUICK.to_owned(), broker: broker.to_owned(), ..Options::of(members) };
         options.broker_variables.push(variable.clone());
         let mut lab = Lab::prepare(&options);
         for host in &mut lab.hosts {
             host.set_variable(&variable.0, &variable.1);
         }
-        Self { lab, points, said: Vec::new(), _directory: directory }
+        Self { lab, points, said: Vec::new(), deleted: 0, _directory: directory }
     }
 
     fn client(&self, name: &str) -> Client {
         self.lab.host(name).client(Transport::Socket)
     }
 
-    /// Arms a point, does something, waits until a process has died there, and starts that one again.
-    fn die(&mut self, point: &str, action: impl FnOnce(&Lab) -> Option<(u16, Value)> + Send) -> Option<(u16, Value)> {
+    /// Arms a point, does something, waits until a process has died there, and starts that one again. Gives what a daemon
+    /// that died had answered before.
+    fn die(
+        &mut self,
+        point: &str,
+        action: impl FnOnce(&Lab) -> Option<(u16, Value)> + Send,
+    ) -> Option<(u16, Value)> {
         self.points.kill_next(point);
         let lab = &self.lab;
-        let (died, early) = thread::scope(|scope| {
+        let (died, answer) = thread::scope(|scope| {
             let action = scope.spawn(move || action(lab));
             let died = self.points.met();
-            // The daemon's answer may have to wait for the broker, which has to be started again first.
-            let daemon = lab.hosts.iter().any(|host| host.identity() == died);
-            (died, daemon.then(|| action.join().expect("the request does not panic")))
+            (died, action.join().expect("the request does not panic"))
         });
+        let daemon = self.name_of(died).is_some();
         self.points.disarm();
-        if early.is_some_and(|answer| answer.is_some()) {
-            panic!("{point}: the daemon answered before it died");
-        }
         self.restart(point, died);
-        None
+        answer.filter(|_| daemon)
     }
 
     fn restart(&mut self, point: &str, died: Identity) {
@@ -133,18 +209,17 @@ impl Field {
             self.lab.kill_broker();
             self.lab.start_broker();
         } else {
-            let host = self.lab.hosts.iter_mut().find(|host| host.identity() == died);
-            let host = host.unwrap_or_else(|| panic!("{point}: a stranger died"));
+            let name = self.name_of(died).unwrap_or_else(|| panic!("{point}: a stranger died"));
+            let host = self.lab.host_mut(name);
             host.kill();
             host.start();
         }
-        self.lab.hosts.iter().for_each(Host::wait_connected);
+        self.wait_connected();
     }
 
     /// One more message; bob has everything that was accepted, once and in order.
     fn talk(&mut self, after: &str) {
-        let text = format!("{} after {after}", self.said.len());
-        self.said.push(text.clone());
+        let text = self.next(&format!("after {after}"));
         insist(&self.client("alice"), "POST", "/v1/send", &message(&text));
         self.check(after);
     }
@@ -186,36 +261,90 @@ fn messages_arrive_once() {
     if !has_points() {
         return;
     }
-    let mut field = Field::start();
+    let mut field = Field::prepare(&["alice", "bob"]);
+    field.lab.host("bob").put_policy("[on-dm]\nnetwork_policy = \"allow\"\nfs_policy = \"rw\"\n");
+    field.lab.host("bob").put_hook("on-dm", NOTES);
+    field.begin();
     for point in MESSAGES {
         match *point {
             "mesh.inbox.seen" => {
                 let id = newest(&field.client("bob"));
-                field.die(point, |lab| post(lab, "bob", "/v1/inbox/seen", &json!({"ids": [id]})));
+                let told = field.die(point, |lab| post(lab, "bob", "/v1/inbox/seen", &json!({"ids": [id]})));
+                assert_eq!(told, None, "{point}: the reader was told");
                 assert!(newest_row(&field.client("bob"))["seen_at"].is_string(), "the message is not marked as seen");
             }
             "mesh.inbox.deleted" => {
                 let id = newest(&field.client("bob"));
-                field.die(point, |lab| {
+                let told = field.die(point, |lab| {
                     let bob = lab.host("bob").client(Transport::Socket);
                     bob.try_request("DELETE", &format!("/v1/inbox/{id}"), &Value::Null)
                 });
+                assert_eq!(told, None, "{point}: the reader was told");
+                field.deleted += 1;
                 field.said.pop();
             }
-            "mesh.outbox.recovered" => {
-                let alice = field.lab.host_mut("alice");
-                alice.kill();
+            // The broker dies with a message that it has not acknowledged.
+            "mesh.outbox.released" => {
+                field.lab.broker().freeze();
+                let text = field.next(point);
+                insist(&field.client("alice"), "POST", "/v1/send", &message(&text));
                 field.points.kill_next(point);
-                field.lab.host_mut("alice").launch(&[]);
+                field.lab.kill_broker();
                 let died = field.points.met();
                 field.points.disarm();
-                assert_eq!(died, field.lab.host("alice").identity(), "another process was at {point}");
-                field.lab.host_mut("alice").kill();
-                field.lab.host_mut("alice").start();
-                field.lab.host("alice").wait_connected();
+                field.lab.start_broker();
+                field.restart(point, died);
             }
-            // Bob goes and comes: alice hears of it.
-            "mesh.event.stored" | "mesh.roster.written" => {
+            "mesh.outbox.pruned" => {
+                let told = field.die(point, |lab| post(lab, "alice", "/v1/outbox/prune", &json!({})));
+                assert_eq!(told, None, "{point}: the asker was told");
+                insist(&field.client("alice"), "POST", "/v1/outbox/prune", &json!({}));
+            }
+            _ => {
+                let text = field.next(point);
+                let told = field.die(point, |lab| post(lab, "alice", "/v1/send", &message(&text)));
+                assert!(told.is_none() || *point != "mesh.outbox.accepted", "the sender was told: {told:?}");
+                insist(&field.client("alice"), "POST", "/v1/send", &message(&text));
+            }
+        }
+        field.talk(point);
+    }
+    // The hook has run for every message; twice only if its daemon died before that it had run was on disk.
+    let bob = field.lab.host("bob");
+    for text in &field.said {
+        let number = text.split(' ').next().expect("a number");
+        wait::until_true(wait::LIMIT, &format!("the hook to run for {text}"), || {
+            bob.hook_output("runs").lines().any(|run| run == number)
+        });
+    }
+    let at_cursor = field.said.iter().find(|text| text.ends_with("mesh.hooks.cursor-moved")).expect("a message");
+    let number = at_cursor.split(' ').next().expect("a number");
+    let runs = bob.hook_output("runs").lines().filter(|run| *run == number).count();
+    assert_eq!(runs, 1, "the hook of a message whose place was on disk ran {runs} times");
+}
+
+#[test]
+fn starts_lose_nothing() {
+    if !has_points() {
+        return;
+    }
+    let mut field = Field::prepare(&["alice", "bob"]);
+    field.begin();
+    for point in STARTS {
+        match *point {
+            "mesh.outbox.recovered" | "mesh.outbox.given-up" => {
+                field.lab.host_mut("alice").kill();
+                field.die_starting("alice", point, &[]);
+                field.lab.host_mut("alice").start();
+            }
+            // What was accepted stays accepted under another identity.
+            "mesh.outbox.owner-changed" => {
+                field.lab.host_mut("alice").kill();
+                field.die_starting("alice", point, &["--remint"]);
+                field.lab.host_mut("alice").start();
+            }
+            // Bob goes and comes: the broker keeps its place, alice hears of it, or bob of alice.
+            "broker.cursor.stored" | "mesh.event.stored" | "mesh.roster.written" => {
                 field.points.kill_next(point);
                 field.lab.host_mut("bob").kill();
                 field.lab.host_mut("bob").launch(&[]);
@@ -226,32 +355,33 @@ fn messages_arrive_once() {
                 }
                 field.restart(point, died);
             }
-            // The broker dies with a message that it has not acknowledged.
-            "mesh.outbox.released" => {
-                field.lab.broker().freeze();
-                let text = format!("{} while the broker is stopped", field.said.len());
-                field.said.push(text.clone());
-                insist(&field.client("alice"), "POST", "/v1/send", &message(&text));
-                field.points.kill_next(point);
+            // The broker gets a copy of earlier days: what it lost is sent to it again.
+            _ => {
+                let place = field.lab.broker_home().join("broker");
+                let copy = field.lab.path().join(format!("copy-{point}"));
                 field.lab.kill_broker();
+                copy_files(&place, &copy);
+                field.lab.start_broker();
+                field.wait_connected();
+                field.talk(&format!("copy for {point}"));
+                field.lab.kill_broker();
+                fs::remove_dir_all(&place).expect("the broker's files can go");
+                copy_files(&copy, &place);
+                field.points.kill_next(point);
+                field.lab.start_broker();
                 let died = field.points.met();
                 field.points.disarm();
-                field.lab.start_broker();
                 field.restart(point, died);
             }
-            "mesh.outbox.pruned" => {
-                field.die(point, |lab| post(lab, "alice", "/v1/outbox/prune", &json!({})));
-                insist(&field.client("alice"), "POST", "/v1/outbox/prune", &json!({}));
-            }
-            _ => {
-                let text = format!("{} for {point}", field.said.len());
-                field.said.push(text.clone());
-                field.die(point, |lab| post(lab, "alice", "/v1/send", &message(&text)));
-                insist(&field.client("alice"), "POST", "/v1/send", &message(&text));
-            }
         }
+        field.wait_connected();
         field.talk(point);
     }
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    let status = Command::new("cp").arg("-a").arg(from).arg(to).status().expect("cp can be run");
+    assert!(status.success(), "cp ended with {status}");
 }
 
 fn newest_row(client: &Client) -> Value {
@@ -267,26 +397,40 @@ fn requests_are_carried_out_once() {
     if !has_points() {
         return;
     }
-    let mut field = Field::start();
+    let mut field = Field::prepare(&["alice", "bob", "carol"]);
+    field.begin();
     let file = field.lab.path().join("shared.txt");
     std::fs::write(&file, "content").expect("a file");
     for point in REQUESTS {
         let word = point.replace('.', "-");
         let (path, body) = match *point {
             "mesh.token.previous-written" | "mesh.token.written" => ("/v1/token/rotate", json!({})),
-            "broker.member.stored" => ("/v1/member/rename", json!({"name": "alice"})),
+            "broker.member.stored" => ("/v1/member/rename", json!({"displayName": "alicia"})),
             "broker.invite.stored" => ("/v1/invite/create", json!({})),
-            "broker.grant.stored" => ("/v1/grant/set", json!({"target": "bob", "capability": "broadcast", "allow": true})),
+            "broker.grant.stored" => ("/v1/grant/set", json!({"peer": "bob", "capabilities": ["dm"]})),
             "broker.topic.stored" | "broker.subscription.stored" | "broker.seal.stored" | "mesh.topics.written" => {
                 ("/v1/topic/subscribe", json!({"topic": word}))
             }
             "mesh.sessions.written" | "broker.session.stored" => {
-                ("/v1/sessions/register", json!({"session_id": word, "name": word}))
+                let (token, pid) = (format!("{:064x}", point.len()), std::process::id());
+                let name = format!("s{}", point.len());
+                let body = json!({"token": token, "session_id": name, "mesh": "lab", "display_name": name, "pid": pid});
+                ("/v1/sessions/register", body)
+            }
+            // Bob's own connection carries sessions and stays; the attempt is recorded.
+            "broker.audit.appended" => ("/v1/member/kick", json!({"target": "bob"})),
+            // The key of what is shared changes, and is linked to the one before.
+            "broker.record.stored" => ("/v1/member/revoke", json!({"target": "carol"})),
+            "mesh.outbox.requeued" => {
+                let text = field.give_up_a_message(point);
+                ("/v1/outbox/requeue", json!({"id": text, "new_client_message_id": "requeued"}))
             }
             "broker.shared.stored" => ("/v1/state/set", json!({"key": "k", "value": 7, "client_message_id": "set-k"})),
             _ => ("/v1/file/share", json!({"path": file})),
         };
-        field.die(point, |lab| post(lab, "alice", path, &body));
+        let told = field.die(point, |lab| post(lab, "alice", path, &body));
+        // A file is settled after its sharer was told.
+        assert!(told.is_none() || *point == "mesh.file.settled", "{point}: the asker was told {told:?}");
         insist(&field.client("alice"), "POST", path, &body);
         field.talk(point);
     }
@@ -312,16 +456,152 @@ fn a_rotation_of_keys_is_finished_or_given_up() {
     }
 }
 
+/// The points of messages that the broker does not take at once.
+pub(super) const TURNED_AWAY: &[&str] = &["mesh.outbox.retried"];
+
+#[test]
+fn what_is_turned_away_comes_later() {
+    if !has_points() {
+        return;
+    }
+    let mut field = Field::prepare_with(&["alice", "bob"], "[broker]\nrate_per_s = 20\nburst = 5\n");
+    field.begin();
+    for point in TURNED_AWAY {
+        let texts: Vec<String> = (0..20).map(|_| field.next(point)).collect();
+        field.points.kill_next(point);
+        for text in &texts {
+            // The daemon may die meanwhile: then it is asked again below.
+            post(&field.lab, "alice", "/v1/send", &message(text));
+        }
+        let died = field.points.met();
+        field.points.disarm();
+        field.restart(point, died);
+        for text in &texts {
+            insist(&field.client("alice"), "POST", "/v1/send", &message(text));
+        }
+        field.talk(point);
+    }
+}
+
+/// A broker without a lab around it.
+struct Broker {
+    home: TempDir,
+    variable: (String, String),
+    child: Option<Child>,
+}
+
+impl Broker {
+    fn launch(&mut self) {
+        let mut command = Command::new(binary::hostel());
+        command.args(["as", "claudemesh", "broker", "up", "--foreground"]);
+        house::set_base_environment(&mut command, self.home.path());
+        command.env("HOSTEL_HOME", self.home.path()).env(&self.variable.0, &self.variable.1);
+        command.current_dir(self.home.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.child = Some(command.spawn().expect("the program can be started"));
+    }
+
+    /// Starts and waits until it accepts; gives its port.
+    fn start(&mut self) -> u16 {
+        fs::remove_file(self.home.path().join("broker/port")).ok();
+        self.launch();
+        wait::until(wait::LIMIT, "the broker to accept", || {
+            let text = fs::read_to_string(self.home.path().join("broker/port")).ok()?;
+            let port = text.trim().parse::<u16>().ok()?;
+            std::net::TcpStream::connect(("127.0.0.1", port)).ok().map(|_| port)
+        })
+    }
+
+    fn reap(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().ok();
+            child.wait().ok();
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.reap();
+    }
+}
+
+fn succeed(command: Command) {
+    let output = house::run(command);
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+}
+
 #[test]
 fn a_beginning_is_finished_later() {
     if !has_points() {
         return;
     }
-    for point in BEGINNING {
-        eprintln!("not yet: {point}");
+    let root = tempfile::Builder::new().prefix("hostel-beg-").tempdir().expect("a temporary directory");
+    let points = SyncPoints::listen(root.path());
+    let variable = points.variable();
+    let home = tempfile::Builder::new().prefix("hostel-bro-").tempdir().expect("a temporary directory");
+    let mut broker = Broker { home, variable: variable.clone(), child: None };
+    let [mut alice, mut bob] = ["alice", "bob"].map(|name| Host::new(name, root.path()));
+    for host in [&mut alice, &mut bob] {
+        host.configure(QUICK);
+        host.set_variable(&variable.0, &variable.1);
     }
-    let field = Field::prepare(&["alice", "bob"]);
-    eprintln!("{:?}", field.points.reached());
-    drop(field);
-    drop(Command::new("true").stdin(Stdio::null()).status());
+    let mut link = String::new();
+    for point in BEGINNING {
+        points.kill_next(point);
+        match *point {
+            "broker.identity.stored" => {
+                broker.launch();
+                points.met();
+                broker.reap();
+            }
+            "broker.mesh.stored" | "broker.log.created" => {
+                points.disarm();
+                let port = broker.start();
+                points.kill_next(point);
+                let url = format!("ws://127.0.0.1:{port}/ws");
+                // Another name than that of the mesh below: the broker keeps what its creator never heard of, under
+                // that name.
+                let slug = if *point == "broker.mesh.stored" { "lost-1" } else { "lost-2" };
+                let mut create = alice.command(&["mesh", "create", slug, "--name", "alice", "--broker", &url]);
+                create.env("HOSTEL_HOME", broker.home.path());
+                let output = house::run(create);
+                points.met();
+                assert!(!output.status.success(), "{point}: the mesh was made although its broker died");
+                broker.reap();
+            }
+            "mesh.key.pending-written" | "mesh.membership.written" => {
+                if link.is_empty() {
+                    points.disarm();
+                    let port = broker.start();
+                    let url = format!("ws://127.0.0.1:{port}/ws");
+                    let mut create = alice.command(&["mesh", "create", "lab", "--name", "alice", "--broker", &url]);
+                    create.env("HOSTEL_HOME", broker.home.path());
+                    succeed(create);
+                    alice.start();
+                    alice.wait_connected();
+                    link = alice.invite(2);
+                    points.kill_next(point);
+                }
+                let output = house::run(bob.command(&["join", &link, "--name", "bob"]));
+                points.met();
+                assert!(!output.status.success(), "the command ended well although it was killed");
+            }
+            _ => {
+                if *point == "mesh.fingerprint.written" {
+                    points.disarm();
+                    succeed(bob.command(&["join", &link, "--name", "bob"]));
+                    points.kill_next(point);
+                }
+                bob.launch(&[]);
+                assert_eq!(points.met(), bob.identity(), "another process was at {point}");
+                bob.kill();
+            }
+        }
+        points.disarm();
+    }
+    bob.start();
+    bob.wait_connected();
+    insist(&alice.client(Transport::Socket), "POST", "/v1/send", &message("hello"));
+    let bob = bob.client(Transport::Socket);
+    wait::until_true(wait::LIMIT, "the message", || bodies(&bob) == ["hello"]);
 }

@@ -4,6 +4,7 @@
 //! then the guarantees are checked as after a kill at a random time. A point of the program that is in no list fails
 //! `every_point_is_killed_at`.
 
+mod commands;
 mod consent;
 mod keeper;
 mod lifecycle;
@@ -28,15 +29,22 @@ const SCENARIOS: &[(&str, &[&str])] = &[
     ("lifecycle::sessions_are_what_they_were_told_to_be", lifecycle::POINTS),
     ("consent::commands_run_once", consent::COMMANDS),
     ("consent::decisions_count_once", consent::DECISIONS),
+    ("sessions::a_long_answer_is_kept_whole", sessions::LONG),
+    ("commands::the_registry_of_hosts_is_whole", commands::POINTS),
     ("mail::messages_become_prompts_once", mail::POINTS),
     ("mesh::messages_arrive_once", mesh::MESSAGES),
+    ("mesh::what_is_turned_away_comes_later", mesh::TURNED_AWAY),
+    ("mesh::starts_lose_nothing", mesh::STARTS),
     ("mesh::requests_are_carried_out_once", mesh::REQUESTS),
     ("mesh::a_rotation_of_keys_is_finished_or_given_up", mesh::ROTATION),
     ("mesh::a_beginning_is_finished_later", mesh::BEGINNING),
 ];
 
 /// Points that no test kills at, each with the reason.
-const NOT_KILLED_YET: &[(&str, &str)] = &[];
+const NOT_KILLED_YET: &[(&str, &str)] = &[(
+    "mesh.inbox.opened",
+    "a message must come before the key of its topic; no test can bring that about at will",
+)];
 
 #[test]
 fn every_point_is_killed_at() {

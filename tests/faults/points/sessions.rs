@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use hostel_tests::wait;
+use serde_json::json;
 
 use super::{has_points, restart_after_death};
+use crate::sessions::events;
 use crate::sessions::resident::Resident;
 use crate::sessions::storm;
 
@@ -13,13 +15,15 @@ pub(super) const STORM: &[&str] = &[
     "house.turn.queued",
     "house.turn.started",
     "house.turn.ended",
-    "house.events.stored",
     "house.process.started",
     "house.process.ended",
     "house.session.learned",
     "house.door-state.stored",
     "house.events.idle-read",
 ];
+
+/// The points of an answer that is too long for one write.
+pub(super) const LONG: &[&str] = &["house.events.stored"];
 
 #[test]
 fn turns_go_on() {
@@ -34,12 +38,36 @@ fn turns_go_on() {
             let met = wait::attempt(wait::LIMIT, || {
                 house.points().met_within(Duration::ZERO).map(drop).or(shared.failure().map(drop))
             });
+            if met.is_none() {
+                // A panic here would leave the others waiting for an end.
+                shared.fail(house.points().explain());
+            }
             if shared.failure().is_some() {
                 break;
             }
-            assert!(met.is_some(), "{}", house.points().explain());
             restarts.push(restart_after_death(house, point));
         }
         restarts
     });
+}
+
+#[test]
+fn a_long_answer_is_kept_whole() {
+    if !has_points() {
+        return;
+    }
+    const PIECES: usize = 20_000;
+    let mut house = Resident::start_with_points("");
+    let work = house.work();
+    let session = house.native().make(json!({"agent_alias": "claude", "cwd": work, "mode": "auto"}));
+    for point in LONG {
+        house.points().kill_next(point);
+        house.native().send(&session, &format!("stream {PIECES}"));
+        restart_after_death(&mut house, point);
+        let turns = events::turns_of(&mut house.native(), &session);
+        let turn = turns.last().expect("a turn");
+        assert_eq!(turn.outcome, "completed", "{point}: {:?}", turn.errors());
+        let expected: Vec<String> = (0..PIECES).map(|number| format!("{number} ")).collect();
+        assert!(turn.pieces == expected, "{point}: {} of {PIECES} pieces", turn.pieces.len());
+    }
 }
