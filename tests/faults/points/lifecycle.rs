@@ -14,11 +14,14 @@ pub(super) const POINTS: &[&str] = &[
     "house.session.named",
     "house.session.changed",
     "house.mail.policy",
+    "house.session.learned",
+    "house.events.idle-read",
     "house.turn.stopped",
     "house.turn.cancelled",
     "house.turn.cancel-told",
     "house.turn.restarted",
     "house.session.archived",
+    "house.process.ended",
     "house.session.revived",
     "house.session.killed",
     "house.session.erased",
@@ -38,10 +41,12 @@ fn sessions_are_what_they_were_told_to_be() {
             "house.session.named" => configured(&mut house, point, "name", "wanted", "name"),
             "house.session.changed" => configured(&mut house, point, "mode", "plan", "mode"),
             "house.mail.policy" => configured(&mut house, point, "mesh", "on", "mesh"),
+            "house.session.learned" => answered(&mut house, point, "claude", "say hello", "hello"),
+            "house.events.idle-read" => answered(&mut house, point, "echo", "hello", "echo: hello"),
             "house.turn.stopped" => stopped(&mut house, point),
             "house.turn.cancelled" | "house.turn.cancel-told" => cancelled(&mut house, point),
             "house.turn.restarted" => restarted(&mut house, point),
-            "house.session.archived" => archived(&mut house, point),
+            "house.session.archived" | "house.process.ended" => archived(&mut house, point),
             "house.session.revived" => revived(&mut house, point),
             "house.session.killed" => killed(&mut house, point),
             "house.session.erased" => erased(&mut house, point),
@@ -81,6 +86,21 @@ fn configured(house: &mut Resident, point: &str, key: &str, value: &str, shown: 
     die_while_asked(house, point, &mut native, "session/configure", json!({"session_id": session, key: value}));
     let listed = house.native().listed(&session).expect("a list");
     assert_eq!(listed[shown], value, "{listed}");
+    works(house, &session);
+}
+
+/// The first prompt of a session is put once and answered once.
+fn answered(house: &mut Resident, point: &str, agent: &str, prompt: &str, answer: &str) {
+    let work = house.work();
+    let session = house.native().make(json!({"agent_alias": agent, "cwd": work, "mode": "auto"}));
+    house.points().kill_next(point);
+    let mut native = house.native();
+    native.begin("session/send", json!({"session_id": session, "prompt": prompt})).expect("a request");
+    restart_after_death(house, point);
+    let turns = events::turns_of(&mut house.native(), &session);
+    assert_eq!(turns.len(), 1, "{point}: {turns:?}");
+    assert_eq!(turns[0].outcome, "completed", "{point}: {turns:?}");
+    assert_eq!(turns[0].pieces.concat(), answer, "{point}: {turns:?}");
     works(house, &session);
 }
 

@@ -1,8 +1,6 @@
 //! The daemon killed while messages of a mesh become prompts of a session: each is put once, or not at all if a person
 //! said so.
 
-use std::fs;
-
 use hostel_tests::claudemesh::{Lab, Transport, letter};
 use hostel_tests::wait;
 use serde_json::{Value, json};
@@ -14,7 +12,6 @@ pub(super) const POINTS: &[&str] = &[
     "doors.mesh-token.written",
     "house.mail.queued",
     "house.mail.kept",
-    "house.mail.passed",
     "house.mail.asked",
     "house.mail.decided",
     "house.mail.declined",
@@ -40,7 +37,6 @@ fn messages_become_prompts_once() {
             "doors.mesh-token.written" => mail.registered(point),
             "house.mail.asked" | "house.mail.decided" | "house.mail.declined" => mail.asked(point),
             "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(20 << 10), false),
-            "house.mail.passed" => mail.passed(point),
             _ => mail.arrived(point, "build", point, true),
         }
         mail.settle(point);
@@ -100,23 +96,6 @@ impl Mail {
         if is_prompt {
             self.expected.push(text.to_owned());
         }
-    }
-
-    /// A post to a topic that the session has subscribed to is none for its agent.
-    fn passed(&mut self, point: &str) {
-        let tokens = self.house.home().join("mesh-sessions");
-        let file = fs::read_dir(&tokens).expect("tokens").next().expect("a token").expect("a file").path();
-        let token = fs::read_to_string(file).expect("a token").trim().to_owned();
-        let bearer = [("Authorization".to_owned(), format!("ClaudeMesh-Session {token}"))];
-        let bob = self.lab.host("bob").client(Transport::Socket);
-        let subscribed = bob.request("POST", "/v1/topic/subscribe", &bearer, br#"{"topic":"news"}"#);
-        assert_eq!(subscribed.status, 200, "{}", subscribed.text());
-        let alice = self.lab.host("alice").client(Transport::Socket);
-        assert_eq!(alice.post("/v1/topic/subscribe", &json!({"topic": "news"})).status, 200);
-        self.house.points().kill_next(point);
-        let posted = alice.post("/v1/topic/post", &json!({"topic": "news", "message": "news"}));
-        assert_eq!(posted.status, 202, "{}", posted.text());
-        restart_after_death(&mut self.house, point);
     }
 
     fn pending(&self) -> Vec<Value> {

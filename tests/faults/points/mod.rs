@@ -33,18 +33,19 @@ const SCENARIOS: &[(&str, &[&str])] = &[
     ("commands::the_registry_of_hosts_is_whole", commands::POINTS),
     ("mail::messages_become_prompts_once", mail::POINTS),
     ("mesh::messages_arrive_once", mesh::MESSAGES),
-    ("mesh::what_is_turned_away_comes_later", mesh::TURNED_AWAY),
     ("mesh::starts_lose_nothing", mesh::STARTS),
     ("mesh::requests_are_carried_out_once", mesh::REQUESTS),
+    ("mesh::what_is_shared_is_there_once", mesh::SHARED),
     ("mesh::a_rotation_of_keys_is_finished_or_given_up", mesh::ROTATION),
     ("mesh::a_beginning_is_finished_later", mesh::BEGINNING),
 ];
 
 /// Points that no test kills at, each with the reason.
-const NOT_KILLED_YET: &[(&str, &str)] = &[(
-    "mesh.inbox.opened",
-    "a message must come before the key of its topic; no test can bring that about at will",
-)];
+const NOT_KILLED_YET: &[(&str, &str)] = &[
+    ("mesh.inbox.opened", "a message must come before the key of its topic, which the broker hands out first"),
+    ("mesh.outbox.retried", "the daemon's own limit on its rate keeps the broker from turning a message away"),
+    ("house.mail.passed", "only a message that cannot be read lies in a mailbox and is none for its agent"),
+];
 
 #[test]
 fn every_point_is_killed_at() {

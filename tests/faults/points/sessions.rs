@@ -10,16 +10,13 @@ use crate::sessions::events;
 use crate::sessions::resident::Resident;
 use crate::sessions::storm;
 
-/// The points of turns. `keeper.mark.written` is the keeper's: the daemon dies while the keeper is there.
+/// The points that most turns come to.
 pub(super) const STORM: &[&str] = &[
     "house.turn.queued",
     "house.turn.started",
     "house.turn.ended",
     "house.process.started",
-    "house.process.ended",
-    "house.session.learned",
     "house.door-state.stored",
-    "house.events.idle-read",
 ];
 
 /// The points of an answer that is too long for one write.
