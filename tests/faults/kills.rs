@@ -43,11 +43,7 @@ fn kill_at_random(house: &mut House, shared: &Shared, random: &mut Random, upgra
 }
 
 /// Children that talk and listen while `kill` kills the daemon; then every byte must be there, once and in order.
-pub(crate) fn storm(
-    mut house: House,
-    upgrades: bool,
-    kill: impl FnOnce(&mut House, &Shared, &mut Random) -> Killing,
-) {
+pub(crate) fn storm(mut house: House, upgrades: bool, kill: impl FnOnce(&mut House, &Shared, &mut Random) -> Killing) {
     let seed = random::seed();
     eprintln!("seed {seed} (repeat with HOSTEL_SEED={seed}), upgrades: {upgrades}");
     let mut random = Random::new(seed);

@@ -16,12 +16,8 @@ use crate::sessions::events;
 use crate::sessions::resident::Resident;
 
 /// The daemon dies while the keeper is held here; the keeper goes on.
-pub(super) const DAEMON_DIES: &[&str] = &[
-    "keeper.process.spawned",
-    "keeper.output.appended",
-    "keeper.input.applied",
-    "keeper.exit.written",
-];
+pub(super) const DAEMON_DIES: &[&str] =
+    &["keeper.process.spawned", "keeper.output.appended", "keeper.input.applied", "keeper.exit.written"];
 
 /// The keeper itself dies here.
 pub(super) const KEEPER_DIES: &[&str] = &[

@@ -42,7 +42,7 @@ fn sessions_are_what_they_were_told_to_be() {
             "house.session.changed" => configured(&mut house, point, "mode", "plan", "mode"),
             "house.mail.policy" => configured(&mut house, point, "mesh", "on", "mesh"),
             "house.session.learned" => answered(&mut house, point, "claude", "say hello", "hello"),
-            "house.events.idle-read" => answered(&mut house, point, "echo", "hello", "echo: hello"),
+            "house.events.idle-read" => idle(&mut house, point),
             "house.turn.stopped" => stopped(&mut house, point),
             "house.turn.cancelled" | "house.turn.cancel-told" => cancelled(&mut house, point),
             "house.turn.restarted" => restarted(&mut house, point),
@@ -87,6 +87,17 @@ fn configured(house: &mut Resident, point: &str, key: &str, value: &str, shown: 
     let listed = house.native().listed(&session).expect("a list");
     assert_eq!(listed[shown], value, "{listed}");
     works(house, &session);
+}
+
+/// A daemon that takes over a warm process reads again what that one said without being asked.
+fn idle(house: &mut Resident, point: &str) {
+    let session = echo(house);
+    works(house, &session);
+    house.kill();
+    die_while_starting(house, point);
+    house.serve();
+    works(house, &session);
+    assert_eq!(events::turns_of(&mut house.native(), &session).len(), 2, "{point}");
 }
 
 /// The first prompt of a session is put once and answered once.

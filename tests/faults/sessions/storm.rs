@@ -34,10 +34,7 @@ fn killing_the_daemon_during_turns_loses_and_repeats_nothing() {
 
 /// Five sessions with queues while `kill` kills the daemon, which gives how long each restart took; then everything must
 /// be there, once and in order.
-pub(crate) fn run(
-    mut house: Resident,
-    kill: impl FnOnce(&mut Resident, &Shared, &mut Random) -> Vec<Duration>,
-) {
+pub(crate) fn run(mut house: Resident, kill: impl FnOnce(&mut Resident, &Shared, &mut Random) -> Vec<Duration>) {
     let seed = random::seed();
     eprintln!("seed {seed} (repeat with HOSTEL_SEED={seed})");
     let mut random = Random::new(seed);
