@@ -209,7 +209,7 @@ fn killed(house: &mut Resident, point: &str) {
     let refused =
         house.native().call("session/new", json!({"agent_alias": "echo", "cwd": work, "session_id": session}));
     assert!(matches!(refused, Err(Trouble::Refused(..))), "{refused:?}");
-    assert_eq!(events::all(&mut house.native(), &session).is_empty(), false);
+    assert!(!events::all(&mut house.native(), &session).is_empty(), "the history of a killed session is gone");
 }
 
 fn erased(house: &mut Resident, point: &str) {
