@@ -16,12 +16,12 @@ const CHILDREN: u64 = 4;
 
 #[test]
 fn killing_the_daemon_at_random_loses_nothing() {
-    storm(false);
+    storm(House::start(), false, |house, shared, random| kill_at_random(house, shared, random, false));
 }
 
 #[test]
 fn killing_the_daemon_while_the_keeper_upgrades_itself_loses_nothing() {
-    storm(true);
+    storm(House::start(), true, |house, shared, random| kill_at_random(house, shared, random, true));
 }
 
 fn setting(name: &str) -> Option<u64> {
@@ -30,19 +30,23 @@ fn setting(name: &str) -> Option<u64> {
 
 /// What the killing brought, for the figures.
 #[derive(Default)]
-struct Killing {
-    kills: u64,
-    upgrades: u64,
-    restarts: Vec<Duration>,
+pub(crate) struct Killing {
+    pub(crate) kills: u64,
+    pub(crate) upgrades: u64,
+    pub(crate) restarts: Vec<Duration>,
 }
 
-fn storm(upgrades: bool) {
-    let seed = random::seed();
+fn kill_at_random(house: &mut House, shared: &Shared, random: &mut Random, upgrades: bool) -> Killing {
     let kills = setting("HOSTEL_KILLS").unwrap_or(100);
     let end = setting("HOSTEL_MINUTES").map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+    kill_repeatedly(house, shared, random, kills, end, upgrades)
+}
+
+/// Children that talk and listen while `kill` kills the daemon; then every byte must be there, once and in order.
+pub(crate) fn storm(mut house: House, upgrades: bool, kill: impl FnOnce(&mut House, &Shared, &mut Random) -> Killing) {
+    let seed = random::seed();
     eprintln!("seed {seed} (repeat with HOSTEL_SEED={seed}), upgrades: {upgrades}");
     let mut random = Random::new(seed);
-    let mut house = House::start();
     let keeper = house.keeper();
     let shared = Shared::new(house.socket(), house.token());
     let chatters: Vec<Chatter> = (0..CHILDREN)
@@ -74,7 +78,7 @@ fn storm(upgrades: bool) {
         let (shared, spawning) = (&shared, random.bits());
         let spawner = scope.spawn(move || storm::spawn_many(shared, spawning));
 
-        let killing = kill_repeatedly(&mut house, shared, &mut random, kills, end, upgrades);
+        let killing = kill(&mut house, shared, &mut random);
         shared.ending.store(true, Ordering::SeqCst);
         let mut views = Vec::new();
         for (chatter, watchers, feeder) in workers {

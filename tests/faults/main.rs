@@ -9,5 +9,6 @@ mod disk;
 mod keeper;
 mod kills;
 mod mesh;
+mod points;
 mod sessions;
 mod storm;

@@ -91,6 +91,11 @@ impl House {
         Self { sandbox: Sandbox::new("claustrum"), options, daemon: None, beside: Vec::new() }
     }
 
+    /// Has a variable in the environment of everything that is started from now on.
+    pub fn add_variable(&mut self, variable: (String, String)) {
+        self.options.environment.push(variable);
+    }
+
     /// How it was started.
     pub fn options(&self) -> &Options {
         &self.options

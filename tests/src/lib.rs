@@ -36,6 +36,7 @@ pub mod sandbox;
 pub mod schema;
 pub mod snapshot;
 pub mod sudo_proxy;
+pub mod syncpoints;
 pub mod wait;
 pub mod zeroclaw;
 

@@ -6,10 +6,10 @@
 //! for a request that is not theirs.
 
 mod agents;
-mod askers;
+pub(crate) mod askers;
 mod between;
 mod disk;
-mod inbox;
+pub(crate) mod inbox;
 mod keeper;
 mod leaving;
 mod waiting;

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hostel_tests::house::{self, set_base_environment};
 use hostel_tests::procfs::{self, Identity};
+use hostel_tests::syncpoints::SyncPoints;
 use hostel_tests::{agents, binary, wait};
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Signal;
@@ -43,7 +44,10 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 
 /// A house and its daemon.
 pub(crate) struct Resident {
+    // Before the directory, which its socket is in.
+    points: Option<SyncPoints>,
     root: TempDir,
+    variables: Vec<(String, String)>,
     daemon: Option<Identity>,
     known: BTreeSet<Identity>,
 }
@@ -61,6 +65,28 @@ impl Resident {
         resident
     }
 
+    /// A running house of which every sync point is heard.
+    pub(crate) fn start_with_points(more: &str) -> Self {
+        let mut resident = Self::prepare(more);
+        resident.listen();
+        resident.serve();
+        resident
+    }
+
+    /// Hears of every sync point from the next start on.
+    pub(crate) fn listen(&mut self) {
+        self.points = Some(SyncPoints::listen(self.root.path()));
+    }
+
+    /// Has a variable in the environment of everything that is started from now on.
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    pub(crate) fn points(&self) -> &SyncPoints {
+        self.points.as_ref().expect("the house is listened to")
+    }
+
     /// A house whose daemon was never started.
     pub(crate) fn prepare(more: &str) -> Self {
         let root = tempfile::Builder::new().prefix("hostel-res-").tempdir().expect("a temporary directory");
@@ -69,7 +95,7 @@ impl Resident {
         }
         fs::write(root.path().join("hostel/hostel.toml"), format!("{SETTINGS}{more}")).expect("a settings file");
         agents::fake_clis(&root.path().join("bin"));
-        Self { root, daemon: None, known: BTreeSet::new() }
+        Self { points: None, root, variables: Vec::new(), daemon: None, known: BTreeSet::new() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -100,6 +126,8 @@ impl Resident {
         command.env("PATH", format!("{}:{path}", self.path().join("bin").display()));
         command.env("HOSTEL_HOME", self.home());
         command.env("FAKECLI_LOG", self.path().join("cli.jsonl"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.envs(self.points.as_ref().map(SyncPoints::variable));
         command.stdin(Stdio::null()).current_dir(self.path());
         command
     }

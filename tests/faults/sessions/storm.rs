@@ -27,12 +27,17 @@ fn setting(name: &str) -> Option<u64> {
 
 #[test]
 fn killing_the_daemon_during_turns_loses_and_repeats_nothing() {
-    let seed = random::seed();
     let kills = setting("HOSTEL_KILLS").unwrap_or(KILLS);
     let end = setting("HOSTEL_MINUTES").map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+    run(Resident::start(), |house, shared, random| kill_repeatedly(house, shared, random, kills, end));
+}
+
+/// Five sessions with queues while `kill` kills the daemon, which gives how long each restart took; then everything must
+/// be there, once and in order.
+pub(crate) fn run(mut house: Resident, kill: impl FnOnce(&mut Resident, &Shared, &mut Random) -> Vec<Duration>) {
+    let seed = random::seed();
     eprintln!("seed {seed} (repeat with HOSTEL_SEED={seed})");
     let mut random = Random::new(seed);
-    let mut house = Resident::start();
     let subjects = subjects(&house);
     let shared = Shared::new(house.home().join("run"), house.work());
     let since = Instant::now();
@@ -46,7 +51,7 @@ fn killing_the_daemon_during_turns_loses_and_repeats_nothing() {
                 scope.spawn(move || watching::watch(shared, subject, Some(restless))),
             ));
         }
-        let restarts = kill_repeatedly(&mut house, &shared, &mut random, kills, end);
+        let restarts = kill(&mut house, &shared, &mut random);
         shared.ending.store(true, Ordering::SeqCst);
         let views: Vec<Option<Vec<Value>>> = watchers
             .into_iter()
