@@ -81,7 +81,7 @@ impl Lab {
         let hosts: Vec<Host> = options.members.iter().map(|name| Host::new(name, root.path())).collect();
         hosts.iter().for_each(|host| host.configure(&with_tcp(&options.config)));
         let sandbox = Sandbox::within(root.path().join("broker-sandbox"));
-        let broker = Process::new("the broker", sandbox.join("printed"));
+        let broker = Process::new("the broker", &sandbox.join("printed"));
         let (reserved, port) = reserve_port();
         let broker_variables = options.broker_variables.clone();
         let mut lab = Self { hosts, broker, broker_variables, sandbox, _reserved: reserved, root };
