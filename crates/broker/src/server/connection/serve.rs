@@ -130,23 +130,23 @@ where
     let (outs, answers) = mpsc::channel(broker.settings.limits.pipeline);
     let talk = async {
         let mut stopping = broker.stopping();
-        let mut read = std::pin::pin!(async {
-            reader::read(broker, &connection, &mut stream, outs).await;
-            if connection.ending().is_some() {
-                // The other half says so; it is given the time for it.
-                tokio::time::sleep(FAREWELL).await;
-            }
-        });
+        let mut read = std::pin::pin!(reader::read(broker, &connection, &mut stream, outs));
         tokio::select! {
             written = writer::write(broker, &connection, &mut sink, welcome, answers, news) => {
-                if written.is_err() {
+                if written.is_err() && connection.ending().is_none() {
                     // A client that says goodbye need not wait for the answer: writing to it fails while its last frames
                     // still lie in the socket. Unread, it would count as present until its lease ends.
-                    tokio::time::timeout(FAREWELL, read.as_mut()).await.ok();
+                    tokio::time::timeout(FAREWELL, read).await.ok();
                 }
                 written
             }
-            () = read.as_mut() => Ok(()),
+            () = async {
+                read.as_mut().await;
+                if connection.ending().is_some() {
+                    // The other half says so; it is given the time for it.
+                    tokio::time::sleep(FAREWELL).await;
+                }
+            } => Ok(()),
             () = async {
                 stopping.wait().await;
                 connection.end(hostel_wire::frames::close::GOING_AWAY, "shutdown");
