@@ -1,7 +1,7 @@
 //! codecast's own Python client against our door.
 //!
 //! `HOSTEL_CODECAST_HEAD` names the virtual environment that `tests/codecast/install` made. Without it the environment is
-//! in `.oracles/` at the root of the repository, if `scripts/install-oracles` could make it.
+//! where `scripts/setup` installs tools.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::print_stderr, clippy::unwrap_used, reason = "tests")]
 
@@ -14,10 +14,10 @@ use hostel_tests::{binary, skip, wait};
 #[test]
 fn the_client_of_the_package_works_unchanged() {
     let named = std::env::var_os("HOSTEL_CODECAST_HEAD").map(PathBuf::from);
-    let prefix = named.unwrap_or_else(|| binary::repository().join(".oracles/codecast-head"));
+    let prefix = named.unwrap_or_else(|| binary::tools().join("codecast-head"));
     let python = prefix.join("bin/python");
     if !python.is_file() {
-        return skip("codecast's client is not installed: scripts/install-oracles installs it");
+        return skip("codecast's client is not installed: scripts/setup installs it");
     }
     let daemon = Daemon::start();
     let mut command = Command::new(python);

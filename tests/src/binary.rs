@@ -59,6 +59,15 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests package has a parent folder").to_path_buf()
 }
 
+/// Where `scripts/setup` installs programs that hostel is compared with.
+pub fn tools() -> PathBuf {
+    let cache = || {
+        let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache");
+        env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("hostel-tests")
+    };
+    env::var_os("HOSTEL_TOOLS").map_or_else(cache, PathBuf::from)
+}
+
 fn beside_tests(name: &str, build: &str) -> PathBuf {
     let executable = env::current_exe().expect("a running program has a path");
     let mut folder = executable.parent().expect("a program sits in a folder").to_path_buf();

@@ -1,7 +1,7 @@
 //! The real claustrum, to compare with.
 //!
-//! `CLAUSTRUM_140` and `CLAUSTRUM_180` name the programs. Without them they are in `.oracles/` at the root of the
-//! repository, if `scripts/install-oracles` could install them.
+//! `CLAUSTRUM_140` and `CLAUSTRUM_180` name the programs. Without them they are where
+//! `scripts/setup` installs tools.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,6 +21,6 @@ pub fn find(version: &str) -> Result<PathBuf, String> {
         let path = PathBuf::from(path);
         return if path.is_file() { Ok(path) } else { Err(format!("{variable}={} is not a file", path.display())) };
     }
-    let program = binary::repository().join(".oracles").join(version).join("claustrum");
-    if program.is_file() { Ok(program) } else { Err("scripts/install-oracles installs it".to_owned()) }
+    let program = binary::tools().join(format!("claustrum-{version}/claustrum"));
+    if program.is_file() { Ok(program) } else { Err("scripts/setup installs it".to_owned()) }
 }

@@ -1,8 +1,8 @@
 //! The formats against libsodium: what it wrote is read here, what is written here it reads.
 //!
 //! Recorded vectors are always checked. Fresh ones go both ways through PyNaCl, in the virtual environment that
-//! `tests/mesh/pynacl/install` made: the one that `HOSTEL_PYNACL` names, else `.oracles/pynacl` at the root of the
-//! repository. Without it that test is skipped.
+//! `tests/mesh/pynacl/install` made: the one that `HOSTEL_PYNACL` names, else the one that
+//! `scripts/setup` makes. Without it that test is skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
@@ -257,7 +257,12 @@ fn what_is_written_here_is_read_here() {
 /// The Python that has libsodium, if it is installed.
 fn python() -> Option<PathBuf> {
     let named = std::env::var_os("HOSTEL_PYNACL").map(PathBuf::from);
-    let prefix = named.clone().unwrap_or_else(|| repository().join(".oracles/pynacl"));
+    let prefix = named.clone().unwrap_or_else(|| {
+        let tools = std::env::var_os("HOSTEL_TOOLS").map(PathBuf::from);
+        tools
+            .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or_default()).join(".cache/hostel-tests"))
+            .join("pynacl")
+    });
     let status = Command::new(repository().join("tests/mesh/pynacl/install"))
         .arg("--check")
         .arg(&prefix)
@@ -271,7 +276,7 @@ fn python() -> Option<PathBuf> {
 #[test]
 fn libsodium_and_we_read_each_other() {
     let Some(python) = python() else {
-        eprintln!("skipped: PyNaCl is not installed; run: tests/mesh/pynacl/install .oracles/pynacl");
+        eprintln!("skipped: PyNaCl is not installed; scripts/setup installs it");
         return;
     };
     let script = repository().join("tests/mesh/pynacl/vectors.py");

@@ -1,7 +1,7 @@
 //! The real sudo-proxy programs, to compare with.
 //!
-//! `SUDO_PROXY_120` names the directory they are in. Without it they are in `.oracles/` at the root of the repository, if
-//! `scripts/install-oracles` could install them.
+//! `SUDO_PROXY_120` names the directory they are in. Without it they are where `scripts/setup`
+//! installs tools.
 
 use std::env;
 use std::path::PathBuf;
@@ -21,8 +21,8 @@ pub fn find() -> Result<PathBuf, String> {
         let found = [path.clone(), path.join("bin")].into_iter().find(|folder| folder.join("sudo-proxy").is_file());
         return found.ok_or_else(|| format!("SUDO_PROXY_120={} holds no sudo-proxy", path.display()));
     }
-    let folder = binary::repository().join(".oracles").join(format!("sudo-proxy-{VERSION}/bin"));
-    if folder.join("sudo-proxy").is_file() { Ok(folder) } else { Err("scripts/install-oracles installs it".to_owned()) }
+    let folder = binary::tools().join(format!("sudo-proxy-{VERSION}/bin"));
+    if folder.join("sudo-proxy").is_file() { Ok(folder) } else { Err("scripts/setup installs it".to_owned()) }
 }
 
 /// One of the real programs; none where they are not installed, and then the reason is printed.
