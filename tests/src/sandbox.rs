@@ -237,7 +237,15 @@ impl Drop for Sandbox {
         if thread::panicking() {
             show_log(&format!("the log of {}", self.path().display()), &self.log());
         }
+        if let Root::Temporary(root) = &mut self.root {
+            keep_if_failed(root);
+        }
     }
+}
+
+/// Leaves the directory of a test that fails for whoever looks for the reason; the runner says where it is.
+pub fn keep_if_failed(directory: &mut TempDir) {
+    directory.disable_cleanup(thread::panicking() || std::env::var_os("HOSTEL_TEST_KEEP").is_some());
 }
 
 /// The process that listens on a Unix socket.

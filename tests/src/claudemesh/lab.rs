@@ -14,7 +14,7 @@ use super::host::{Host, MESH};
 use crate::house;
 use crate::process::Process;
 use crate::procfs::Identity;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, keep_if_failed};
 
 /// What a lab begins with.
 #[derive(Clone, Debug)]
@@ -49,6 +49,12 @@ pub struct Lab {
     /// Keeps the broker's port while no broker listens there.
     _reserved: OwnedFd,
     root: TempDir,
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        keep_if_failed(&mut self.root);
+    }
 }
 
 impl Lab {
