@@ -32,11 +32,14 @@ pub struct Node {
     value: Value,
 }
 
+/// A key and its value.
+type Entry = (Rc<Node>, Rc<Node>);
+
 #[derive(Debug)]
 enum Value {
     Scalar { text: String, kind: Kind },
     Sequence(Vec<Rc<Node>>),
-    Mapping(Vec<(Rc<Node>, Rc<Node>)>),
+    Mapping(Vec<Entry>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -245,7 +248,7 @@ impl Builder {
     }
 
     /// The entries of a mapping: its own, then those that its merge keys bring and that it does not have.
-    fn entries(&mut self, children: Vec<Rc<Node>>) -> Result<Vec<(Rc<Node>, Rc<Node>)>, YamlError> {
+    fn entries(&mut self, children: Vec<Rc<Node>>) -> Result<Vec<Entry>, YamlError> {
         let (mut own, mut merged) = (Vec::new(), Vec::new());
         let mut names = HashSet::new();
         let mut children = children.into_iter();
