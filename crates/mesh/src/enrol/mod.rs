@@ -26,7 +26,7 @@ use crate::home::{Membership, Memberships, Places, Settings, files};
 use crate::link::dial::{BrokerUrl, Dial, NetDial};
 use http::Call;
 pub(crate) use http::read_date;
-use pending::Pending;
+use pending::{Pending, PendingKeys};
 
 /// The largest file of certificates.
 const AUTHORITIES: u64 = 4 * 1024 * 1024;
@@ -96,7 +96,11 @@ impl Enrol {
         let nameless = || EnrolError::Name("a mesh's name needs a letter or a digit".into());
         let wanted_slug = topic::mesh_slug(&wanted.name).ok_or_else(nameless)?;
         let url = BrokerUrl::parse(&wanted.broker_url).map_err(|error| EnrolError::Url(error.to_string()))?;
-        let (owner, key) = (SecretKey::generate(), SecretKey::generate());
+        // A broker that made the mesh and died before it answered recognises these keys when it is asked again.
+        let keys = PendingKeys::lock(&self.places)?;
+        let purpose = |role: &str| format!("create:{role}:{}:{}", wanted.broker_url, wanted.name);
+        let (pending_owner, pending_member) = (keys.key(&purpose("owner"))?, keys.key(&purpose("member"))?);
+        let (owner, key) = (pending_owner.key().clone(), pending_member.key().clone());
         let (owner_pubkey, pubkey) = (owner.public().hex(), key.public().hex());
         let display_name = topic::display_slug(&wanted.display_name);
         let body = |timestamp| {
@@ -111,7 +115,13 @@ impl Enrol {
         };
         let call = Call { path: "/mesh", token: wanted.admin_token.as_deref().map(String::as_str), body: &body };
         let dial = self.dialler(&url, wanted.cert, &wanted_slug)?;
-        let answer = http::post(&*dial, &url, &self.clock, &call).await?;
+        let answered = http::post(&*dial, &url, &self.clock, &call).await;
+        let forget = || [&pending_owner, &pending_member].into_iter().for_each(Pending::forget);
+        let answer = answered.inspect_err(|error| {
+            if error.is_final() {
+                forget();
+            }
+        })?;
         let slug = text(&answer, "slug")?;
         if !topic::is_mesh_slug(&slug) {
             return Err(EnrolError::Answer("its `slug` is not one".into()));
@@ -132,6 +142,7 @@ impl Enrol {
             display_name: Some(answer["displayName"].as_str().unwrap_or(&display_name).to_owned()),
         };
         Memberships::put(&self.places, &membership)?;
+        forget();
         Ok(membership)
     }
 

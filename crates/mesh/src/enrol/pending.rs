@@ -13,21 +13,31 @@ use zeroize::Zeroizing;
 
 use crate::home::{Places, files};
 
-/// A key that waits for an answer. While it is there, no other process uses it.
-pub(super) struct Pending {
-    path: PathBuf,
-    key: SecretKey,
+/// The keys of this user that wait for an answer. While this exists, no other process uses them.
+pub(super) struct PendingKeys {
+    directory: PathBuf,
     _lock: fs::File,
 }
 
-impl Pending {
-    /// The key for a purpose, from an earlier attempt or new.
-    pub(super) fn of(places: &Places, purpose: &str) -> io::Result<Self> {
-        let dir = places.config_dir();
-        files::make_private_dir(dir)?;
-        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join(".joining.lock"))?;
+/// A key that waits for an answer.
+pub(super) struct Pending {
+    path: PathBuf,
+    key: SecretKey,
+    _keys: Option<PendingKeys>,
+}
+
+impl PendingKeys {
+    pub(super) fn lock(places: &Places) -> io::Result<Self> {
+        let directory = places.config_dir().to_owned();
+        files::make_private_dir(&directory)?;
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(directory.join(".joining.lock"))?;
         rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        let path = dir.join(format!(".joining-{}", &hex(&sha256(purpose.as_bytes()))[..32]));
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// The key for a purpose, from an earlier attempt or new.
+    pub(super) fn key(&self, purpose: &str) -> io::Result<Pending> {
+        let path = self.directory.join(format!(".joining-{}", &hex(&sha256(purpose.as_bytes()))[..32]));
         let kept = files::read_bounded(&path, 1024)?.map(Zeroizing::new);
         let kept = kept.and_then(|bytes| SecretKey::from_hex(std::str::from_utf8(&bytes).ok()?.trim()).ok());
         let key = match kept {
@@ -38,7 +48,16 @@ impl Pending {
                 key
             }
         };
-        Ok(Self { path, key, _lock: lock })
+        Ok(Pending { path, key, _keys: None })
+    }
+}
+
+impl Pending {
+    /// The only key that is needed for a purpose.
+    pub(super) fn of(places: &Places, purpose: &str) -> io::Result<Self> {
+        let keys = PendingKeys::lock(places)?;
+        let key = keys.key(purpose)?;
+        Ok(Self { _keys: Some(keys), ..key })
     }
 
     pub(super) fn key(&self) -> &SecretKey {
