@@ -140,6 +140,18 @@ impl SyncPoints {
         }
     }
 
+    /// Lets the held process go on and has the next one at this point killed, with nothing in between: the held process
+    /// may be there at once.
+    pub fn release_and_kill_next(&self, point: &str) {
+        let mut state = lock(&self.state.0);
+        let held = state.held.take();
+        state.met = None;
+        state.armed = Some(Armed { point: point.to_owned(), skip: 0, then: Then::Kill });
+        if let Some(mut held) = held {
+            held.write_all(b"1").ok();
+        }
+    }
+
     /// Holds and kills nobody any more.
     pub fn disarm(&self) {
         lock(&self.state.0).armed = None;

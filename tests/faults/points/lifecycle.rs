@@ -167,8 +167,16 @@ fn restarted(house: &mut Resident, point: &str) {
     house.points().met();
     process.signal(Signal::KILL);
     process.wait_gone(hostel_tests::wait::LIMIT);
-    house.points().release();
-    house.points().kill_next(point);
+    // A daemon that does not know yet gives the prompt to the dead process: then the turn fails, as it may have been read.
+    hostel_tests::wait::eventually("the daemon to know of the death", || {
+        let list = house.native().ask("process/list", json!({}));
+        let ours = list["processes"].as_array().expect("a list").iter().find(|listed| listed["pid"] == process.pid);
+        match ours {
+            Some(listed) if listed["exit_code"].is_null() => Err(listed.to_string()),
+            _ => Ok(()),
+        }
+    });
+    house.points().release_and_kill_next(point);
     restart_after_death(house, point);
     let turns = last_two(house, &session);
     assert_eq!((turns[1].outcome.as_str(), turns[1].pieces.concat().as_str()), ("completed", "once"), "{turns:?}");
