@@ -168,7 +168,10 @@ async fn a_killed_keeper_loses_its_processes_and_says_so() {
 async fn until_escaped(process: &Arc<Process>, count: usize) {
     let escaped = |member: &&Member| member.relation == Relation::Escaped && !member.zombie;
     let members = async || process.tree().await.members;
-    until("so many have left the group", members, |members| members.iter().filter(escaped).count() == count).await;
+    until("the expected number of processes to leave the group", members, |members| {
+        members.iter().filter(escaped).count() == count
+    })
+    .await;
 }
 
 async fn find_and_kill_descendants(processes: &Processes, script: &str) {

@@ -12,7 +12,7 @@
 //! What it does not: more than three messages, more faults at once than the budget, time, topics, keys. The real code is
 //! driven through the same kinds of faults by the simulator and the storm.
 //!
-//! Every state it can reach is looked at; and it is found out when it is made wrong on purpose.
+//! The tests explore every reachable state. Others break the model on purpose and require that this is noticed.
 
 mod flaws;
 mod steps;

@@ -99,7 +99,7 @@ async fn a_goodbye_is_heard_from_who_does_not_wait_for_the_answer() {
         a.news(if round == 0 { "peer_joined" } else { "peer_returned" }).await;
         a.send(dm(&bob, &format!("unread {round}"))).await;
         b.say_text(r#"{"type":"bye"}"#).await;
-        // With something unread in its socket this breaks the connection for who writes to it.
+        // Closing a socket with unread data resets the connection, so the broker's next write fails.
         drop(b);
         a.send(dm(&bob, &format!("too late {round}"))).await;
         assert_eq!(a.news("peer_left").await["eventData"]["memberId"], bob.member);

@@ -65,8 +65,8 @@ const CALLS: usize = 64;
 /// another client.
 struct Channel {
     begun: AtomicBool,
-    /// When the server was made for its client, in milliseconds of the clock. Nothing that arrives after the client was
-    /// greeted may be missed, however late its `initialized` is looked at.
+    /// When the server was made for its client, in milliseconds since 1970. Messages that arrive from then on are pushed,
+    /// even if the client's `initialized` is handled later.
     since_ms: u64,
 }
 
