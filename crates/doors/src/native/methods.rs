@@ -141,7 +141,10 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
         "journal/gc" => collect(processes, settings, parse(params)?).await,
         "house/status" => status(processes, settings),
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
-        "keeper/upgrade" => upgrade(processes, settings, parse(params)?).await,
+        "keeper/upgrade" => {
+            parse::<Upgrade>(params)?;
+            upgrade(processes, settings).await
+        }
         _ => Err(Failure::new(code::METHOD, format!("there is no method `{method}`"))),
     }
 }
@@ -299,6 +302,7 @@ fn stdin_failure(error: &StdinError) -> Failure {
         StdinError::NotRunning => code::NOT_RUNNING,
         StdinError::Gap => code::STDIN_GAP,
         StdinError::Full => code::STDIN_FULL,
+        StdinError::Owned => code::OWNED_INPUT,
         StdinError::Keeper(_) => code::KEEPER,
     };
     Failure::new(code, error.to_string())
@@ -395,14 +399,10 @@ pub(super) fn down(params: &str, settings: &Settings) {
     settings.down.try_send(keep).unwrap_or_default();
 }
 
-async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -> Outcome {
-    let path = match request.path {
-        Some(Text(path)) => PathBuf::from(OsString::from_vec(path)),
-        None => settings.program.clone(),
-    };
+async fn upgrade(processes: &Processes, settings: &Settings) -> Outcome {
     let before = processes.keeper_status();
     processes
-        .upgrade_keeper(&path)
+        .upgrade_keeper(Arc::clone(&settings.program))
         .await
         .map_err(|error| Failure::new(code::INTERNAL, format!("the keeper stays as it is: {error}")))?;
     let after = processes.keeper_status();
