@@ -3,9 +3,6 @@
 //! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
 //! `house/down`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +36,6 @@ use super::protocol::State;
 use super::protocol::Stdin;
 use super::protocol::StdinApplied;
 use super::protocol::Target;
-use super::protocol::Text;
 use super::protocol::TreeMember;
 use super::protocol::Upgrade;
 use super::protocol::Upgraded;
