@@ -110,11 +110,8 @@ impl Recognition {
     /// Whether the peer of a connection is recognised; if so it is remembered. `started` is what its greeting says.
     pub(crate) fn recognise(&mut self, peer: &Peer, started: u64) -> bool {
         let Some(process) = KnownProcess::of(peer.pid) else { return false };
-        let known = match program_of(peer.pid) {
-            // What can be looked at is looked at: a process that was recognised may have become another program.
-            Some(program) => self.is_program(program),
-            None => self.processes.contains(&process),
-        };
+        let known =
+            self.processes.contains(&process) || program_of(peer.pid).is_some_and(|program| self.is_program(program));
         let inherited = self.inherited_controller.is_some_and(|controller| controller == started);
         // The number was the peer's all the time if the handle says that the peer still lives.
         if !(known || inherited) || is_traced(peer.pid) || !is_alive(&peer.process) {
@@ -223,11 +220,14 @@ mod tests {
         std::fs::rename(copy_of_cat(directory.path(), "next"), &path).unwrap();
         let (newer, elsewhere) = (running(&path), running(&copy_of_cat(directory.path(), "elsewhere")));
         assert!(recognition.recognise(&peer(newer.id()), 0));
+        recognition.processes.clear();
         assert!(recognition.recognise(&peer(older.id()), 0), "the file that the keeper itself runs from");
         assert!(!recognition.recognise(&peer(elsewhere.id()), 0));
         // A file that everybody may write to is nobody's.
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(recognition.recognise(&peer(newer.id()), 0), "it was recognised before");
+        recognition.processes.clear();
         assert!(!recognition.recognise(&peer(newer.id()), 0));
         for child in [older, newer, elsewhere] {
             end(child);
