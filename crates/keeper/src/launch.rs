@@ -328,7 +328,7 @@ fn assemble(
 fn resume(resumed: Resumed) -> io::Result<()> {
     let house_key = upgrade::take_key(resumed.secrets.map(sys::adopt).transpose()?)?;
     let mut recognition = resumed.recognition;
-    recognition.add_own_program();
+    recognition.take_own_program();
     let lock = sys::adopt(resumed.lock)?;
     let listener = sys::adopt(resumed.listener)?;
     let journal = sys::adopt(resumed.journal)?;

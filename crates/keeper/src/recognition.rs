@@ -19,6 +19,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::conn::Peer;
 use crate::tree;
 
@@ -61,11 +63,28 @@ impl KnownProcess {
     }
 }
 
-/// Who is recognised. Kept over upgrades.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A program file that is kept open: as long as it is, the file system gives its number to no other file.
+#[derive(Debug)]
+struct HeldFile {
+    id: FileId,
+    _open: OwnedFd,
+}
+
+impl HeldFile {
+    /// The program file of a process; none if the process has hidden itself.
+    fn of_process(pid: &str) -> Option<Self> {
+        let open = rustix::fs::open(format!("/proc/{pid}/exe"), OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        Some(Self { id: FileId::of_descriptor(&open)?, _open: open })
+    }
+}
+
+/// Who is recognised. Path and processes are kept over upgrades.
+#[derive(Debug, Default)]
 pub(crate) struct Recognition {
-    /// Program files whose processes are recognised: the keeper's own first.
-    pub(crate) files: Vec<FileId>,
+    /// The program file that this image of the keeper runs from.
+    own: Option<HeldFile>,
+    /// The one that the process ran from that started the keeper.
+    starter: Option<HeldFile>,
     /// Where the keeper's own program file was when the keeper began.
     pub(crate) path: Option<PathBuf>,
     /// Recognised processes, newest last.
@@ -80,38 +99,28 @@ impl Recognition {
     /// its parent is whoever starts the keeper.
     pub(crate) fn at_start() -> Self {
         let mut recognition = Self::default();
-        recognition.add_own_program();
+        recognition.take_own_program();
         if let Some(parent) = rustix::process::getppid() {
             let parent = parent.as_raw_nonzero().get() as u32;
             recognition.processes.extend(KnownProcess::of(parent));
-            recognition.add_file(program_of(parent));
+            recognition.starter = HeldFile::of_process(&parent.to_string());
         }
         recognition
     }
 
-    /// Adds the program file that this image of the keeper runs from.
-    pub(crate) fn add_own_program(&mut self) {
-        let own = std::fs::metadata("/proc/self/exe").ok().map(|metadata| FileId::of(&metadata));
-        if let Some(own) = own {
-            self.files.retain(|file| *file != own);
-            self.files.insert(0, own);
-            // One for each upgrade would be too many for a keeper that is upgraded daily for years.
-            self.files.truncate(REMEMBERED);
-        }
+    /// Notes the program file that this image of the keeper runs from, and where it is.
+    pub(crate) fn take_own_program(&mut self) {
+        self.own = HeldFile::of_process("self");
         let path = std::fs::read_link("/proc/self/exe").ok();
         let path = path.filter(|path| !path.as_os_str().as_encoded_bytes().ends_with(DELETED.as_bytes()));
         self.path = path.or(self.path.take());
     }
 
-    fn add_file(&mut self, file: Option<FileId>) {
-        self.files.extend(file.filter(|file| !self.files.contains(file)));
-    }
-
     /// Whether the peer of a connection is recognised; if so it is remembered. `started` is what its greeting says.
     pub(crate) fn recognise(&mut self, peer: &Peer, started: u64) -> bool {
         let Some(process) = KnownProcess::of(peer.pid) else { return false };
-        let known =
-            self.processes.contains(&process) || program_of(peer.pid).is_some_and(|program| self.is_program(program));
+        let known = self.processes.contains(&process)
+            || HeldFile::of_process(&peer.pid.to_string()).is_some_and(|program| self.is_program(program.id));
         let inherited = self.inherited_controller.is_some_and(|controller| controller == started);
         // The number was the peer's all the time if the handle says that the peer still lives.
         if !(known || inherited) || is_traced(peer.pid) || !is_alive(&peer.process) {
@@ -128,7 +137,8 @@ impl Recognition {
 
     /// Whether a file is one that the keeper's daemon runs from, and that the keeper may become.
     pub(crate) fn is_program(&self, file: FileId) -> bool {
-        self.files.contains(&file) || self.path.as_deref().and_then(installed_at) == Some(file)
+        let held = [&self.own, &self.starter].into_iter().flatten();
+        held.map(|held| held.id).any(|id| id == file) || self.path.as_deref().and_then(installed_at) == Some(file)
     }
 }
 
@@ -137,11 +147,6 @@ fn installed_at(path: &Path) -> Option<FileId> {
     let metadata = std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let trusted = [0, rustix::process::geteuid().as_raw()].contains(&metadata.uid());
     (trusted && metadata.mode() & 0o002 == 0).then(|| FileId::of(&metadata))
-}
-
-/// The program file of a process; none if the process has hidden itself.
-fn program_of(pid: u32) -> Option<FileId> {
-    std::fs::metadata(format!("/proc/{pid}/exe")).ok().map(|metadata| FileId::of(&metadata))
 }
 
 /// Whether a process is being traced. Unknown counts as traced.
@@ -193,15 +198,18 @@ mod tests {
         path
     }
 
-    fn id_of(path: &Path) -> FileId {
-        FileId::of(&std::fs::metadata(path).unwrap())
+    /// What a keeper recognises that runs from this file.
+    fn keeper_from(path: &Path) -> Recognition {
+        let running = running(path);
+        let own = HeldFile::of_process(&running.id().to_string());
+        end(running);
+        Recognition { own, path: Some(path.to_owned()), ..Recognition::default() }
     }
 
     #[test]
     fn the_starter_and_what_runs_from_its_file_is_recognised() {
         let mut recognition = Recognition::at_start();
-        let own = FileId::of(&std::fs::metadata("/proc/self/exe").unwrap());
-        assert_eq!(recognition.files[0], own);
+        recognition.processes.clear();
         assert!(recognition.recognise(&peer(std::process::id()), 0), "this program itself");
         let stranger = running(Path::new("/bin/cat"));
         assert!(!recognition.recognise(&peer(stranger.id()), 0));
@@ -212,8 +220,7 @@ mod tests {
     fn a_newer_file_at_the_same_path_is_recognised_and_another_path_is_not() {
         let directory = tempfile::tempdir().unwrap();
         let path = copy_of_cat(directory.path(), "hostel");
-        let mut recognition =
-            Recognition { files: vec![id_of(&path)], path: Some(path.clone()), ..Recognition::default() };
+        let mut recognition = keeper_from(&path);
         let older = running(&path);
         assert!(recognition.recognise(&peer(older.id()), 0));
         // A build or a package manager puts a new file in the place of the old one.
@@ -238,7 +245,7 @@ mod tests {
     fn a_process_that_has_ended_is_not_recognised() {
         let directory = tempfile::tempdir().unwrap();
         let path = copy_of_cat(directory.path(), "hostel");
-        let mut recognition = Recognition { files: vec![id_of(&path)], ..Recognition::default() };
+        let mut recognition = keeper_from(&path);
         let mut child = running(&path);
         let peer = peer(child.id());
         drop(child.stdin.take());

@@ -7,6 +7,7 @@
 mod connect;
 mod garbage;
 mod greeting;
+mod input;
 mod label;
 mod launch;
 mod link;
@@ -38,7 +39,8 @@ pub use garbage::{Collected, Usage};
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
-pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
+pub use input::{Applied, StdinError, StdinTicket};
+pub use process::{Exit, HeldBecause, Process, Status};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
 pub(crate) use stage::{StageError, StageSpec};

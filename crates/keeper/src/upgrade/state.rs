@@ -18,7 +18,7 @@ use crate::control::{Control, Identity};
 use crate::key::OwnerDigest;
 use crate::proto::{self, Builder, DecodeError, Frame, Limits, NoteExit, OnFull, tag};
 use crate::pump::{Kept, Mark, ParkedChild, ParkedPump};
-use crate::recognition::{FileId, KnownProcess, Recognition};
+use crate::recognition::{KnownProcess, Recognition};
 use crate::state::{Bounds, Progress, SlotKey};
 use crate::sys;
 
@@ -56,10 +56,9 @@ mod own {
     pub(super) const HELD_STDOUT: u16 = 1124;
     pub(super) const BOUNDS: u16 = 1125;
     pub(super) const SECRETS: u16 = 1126;
-    pub(super) const PROGRAM_FILE: u16 = 1127;
-    pub(super) const PROGRAM_PATH: u16 = 1128;
-    pub(super) const KNOWN_PROCESS: u16 = 1129;
-    pub(super) const OWNER: u16 = 1130;
+    pub(super) const PROGRAM_PATH: u16 = 1127;
+    pub(super) const KNOWN_PROCESS: u16 = 1128;
+    pub(super) const OWNER: u16 = 1129;
 }
 
 /// A keeper at rest, read back.
@@ -121,9 +120,6 @@ pub(super) fn write_state(control: &Control, parked: &ParkedPump, secrets: &Owne
     }
     if let Some(path) = &control.recognition.path {
         house = house.bytes(own::PROGRAM_PATH, path.as_os_str().as_bytes());
-    }
-    for file in &control.recognition.files {
-        house = house.bytes(own::PROGRAM_FILE, &[file.dev, file.inode].map(u64::to_le_bytes).concat());
     }
     for process in &control.recognition.processes {
         let numbers = [u64::from(process.pid), process.start_ticks];
@@ -263,17 +259,13 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
 /// Who the keeper recognises. A build of layout 1 or 2 recognised nobody: its controller is recognised once.
 fn decode_recognition(house: &Frame<'_>) -> Result<Recognition, DecodeError> {
     let has_key = house.find(own::SECRETS)?.is_some();
-    let mut recognition = Recognition {
-        inherited_controller: if has_key { None } else { Some(house.u64(tag::STARTED)?) },
-        ..Recognition::default()
-    };
+    let mut recognition = Recognition::default();
+    if !has_key {
+        recognition.inherited_controller = Some(house.u64(tag::STARTED)?);
+    }
     for field in house.fields() {
         match field? {
             (own::PROGRAM_PATH, bytes) => recognition.path = Some(PathBuf::from(OsStr::from_bytes(bytes))),
-            (own::PROGRAM_FILE, bytes) => {
-                let [dev, inode] = numbers(bytes, own::PROGRAM_FILE)?;
-                recognition.files.push(FileId { dev, inode });
-            }
             (own::KNOWN_PROCESS, bytes) => {
                 let [pid, start_ticks] = numbers(bytes, own::KNOWN_PROCESS)?;
                 recognition.processes.push(KnownProcess { pid: pid as u32, start_ticks });
@@ -392,4 +384,40 @@ pub fn fuzz_state(bytes: &[u8]) {
         }
         table.len()
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The state of a build that knew neither house key nor recognition.
+    fn older_state(layout: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        Builder::new(&mut bytes, own::HOUSE, 0)
+            .u32(own::LAYOUT, layout)
+            .bytes(tag::KEEPER_ID, &[7; 16])
+            .u64(tag::SINCE_NS, 1)
+            .u64(tag::STARTED, 42)
+            .bytes(tag::HOUSE_TAG, b"0123456789abcdef")
+            .bytes(own::RUN_DIR, b"/r")
+            .bytes(own::JOURNAL_DIR, b"/j")
+            .i32(own::LOCK, 3)
+            .i32(own::LISTENER, 4)
+            .i32(own::JOURNAL, 5)
+            .u64(tag::TOTAL_QUOTA, 1)
+            .u64(tag::QUOTA, 2)
+            .u64(tag::FLOOR, 3)
+            .finish();
+        bytes
+    }
+
+    #[test]
+    fn states_of_older_builds_are_read_and_their_controller_is_recognised_once() {
+        for layout in [1, 2] {
+            let resumed = decode_state(&older_state(layout)).map_err(|error| error.to_string()).ok().unwrap();
+            assert_eq!(resumed.secrets, None);
+            assert_eq!(resumed.recognition.inherited_controller, Some(42));
+        }
+        assert!(decode_state(&older_state(4)).is_err() && decode_state(&older_state(0)).is_err());
+    }
 }
