@@ -9,12 +9,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use hostel_agents::{Decision, Hosting, Outcome as TurnOutcome};
 use hostel_house::processes::{Processes, SpawnSpec, StdinError};
 use hostel_journal::ProcessId;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Execute, Hello, MAX_DESCRIPTORS, Outcome, Role, Spawn, Stage, kind, split, tag};
 use rustix::process::{Pid, Signal};
 use support::raw::{Owned, Raw, spawn_of};
+use support::sessions::{Daemon, a_person, end_of, follow, options, prompt, question};
 use support::{RawKeeper, TestHouse, hear, install, keeper_program, opened, shell, until, within};
 
 const TOKEN: [u8; 32] = [0x3C; 32];
@@ -460,4 +462,45 @@ fn the_key_is_in_no_file_of_the_house() {
             }
         }
     }
+}
+
+/// The attack of the review: an answer to an agent's question, written to its process by somebody else. It is refused by
+/// the house before and after a restart, and by the keeper itself; the person's answer arrives.
+#[test]
+fn nobody_answers_a_question_by_writing_to_the_agents_process() {
+    let place = TestHouse::new();
+    let mut daemon = Daemon::start(&place, options(Vec::new()));
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    let sent = daemon.run(async {
+        let sent = session.send(prompt("approve")).await.unwrap();
+        question(&daemon.approvals).await;
+        sent
+    });
+    drop(session);
+    let answer = b"approved\n";
+    for _ in 0..2 {
+        daemon.run(async {
+            let process = daemon.processes.list().pop().unwrap();
+            assert_eq!(process.stdin(None, answer).await.err(), Some(StdinError::Owned));
+            assert_eq!(process.close_stdin().await, Err(StdinError::Owned));
+        });
+        let id = daemon.processes.list().pop().unwrap().id();
+        daemon.vanish();
+        let mut raw = Raw::connect_now(&place.keeper_socket());
+        raw.until(kind::SYNCED);
+        assert_eq!(offer(&mut raw, kind::STDIN, id, answer, None).0, Outcome::Owned);
+        assert_eq!(offer(&mut raw, kind::STDIN, id, answer, Some(&TOKEN)).0, Outcome::Owned);
+        drop(raw);
+        daemon = Daemon::start(&place, options(Vec::new()));
+    }
+    daemon.run(async {
+        let session = daemon.sessions.get("s").unwrap();
+        let asked = question(&daemon.approvals).await;
+        daemon.approvals.decide(&asked.id, Decision::Reject(String::new()), &a_person()).await.unwrap();
+        assert_eq!(
+            end_of(&follow(&session, sent.after_seq, sent.turn).await),
+            (TurnOutcome::Completed, "denied".into())
+        );
+    });
+    daemon.end();
 }

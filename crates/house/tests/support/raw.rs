@@ -27,6 +27,10 @@ impl Owned {
     }
 }
 
+fn hello(role: Role, started: u64) -> Hello {
+    Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started, notes_key: None }
+}
+
 impl Raw {
     pub(crate) fn connect(keeper: &RawKeeper, role: Role) -> Self {
         Self::connect_with(keeper, role, None)
@@ -37,12 +41,20 @@ impl Raw {
     }
 
     pub(crate) fn connect_to(socket: &Path, role: Role, notes_key: Option<[u8; 16]>) -> Self {
+        Self::greet(socket, Hello { notes_key, ..hello(role, 1) })
+    }
+
+    /// Connects as a daemon that was started just now, so that it takes over from real ones.
+    pub(crate) fn connect_now(socket: &Path) -> Self {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        Self::greet(socket, hello(Role::Controller, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64))
+    }
+
+    fn greet(socket: &Path, hello: Hello) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(limit())).unwrap();
         let mut raw = Self { stream, input: Vec::new() };
-        raw.send(|out| {
-            Hello { proto_min: 1, proto_max: 1, role, build: "test".into(), started: 1, notes_key }.encode(1, out);
-        });
+        raw.send(|out| hello.encode(1, out));
         raw
     }
 
