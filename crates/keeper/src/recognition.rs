@@ -230,6 +230,7 @@ mod tests {
         recognition.processes.clear();
         assert!(recognition.recognise(&peer(older.id()), 0), "the file that the keeper itself runs from");
         assert!(!recognition.recognise(&peer(elsewhere.id()), 0));
+        assert!(recognition.recognise(&peer(newer.id()), 0));
         // A file that everybody may write to is nobody's.
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();

@@ -194,6 +194,12 @@ impl House {
             return Err(held());
         }
         let processes = Processes::connect(options).await.map_err(|error| CommandError::failure(error.to_string()))?;
+        if processes.house_key().is_none() {
+            logs.log.warn(format_args!(
+                "[hostel] the keeper does not recognise this program as its daemon, or is older: it keeps the house key, \
+                 and agents that run already are started again; `hostel down && hostel up` starts a keeper of this program"
+            ));
+        }
         let lock = match free {
             Some(lock) => lock,
             // The keeper has told the other daemon to leave.
