@@ -327,23 +327,28 @@ fn a_daemon_that_is_being_traced_is_not_recognised() {
         eprintln!("skipped: strace is not installed");
         return;
     }
+    let strace = Command::new("strace");
+    assert!(!greet_from_another_process(&keeper, Some(strace)));
+    assert!(greet_from_another_process(&keeper, None), "the same program, and nobody watches it");
+}
+
+/// Whether another process of this program, run by `tracer` if there is one, is recognised as a daemon.
+fn greet_from_another_process(keeper: &RawKeeper, tracer: Option<Command>) -> bool {
     let own = std::env::current_exe().unwrap();
-    let traced = Command::new("strace")
-        .args(["-f", "-o", "/dev/null"])
-        .arg(own)
-        .args(["--exact", "keeper_trust::greets_the_keeper_it_is_told_of", "--nocapture"])
-        .env("KEEPER_TO_GREET", keeper.socket())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&traced.stdout).into_owned() + &String::from_utf8_lossy(&traced.stderr);
-    assert!(said.contains("recognised: false"), "{said}");
-    let direct = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "keeper_trust::greets_the_keeper_it_is_told_of", "--nocapture"])
-        .env("KEEPER_TO_GREET", keeper.socket())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&direct.stdout).into_owned() + &String::from_utf8_lossy(&direct.stderr);
-    assert!(said.contains("recognised: true"), "{said}");
+    let mut command = match tracer {
+        Some(mut tracer) => {
+            tracer.args(["-f", "-o", "/dev/null"]).arg(own);
+            tracer
+        }
+        None => Command::new(own),
+    };
+    command.args(["--exact", "keeper_trust::greets_the_keeper_it_is_told_of", "--nocapture"]);
+    let output = command.env("KEEPER_TO_GREET", keeper.socket()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    match (said.contains("recognised: true"), said.contains("recognised: false")) {
+        (recognised, not) if recognised != not => recognised,
+        _ => panic!("it did not greet: {said}"),
+    }
 }
 
 /// Run by other tests as a program of its own; by itself it does nothing.
@@ -361,13 +366,7 @@ fn greets_the_keeper_it_is_told_of() {
 fn a_child_of_the_daemon_is_not_the_daemon() {
     let keeper = RawKeeper::start();
     let mut raw = controller(&keeper);
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "keeper_trust::greets_the_keeper_it_is_told_of", "--nocapture"])
-        .env("KEEPER_TO_GREET", keeper.socket())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&child.stdout).into_owned() + &String::from_utf8_lossy(&child.stderr);
-    assert!(said.contains("recognised: false"), "{said}");
+    assert!(!greet_from_another_process(&keeper, None));
     raw.send(|out| Builder::new(out, kind::PING, 8).finish());
     assert_eq!(raw.until(kind::DONE).corr, 8, "the daemon is still in charge");
 }

@@ -41,16 +41,16 @@ impl Raw {
     }
 
     pub(crate) fn connect_to(socket: &Path, role: Role, notes_key: Option<[u8; 16]>) -> Self {
-        Self::greet(socket, Hello { notes_key, ..hello(role, 1) })
+        Self::greet(socket, &Hello { notes_key, ..hello(role, 1) })
     }
 
     /// Connects as a daemon that was started just now, so that it takes over from real ones.
     pub(crate) fn connect_now(socket: &Path) -> Self {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        Self::greet(socket, hello(Role::Controller, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64))
+        Self::greet(socket, &hello(Role::Controller, now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64))
     }
 
-    fn greet(socket: &Path, hello: Hello) -> Self {
+    fn greet(socket: &Path, hello: &Hello) -> Self {
         let stream = UnixStream::connect(socket).unwrap();
         stream.set_read_timeout(Some(limit())).unwrap();
         let mut raw = Self { stream, input: Vec::new() };
