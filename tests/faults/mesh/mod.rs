@@ -8,4 +8,4 @@ mod line;
 mod needles;
 mod privacy;
 mod storm;
-mod unreadable;
+pub(crate) mod unreadable;

@@ -6,12 +6,14 @@ use hostel_tests::wait;
 use serde_json::{Value, json};
 
 use super::{has_points, restart_after_death, until};
+use crate::mesh::unreadable::change_entries;
 use crate::sessions::resident::Resident;
 
 pub(super) const POINTS: &[&str] = &[
     "doors.mesh-token.written",
     "house.mail.queued",
     "house.mail.kept",
+    "house.mail.passed",
     "house.mail.asked",
     "house.mail.decided",
     "house.mail.declined",
@@ -36,11 +38,13 @@ fn messages_become_prompts_once() {
         match *point {
             "doors.mesh-token.written" => mail.registered(point),
             "house.mail.asked" | "house.mail.decided" | "house.mail.declined" => mail.asked(point),
+            "house.mail.passed" => mail.unreadable(point),
             "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(20 << 10), false),
             _ => mail.arrived(point, "build", point, true),
         }
         mail.settle(point);
     }
+    assert_eq!(mail.house.points().reached()["house.mail.passed"], 1, "a message is passed over once");
 }
 
 struct Mail {
@@ -96,6 +100,28 @@ impl Mail {
         if is_prompt {
             self.expected.push(text.to_owned());
         }
+    }
+
+    /// A message that was damaged on its way is none for an agent: it is passed over once, and those after it are put.
+    fn unreadable(&mut self, point: &str) {
+        self.lab.host_mut("bob").stop();
+        self.send("bob/build", "damaged");
+        let alice = self.lab.host("alice").client(Transport::Socket);
+        until("the message to be with the broker", || alice.get_json("/v1/health")["queue_depth"] == 0);
+        self.lab.kill_broker();
+        change_entries(&self.lab, |entries| {
+            let (_, entry) = entries.last_mut().expect("an entry");
+            entry["ciphertext"] = json!(base64_simd::STANDARD.encode_to_string([7; 64]));
+        });
+        self.lab.start_broker();
+        self.house.points().kill_next(point);
+        self.lab.host_mut("bob").start();
+        self.lab.host("bob").wait_connected();
+        self.lab.host("alice").wait_connected();
+        // The mesh does not tell of what cannot be read: the mailbox is read when another message comes.
+        self.send("bob/build", point);
+        restart_after_death(&mut self.house, point);
+        self.expected.push(point.to_owned());
     }
 
     fn pending(&self) -> Vec<Value> {

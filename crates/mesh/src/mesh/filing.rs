@@ -78,6 +78,7 @@ impl Mesh {
             core.files.forget(&id);
             return Err(refusal);
         }
+        core.files.announced(&id);
         Ok(Shared { ok: true, file_id: id, name: head.name, size: head.size, sha256: head.sha256, to: request.to })
     }
 
