@@ -8,4 +8,4 @@ mod line;
 mod needles;
 mod privacy;
 mod storm;
-pub(crate) mod unreadable;
+mod unreadable;

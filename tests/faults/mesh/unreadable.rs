@@ -143,7 +143,7 @@ fn who_is_revoked_reads_nothing_that_is_said_afterwards() {
 }
 
 /// Changes entries of a broker that does not run.
-pub(crate) fn change_entries(lab: &Lab, mut how: impl FnMut(&mut Vec<(i64, Value)>)) {
+fn change(lab: &Lab, mut how: impl FnMut(&mut Vec<(i64, Value)>)) {
     let mut all = entries(&log_file(lab));
     how(&mut all);
     let log = rusqlite::Connection::open(log_file(lab)).expect("the broker's log");
@@ -202,7 +202,7 @@ fn what_was_changed_on_its_way_has_no_text() {
     });
     lab.kill_broker();
     let carol = lab.host("carol").membership();
-    change_entries(&lab, |all| {
+    change(&lab, |all| {
         let place = |name: &str| {
             let id = format!("id-{name}");
             all.iter().position(|(_, entry)| entry["client_message_id"] == *id).expect("an entry")

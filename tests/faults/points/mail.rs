@@ -6,7 +6,6 @@ use hostel_tests::wait;
 use serde_json::{Value, json};
 
 use super::{has_points, restart_after_death, until};
-use crate::mesh::unreadable::change_entries;
 use crate::sessions::resident::Resident;
 
 pub(super) const POINTS: &[&str] = &[
@@ -38,7 +37,7 @@ fn messages_become_prompts_once() {
         match *point {
             "doors.mesh-token.written" => mail.registered(point),
             "house.mail.asked" | "house.mail.decided" | "house.mail.declined" => mail.asked(point),
-            "house.mail.passed" => mail.unreadable(point),
+            "house.mail.passed" => mail.announced(point),
             "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(20 << 10), false),
             _ => mail.arrived(point, "build", point, true),
         }
@@ -102,23 +101,16 @@ impl Mail {
         }
     }
 
-    /// A message that was damaged on its way is none for an agent: it is passed over once, and those after it are put.
-    fn unreadable(&mut self, point: &str) {
-        self.lab.host_mut("bob").stop();
-        self.send("bob/build", "damaged");
-        let alice = self.lab.host("alice").client(Transport::Socket);
-        until("the message to be with the broker", || alice.get_json("/v1/health")["queue_depth"] == 0);
-        self.lab.kill_broker();
-        change_entries(&self.lab, |entries| {
-            let (_, entry) = entries.last_mut().expect("an entry");
-            entry["ciphertext"] = json!(base64_simd::STANDARD.encode_to_string([7; 64]));
-        });
-        self.lab.start_broker();
+    /// The announcement of a file lies in the mailbox and is none for an agent: it is passed over once, and what comes
+    /// after it is put.
+    fn announced(&mut self, point: &str) {
+        let file = self.lab.path().join("shared.txt");
+        std::fs::write(&file, "content").expect("a file");
         self.house.points().kill_next(point);
-        self.lab.host_mut("bob").start();
-        self.lab.host("bob").wait_connected();
-        self.lab.host("alice").wait_connected();
-        // The mesh does not tell of what cannot be read: the mailbox is read when another message comes.
+        let alice = self.lab.host("alice").client(Transport::Socket);
+        let shared = alice.post("/v1/file/share", &json!({"path": file, "to": "bob/build"}));
+        assert_eq!(shared.status, 200, "{}", shared.text());
+        // The mailbox is read when a message comes, and that is after the announcement.
         self.send("bob/build", point);
         restart_after_death(&mut self.house, point);
         self.expected.push(point.to_owned());
