@@ -8,6 +8,8 @@
 //! | `registry` | the hostel processes of this user that are known by number |
 //! | `process`, `tree` | a process held by a descriptor; whose tree it belongs to |
 //! | `tcp`, `holders` | the two ends of a TCP connection, and the processes that hold one |
+//! | `accept` | taking connections: who is let in, how many, what becomes of the others |
+//! | `http`, `secret` | the guard in front of HTTP doors; tokens |
 //! | `lookups` | the few threads that may read `/proc` |
 //! | `proc`, `sys` | reading `/proc`; the system calls without a safe wrapper |
 //!
@@ -18,6 +20,8 @@
 
 #![deny(unsafe_code)]
 
+pub mod accept;
+pub mod http;
 pub mod marks;
 pub mod registry;
 pub mod tcp;
@@ -28,6 +32,7 @@ mod peer;
 mod proc;
 mod process;
 mod recent;
+mod secret;
 mod standing;
 #[allow(unsafe_code)] // socket options and a step between fork and exec, for which there is no safe wrapper
 mod sys;
@@ -35,6 +40,7 @@ mod tree;
 
 pub use peer::Peer;
 pub use process::{Process, start_of};
+pub use secret::Secret;
 pub use standing::Standing;
 pub use tcp::Ends;
 pub use tree::PeerInfo;

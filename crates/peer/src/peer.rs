@@ -6,11 +6,12 @@
 //! What a peer may do is decided elsewhere, by its [`Standing`].
 
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use tokio::sync::Mutex;
 
 use crate::holders::holders_of;
 use crate::lookups;
@@ -24,13 +25,25 @@ use crate::tree::{self, PeerInfo};
 const HOLDER_ATTEMPTS: u32 = 5;
 const HOLDER_PAUSE: Duration = Duration::from_millis(20);
 
+/// Where a connection comes from, as far as the kernel tells without a search.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Origin {
+    /// A user of this machine.
+    User(u32),
+    /// Another machine or network namespace.
+    Elsewhere(IpAddr),
+    /// This machine, nobody knows whose.
+    Unknown,
+}
+
 /// The other end of a connection. Clones are the same peer.
 #[derive(Clone)]
 pub struct Peer(Arc<Inner>);
 
 struct Inner {
     end: End,
-    /// What was found out; only what does not change as long as the processes live.
+    /// What was found out; only what does not change as long as the processes live. Held during a lookup, so that several
+    /// who want to know wait for one.
     known: Mutex<Option<Known>>,
 }
 
@@ -108,6 +121,12 @@ impl Peer {
         }
     }
 
+    /// Whether this is this process itself.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        matches!(self.0.end, End::Own)
+    }
+
     /// The two ends of a TCP connection.
     #[must_use]
     pub fn ends(&self) -> Option<Ends> {
@@ -131,10 +150,48 @@ impl Peer {
         self.known().await.and_then(|known| known.info)
     }
 
+    /// Looks at the peer now, in the background, so that what is known of it later is what it was when it connected.
+    pub fn look_at_once(&self) {
+        let peer = self.clone();
+        hostel_tasks::spawn(async move { drop(peer.known().await) });
+    }
+
+    /// The peer as a process: whoever holds its end of a TCP connection on this machine. It keeps the standing that all
+    /// holders have together. Unknown where there is none, and for somebody elsewhere.
+    pub async fn as_process(&self) -> Peer {
+        if !matches!(self.0.end, End::Tcp { .. }) {
+            return self.clone();
+        }
+        match self.known().await {
+            Some(known) => match known.processes.first().cloned() {
+                Some(first) => Peer(Arc::new(Inner { end: End::Process(first), known: Mutex::new(Some(known)) })),
+                None => Peer::unknown(),
+            },
+            None => Peer::unknown(),
+        }
+    }
+
+    /// The processes that the peer may be, by number: one for a unix socket, the holders of a TCP connection. None for this
+    /// process itself, for somebody elsewhere, and for whoever cannot be found.
+    pub async fn pids(&self) -> Vec<u32> {
+        self.known().await.map_or_else(Vec::new, |known| known.processes.iter().map(Process::pid).collect())
+    }
+
+    /// The lines of parents of those processes: each begins with the process itself, and each of its members comes with the
+    /// terminal session that it is in. A line ends early where `/proc` does.
+    pub async fn parents(&self) -> Vec<Vec<(u32, u32)>> {
+        let Some(known) = self.known().await else { return Vec::new() };
+        let look_up = move || {
+            let lines = known.processes.iter();
+            lines.filter_map(|process| process.look_up(|pid, stat| Some(tree::parents(pid, stat)))).collect()
+        };
+        lookups::run(look_up).await.unwrap_or_default()
+    }
+
     /// Whether the peer is a process, or descends from it. `None` if that cannot be found out. Somebody elsewhere and this
     /// process itself belong to nobody's tree.
     pub async fn belongs_to(&self, root: u32, root_started: u64) -> Option<bool> {
-        if matches!(self.0.end, End::Own) {
+        if self.is_own() {
             return Some(false);
         }
         let known = self.known().await?;
@@ -156,12 +213,34 @@ impl Peer {
         .flatten()
     }
 
+    /// Where the connection comes from. Asks the kernel, which does not wait; only where that cannot be asked, `/proc` is
+    /// read on another thread.
+    pub(crate) async fn origin(&self) -> Origin {
+        match &self.0.end {
+            End::Process(process) => Origin::User(process.uid()),
+            End::Own => Origin::User(rustix::process::geteuid().as_raw()),
+            End::Unknown => Origin::Unknown,
+            End::Tcp { ends, .. } => {
+                let ends = *ends;
+                let found = match tcp::other_end_by_kernel(ends) {
+                    Some(found) => Some(found),
+                    None => lookups::run(move || tcp::other_end(ends)).await,
+                };
+                match found {
+                    Some(OtherEnd::Local { uid, .. }) => Origin::User(uid),
+                    Some(OtherEnd::Remote) => Origin::Elsewhere(ends.theirs.ip().to_canonical()),
+                    Some(OtherEnd::Unknown) | None => Origin::Unknown,
+                }
+            }
+        }
+    }
+
     async fn known(&self) -> Option<Known> {
-        let kept = self.0.known.lock().clone();
-        if let Some(known) = kept
+        let mut kept = self.0.known.lock().await;
+        if let Some(known) = &*kept
             && known.processes.iter().all(Process::is_alive)
         {
-            return Some(known);
+            return Some(known.clone());
         }
         let found = match &self.0.end {
             End::Process(process) if process.is_alive() => {
@@ -171,9 +250,8 @@ impl Peer {
             End::Tcp { ends, proxies } => find(*ends, proxies).await,
             _ => None,
         };
-        let found = found.filter(|found| found.standing != Standing::Unknown);
-        self.0.known.lock().clone_from(&found);
-        found
+        *kept = found.filter(|found| found.standing != Standing::Unknown);
+        kept.clone()
     }
 }
 
@@ -221,6 +299,15 @@ fn look_for(ends: Ends, proxies: &[u32]) -> Option<Known> {
         OtherEnd::Unknown => None,
     }
 }
+
+/// Two peers are equal if they are clones of one.
+impl PartialEq for Peer {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Peer {}
 
 impl fmt::Debug for Peer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

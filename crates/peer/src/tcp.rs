@@ -40,14 +40,23 @@ pub(crate) enum OtherEnd {
 
 /// Looks for the other end of a connection. May read `/proc`.
 pub(crate) fn other_end(ends: Ends) -> OtherEnd {
-    match look_up(ends.theirs, ends.ours) {
-        Ok(Some(socket)) => match socket.owner() {
+    look_up(ends.theirs, ends.ours).map_or(OtherEnd::Unknown, |found| judge(ends, found))
+}
+
+/// The same without `/proc`, which any thread may do; `None` where the kernel cannot be asked.
+pub(crate) fn other_end_by_kernel(ends: Ends) -> Option<OtherEnd> {
+    ask_kernel(plain(ends.theirs), plain(ends.ours)).ok().map(|found| judge(ends, found))
+}
+
+fn judge(ends: Ends, found: Option<Socket>) -> OtherEnd {
+    match found {
+        Some(socket) => match socket.owner() {
             Some(uid) => OtherEnd::Local { uid, inode: socket.inode },
             None => OtherEnd::Unknown,
         },
-        // Whoever hangs up before it is looked for has no socket any more.
-        Ok(None) if !is_of_this_machine(ends.theirs.ip()) => OtherEnd::Remote,
-        Ok(None) | Err(_) => OtherEnd::Unknown,
+        None if is_of_this_machine(ends.theirs.ip()) => OtherEnd::Unknown,
+        // Whoever hangs up before it is looked for has no socket any more, so an own address is not elsewhere.
+        None => OtherEnd::Remote,
     }
 }
 

@@ -124,6 +124,19 @@ fn is_hostel(process: &Parent) -> bool {
     process.marked || registry().contains(process.pid, process.stat.started)
 }
 
+/// A process and its parents, nearest first, each with the terminal session that it is in.
+pub(crate) fn parents(pid: u32, own: Stat) -> Vec<(u32, u32)> {
+    let mut line = vec![(pid, own.session)];
+    let (mut at, mut stat) = (pid, own);
+    while line.len() < MAX_ANCESTORS
+        && let Some(Some(parent)) = parent_of(at, stat)
+    {
+        line.push((parent.pid, parent.stat.session));
+        (at, stat) = (parent.pid, parent.stat);
+    }
+    line
+}
+
 /// Whether a process is another one or descends from it. `None` if that cannot be found out.
 pub(crate) fn belongs_to(pid: u32, own: Stat, root: u32, root_started: u64) -> Option<bool> {
     let is_root = |pid: u32, stat: Stat| pid == root && stat.started == root_started;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use futures_util::FutureExt as _;
-use hostel_house::approvals::PeerInfo;
+use hostel_peer::Peer;
+use hostel_peer::PeerInfo;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use sha2::Digest as _;
@@ -41,15 +42,6 @@ use crate::rpc::line::LineReader;
 
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub(crate) enum Peer {
-    /// A process and its user, as the system told when it connected.
-    Of(Option<(u32, u32)>),
-    /// Somebody in this process speaks for this one.
-    Is(Option<Box<PeerInfo>>),
-}
 
 /// A client while it is served.
 pub(crate) struct Client<'a> {
@@ -250,10 +242,7 @@ impl Client<'_> {
     }
 
     /// Who is asking, as the system knows it.
-    pub(crate) fn peer(&self) -> Option<PeerInfo> {
-        match &self.peer {
-            Peer::Of(known) => known.and_then(|(pid, uid)| self.door.0.approvals.peer(pid, uid)),
-            Peer::Is(peer) => peer.as_deref().cloned(),
-        }
+    pub(crate) async fn peer(&self) -> Option<PeerInfo> {
+        self.peer.info().await
     }
 }

@@ -24,6 +24,7 @@ use hostel_tasks::SpawnBoxed as _;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::PeerNames as _;
 use super::Client;
 use super::Params;
 use super::approvals;
