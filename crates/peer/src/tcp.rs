@@ -40,12 +40,14 @@ pub(crate) enum OtherEnd {
 
 /// Looks for the other end of a connection. May read `/proc`.
 pub(crate) fn other_end(ends: Ends) -> OtherEnd {
-    look_up(ends.theirs, ends.ours).map_or(OtherEnd::Unknown, |found| judge(ends, found))
+    let (theirs, ours) = (plain(ends.theirs), plain(ends.ours));
+    let found = ask_kernel(theirs, ours).or_else(|_| read_tables(theirs, ours));
+    found.map_or(OtherEnd::Unknown, |found| judge(ends, found))
 }
 
 /// The same without `/proc`, which any thread may do; `None` where the kernel cannot be asked.
 pub(crate) fn other_end_by_kernel(ends: Ends) -> Option<OtherEnd> {
-    ask_kernel(plain(ends.theirs), plain(ends.ours)).ok().map(|found| judge(ends, found))
+    look_up(ends.theirs, ends.ours).ok().map(|found| judge(ends, found))
 }
 
 fn judge(ends: Ends, found: Option<Socket>) -> OtherEnd {
@@ -108,17 +110,12 @@ impl Socket {
     }
 }
 
-/// The socket with these two ends, seen from `local`; `None` if there is none. May read `/proc`, where the kernel cannot be
-/// asked.
+/// The socket with these two ends, seen from `local`; `None` if there is none. Does not wait, so any thread may call it.
 ///
 /// # Errors
-/// Neither way works.
+/// This kernel cannot be asked.
 pub fn look_up(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Socket>> {
-    let (local, remote) = (plain(local), plain(remote));
-    match ask_kernel(local, remote) {
-        Ok(found) => Ok(found),
-        Err(_) => read_tables(local, remote),
-    }
+    ask_kernel(plain(local), plain(remote))
 }
 
 /// IPv4 in the clothes of IPv6 as what it is: the other end's socket is listed so.

@@ -31,14 +31,13 @@ pub mod lookup;
 pub mod metrics;
 pub mod params;
 pub mod request;
-pub mod secret;
 pub mod settings;
 pub mod shellenv;
 
 pub use door::NAME;
+pub use hostel_peer::Secret;
 pub use log::{Level, Log};
 pub use metrics::Metrics;
-pub use secret::Secret;
 pub use server::{architecture, platform};
 pub use settings::{Limits, LoginPath, Reattach, Settings};
 
@@ -79,13 +78,14 @@ pub async fn serve(
     let door = Door::open(processes, settings);
     let local: Arc<str> = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address)).into();
     let log = door.log.clone();
-    let gate = Gate::new(Admits::OwnerAndRoot, door.limits.connections, WhenFull::Wait).on_notice(move |notice| {
-        match notice {
-            Notice::AcceptFailed(error) => log.warn(format_args!("[Server] accept error (retrying): {error}")),
-            Notice::TurnedAway { peer, reason, .. } => log.warn(format_args!("[Server] Refused {peer}: {reason}")),
-            Notice::Panicked(error) => log.error(format_args!("[Server] a connection's handler failed: {error}")),
-        }
-    });
+    let gate =
+        Gate::new(Admits::OwnerAndRoot, door.limits.connections, WhenFull::Wait).on_notice(
+            move |notice| match notice {
+                Notice::AcceptFailed(error) => log.warn(format_args!("[Server] accept error (retrying): {error}")),
+                Notice::TurnedAway { peer, reason, .. } => log.warn(format_args!("[Server] Refused {peer}: {reason}")),
+                Notice::Panicked(error) => log.error(format_args!("[Server] a connection's handler failed: {error}")),
+            },
+        );
     let stop = async {
         tokio::select! {
             () = stop => ShutdownReason::Stopped,

@@ -31,11 +31,11 @@ use super::door::Ended;
 use super::gates::Accepted;
 use super::gates::Refused;
 use super::gates::Screened;
-use super::listen;
 use super::notice::Notice;
 use super::replay::Seen;
 use super::request;
 use super::request::Action;
+use crate::admission;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
@@ -78,10 +78,10 @@ pub(crate) async fn run(mut stream: UnixStream, door: &Door, peer: Peer) {
         if !progress.answered {
             let failed = Plain::Error("internal error; the request was given up".to_owned());
             let line = answer::line(&progress.id, &failed, &door.0.settings.reported_version);
-            listen::say_at_once(&stream, &line);
+            admission::say_at_once(&stream, &line);
         }
     }
-    listen::discard(&stream);
+    admission::discard(&stream);
 }
 
 async fn serve(stream: &mut UnixStream, door: &Door, peer: Peer, progress: &mut Progress) {

@@ -13,8 +13,6 @@ use hostel_peer::accept::Gate;
 use hostel_peer::accept::Notice;
 use hostel_peer::accept::Reason;
 use hostel_peer::accept::WhenFull;
-use rustix::net::RecvFlags;
-use rustix::net::SendFlags;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
 
@@ -24,9 +22,7 @@ use super::connection;
 use super::door::Door;
 use super::door::Ended;
 use super::door::Leaving;
-
-/// The most that is read and thrown away from a client that is not served.
-const UNREAD: usize = 1 << 20;
+use crate::admission;
 
 /// Serves clients on a unix socket until `stop`, or until a client stops the door. Those who are served then hear so,
 /// unless another daemon will go on with what they asked for.
@@ -81,26 +77,8 @@ fn gate(door: &Door) -> Gate {
 /// Says that there is no room. Nothing here waits: a fresh socket takes a short line at once.
 fn turn_away(stream: impl AsFd, door: &Door) {
     let busy = Plain::Error("server busy: too many in-flight requests".to_owned());
-    say_at_once(&stream, &answer::line("", &busy, &door.0.settings.reported_version));
-    discard(&stream);
-}
-
-/// Sends a short line if the system takes it this moment. The system is asked, and not the runtime, which learns only
-/// later that a fresh socket can be written to.
-pub(crate) fn say_at_once(stream: impl AsFd, line: &[u8]) {
-    rustix::net::send(stream, line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).ok();
-}
-
-/// Throws away what has arrived: closing with unread bytes would look like a broken connection to the client.
-pub(crate) fn discard(stream: impl AsFd) {
-    let mut rest = [0; 16 << 10];
-    let mut total = 0;
-    while let Ok((_, read @ 1..)) = rustix::net::recv(&stream, &mut rest, RecvFlags::DONTWAIT) {
-        total += read;
-        if total > UNREAD {
-            return;
-        }
-    }
+    admission::say_at_once(&stream, &answer::line("", &busy, &door.0.settings.reported_version));
+    admission::discard(&stream);
 }
 
 /// Serves one connection that did not come by a listener. `peer` is who is really asking.

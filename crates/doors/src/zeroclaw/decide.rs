@@ -13,8 +13,8 @@ use hostel_house::approvals::Passphrase;
 use serde_json::Value;
 use serde_json::json;
 
-use super::PeerNames as _;
 use super::Params;
+use super::PeerNames as _;
 use super::code;
 use super::visitor::Visitor;
 use super::visitor::internal;

@@ -24,9 +24,9 @@ use hostel_tasks::SpawnBoxed as _;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::PeerNames as _;
 use super::Client;
 use super::Params;
+use super::PeerNames as _;
 use super::approvals;
 use super::attachments;
 use super::attachments::Stored;

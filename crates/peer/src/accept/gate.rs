@@ -22,8 +22,9 @@ pub enum Admits {
     OwnerAndRoot,
     /// Everybody, on this machine or elsewhere: a token is wanted later.
     Everybody,
-    /// The user who runs this process and everybody elsewhere, a token is wanted later. Other users of this machine are not:
-    /// what they hold may be an insider's, under another id. Root and the users given here run proxies, and speak for others.
+    /// The user who runs this process and everybody elsewhere; a token is wanted later, of the user as well. Other users of
+    /// this machine are not: what they hold may be an insider's, under another id. Root and the users given here run proxies,
+    /// and speak for others.
     OwnerAndElsewhere {
         /// Users whose connections are taken for those of somebody elsewhere.
         proxies: Vec<u32>,
@@ -131,6 +132,7 @@ impl Gate {
     pub(super) async fn judge(&self, peer: &Peer, held: Option<OwnedSemaphorePermit>) -> Result<Option<Place>, Reason> {
         let own = rustix::process::geteuid().as_raw();
         let source = match (peer.origin().await, &self.admits) {
+            (Origin::User(uid), Admits::OwnerAndElsewhere { .. }) if uid == own => Source::User(uid),
             (Origin::User(uid), _) if uid == own => return self.place(held),
             (Origin::User(0), Admits::OwnerAndRoot) => return self.place(held),
             (Origin::User(uid), Admits::Everybody) => Source::User(uid),

@@ -161,6 +161,7 @@ async fn other_users_are_closed_or_strangers_and_never_take_the_owners_places() 
     let letters = visitors.each_ref().map(|(_, letter)| *letter);
     assert_eq!(letters, [Some(b's'), Some(b's'), Some(b's'), None], "a proxy speaks for many, others for nobody");
     visitors.into_iter().map(|(child, _)| child).for_each(leave);
+    assert_eq!(door.client().await.1, Some(b's'), "the owner shows a token there as well");
 }
 
 #[tokio::test]

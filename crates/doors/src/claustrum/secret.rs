@@ -1,3 +1,0 @@
-//! The token clients must show.
-
-pub use hostel_peer::Secret;
