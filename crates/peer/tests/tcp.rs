@@ -69,7 +69,11 @@ async fn an_insider_that_shares_the_connection_counts() {
     insider.kill().unwrap();
     insider.wait().unwrap();
     assert_eq!(Peer::of_tcp(ends).standing().await, Standing::Owner);
+    // Whoever has hung up is nobody, though the process lives.
+    let peer = Peer::of_tcp(ends);
+    assert_eq!(peer.standing().await, Standing::Owner);
     drop(client);
+    assert_eq!(peer.standing().await, Standing::Unknown);
 }
 
 #[tokio::test]
