@@ -198,7 +198,8 @@ fn another_user_does_not_shut_the_owner_out() {
     let script = format!(
         "import os, socket, sys\n\
          os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
-         held = [socket.create_connection(('127.0.0.1', {})) for _ in range(300)]\n\
+         held = [socket.socket() for _ in range(300)]\n\
+         for s in held: s.connect(('127.0.0.1', {}))\n\
          print('held', flush=True); sys.stdin.read()\n",
         address.port()
     );

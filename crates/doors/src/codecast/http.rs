@@ -65,7 +65,7 @@ pub(super) async fn respond(
 
 /// What a request comes to whatever its body is, if it comes to nothing.
 async fn refusal(door: &Door, connection: &Connection, place: &Place, head: &Parts) -> Option<Response<Body>> {
-    if let Err((status, sentence)) = admit(door, place, head).await {
+    if let Err((status, sentence)) = admit(door, connection, place, head).await {
         door.log.warn(format_args!("codecast: {} from {}: {sentence}", status.as_u16(), connection.line.remote()));
         return Some(refuse(status, sentence));
     }
@@ -123,11 +123,18 @@ fn events(body: Body) -> Response<Body> {
 }
 
 /// Checks whether the sender of a request may ask anything at all.
-async fn admit(door: &Door, place: &Place, head: &Parts) -> Result<(), (StatusCode, &'static str)> {
+async fn admit(
+    door: &Door,
+    connection: &Connection,
+    place: &Place,
+    head: &Parts,
+) -> Result<(), (StatusCode, &'static str)> {
     let guard = Guard { hosts: Hosts { any_loopback: true, ..Hosts::default() }, ..Guard::default() };
     // A program of this user on this machine, and no web page in this user's browser.
     let doubt = match guard.check(head, None) {
-        Ok(()) if place.is_strangers() => Some(""),
+        Ok(()) if place.is_strangers() || !connection.line.is_local() => {
+            Some("Forbidden: this daemon serves this machine only")
+        }
         Ok(()) => None,
         Err(Rejection::Host) => Some("Forbidden: call this daemon by localhost or 127.0.0.1"),
         Err(Rejection::Origin | Rejection::Preflight) => Some("Forbidden: web pages may not call this daemon"),
