@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hostel_house::approvals::DeciderPeer;
+use hostel_house::insiders::Houses;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -17,7 +19,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OnceCell, watch};
 
 use super::door::Door;
 use super::guard::Transport;
@@ -34,8 +36,11 @@ const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the requests of a connection share.
-#[derive(Default)]
 pub(super) struct Connection {
+    /// Who is at the other end.
+    peer: DeciderPeer,
+    /// Whether that is a process inside a house, once it was looked up.
+    inside: OnceCell<bool>,
     /// A body was not read to its end.
     leftover: AtomicBool,
     /// Ends when the reader of a stream has fallen behind.
@@ -44,6 +49,26 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    fn new(peer: DeciderPeer) -> Self {
+        Self {
+            peer,
+            inside: OnceCell::new(),
+            leftover: AtomicBool::new(false),
+            behind: Mutex::default(),
+            opened: Notify::new(),
+        }
+    }
+
+    /// Whether the client is a process inside a house of this user, or cannot be recognised.
+    pub(super) async fn is_inside(&self, houses: &Houses) -> bool {
+        *self.inside.get_or_init(|| houses.hold(&self.peer)).await
+    }
+
+    /// The client, for the log.
+    pub(super) fn peer(&self) -> &DeciderPeer {
+        &self.peer
+    }
+
     /// Something of the request was not read.
     pub(super) fn leaves_over(&self) {
         self.leftover.store(true, Ordering::Relaxed);
@@ -75,12 +100,12 @@ async fn either(waiting: &mut Option<Waiting>) {
 }
 
 /// Serves one client to its end.
-pub(super) async fn converse<S>(door: Arc<Door>, stream: S, transport: Transport)
+pub(super) async fn converse<S>(door: Arc<Door>, stream: S, peer: DeciderPeer, transport: Transport)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let limits = door.live().settings.limits.clone();
-    let connection = Arc::new(Connection::default());
+    let connection = Arc::new(Connection::new(peer));
     let mut stop = door.stop.subscribe();
     let service = {
         let (door, connection) = (Arc::clone(&door), Arc::clone(&connection));

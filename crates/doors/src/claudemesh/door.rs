@@ -2,10 +2,12 @@
 //!
 //! Invariant: it holds no state of the mesh. What it holds are limits, counts and whether it is closing.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hostel_house::insiders::Houses;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use hostel_mesh::{Mesh, Refusal};
@@ -42,6 +44,10 @@ pub(super) struct Door {
     pub(super) mesh: Mesh,
     pub(super) tokens: Tokens,
     pub(super) metrics: Metrics,
+    /// The houses of this user: processes inside them may do less.
+    pub(super) houses: Houses,
+    /// Directories whose files are not for processes inside a house.
+    pub(super) private: Vec<PathBuf>,
     log: Log,
     /// True when open streams are to end.
     pub(super) stop: watch::Sender<bool>,
@@ -137,9 +143,18 @@ async fn turn(places: &Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePer
 }
 
 impl Door {
-    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
+    pub(super) fn new(
+        mesh: Mesh,
+        tokens: Tokens,
+        log: Log,
+        settings: Settings,
+        houses: Houses,
+        private: Vec<PathBuf>,
+    ) -> Self {
         Self {
             mesh,
+            houses,
+            private,
             tokens,
             metrics: Metrics::default(),
             log,

@@ -17,6 +17,7 @@
 //!
 //! The door binds nothing: the caller brings listening sockets with the modes and addresses they shall have.
 
+mod access;
 mod answer;
 mod connection;
 mod door;
@@ -39,10 +40,13 @@ pub use settings::{Limits, Settings};
 
 use std::future::Future;
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::approvals::{DeciderPeer, Ends};
+use hostel_house::insiders::Houses;
 use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
@@ -53,6 +57,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use self::guard::Transport;
+use crate::zeroclaw::Peer;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -73,10 +78,18 @@ pub struct Listeners {
 pub struct Door(Arc<door::Door>);
 
 impl Door {
-    /// A door to `mesh`; over TCP it is opened by `tokens`.
+    /// A door to `mesh`; over TCP it is opened by `tokens`. Processes inside `houses` may do less, and have no files of
+    /// `private` directories sent or written.
     #[must_use]
-    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
-        Self(Arc::new(door::Door::new(mesh, tokens, log, settings)))
+    pub fn new(
+        mesh: Mesh,
+        tokens: Tokens,
+        log: Log,
+        settings: Settings,
+        houses: Houses,
+        private: Vec<PathBuf>,
+    ) -> Self {
+        Self(Arc::new(door::Door::new(mesh, tokens, log, settings, houses, private)))
     }
 
     /// Goes on with other settings. What is under way is finished as it began; where the door listens stays.
@@ -111,8 +124,9 @@ impl Door {
                 Some(_) = connections.join_next() => {}
                 (stream, place) = accept(&places, &self.0, || UnixListener::accept(&socket)) => {
                     let (door, (stream, _)) = (Arc::clone(&self.0), stream);
+                    let peer = Peer::of(&stream).decider();
                     connections.spawn_boxed(async move {
-                        connection::converse::<UnixStream>(door, stream, Transport::Socket).await;
+                        connection::converse::<UnixStream>(door, stream, peer, Transport::Socket).await;
                         drop(place);
                     });
                 }
@@ -120,8 +134,9 @@ impl Door {
                     // Events and answers are small and wanted at once.
                     stream.set_nodelay(true).ok();
                     let door = Arc::clone(&self.0);
+                    let peer = remote(&stream);
                     connections.spawn_boxed(async move {
-                        connection::converse::<TcpStream>(door, stream, Transport::Tcp).await;
+                        connection::converse::<TcpStream>(door, stream, peer, Transport::Tcp).await;
                         drop(place);
                     });
                 }
@@ -134,6 +149,14 @@ impl Door {
             self.0.warn("ipc_connections_cut_off", json!({"connections": connections.len()}));
             connections.shutdown().await;
         }
+    }
+}
+
+/// The other end of a TCP connection.
+fn remote(stream: &TcpStream) -> DeciderPeer {
+    match (stream.peer_addr(), stream.local_addr()) {
+        (Ok(theirs), Ok(ours)) => DeciderPeer::Remote(Ends { theirs, ours }),
+        _ => DeciderPeer::Unknown,
     }
 }
 

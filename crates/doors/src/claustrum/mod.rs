@@ -43,6 +43,7 @@ pub use server::{architecture, platform};
 pub use settings::{Limits, LoginPath, Reattach, Settings};
 
 use door::Door;
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_tasks::SpawnBoxed as _;
 use std::future::Future;
@@ -79,10 +80,11 @@ pub struct Closing {
 pub async fn serve(
     listener: UnixListener,
     processes: Processes,
+    insiders: Insiders,
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Closing {
-    let door = Door::open(processes, settings);
+    let door = Door::open(processes, insiders, settings);
     let places = Arc::new(Semaphore::new(door.limits.connections));
     let local: Arc<str> = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address)).into();
     let mut connections = JoinSet::new();

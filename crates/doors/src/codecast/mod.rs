@@ -6,6 +6,7 @@
 //!
 //! The door binds nothing: the caller brings a listening socket, and a certificate if others can reach it.
 
+mod access;
 mod auth;
 mod body;
 mod caller;
@@ -39,6 +40,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::approvals::{DeciderPeer, Ends};
+use hostel_house::insiders::{self, Insiders};
 use hostel_house::sessions::Sessions;
 use hostel_tasks::SpawnBoxed as _;
 use hyper::Request;
@@ -69,12 +72,13 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub async fn serve(
     listener: TcpListener,
     sessions: Sessions,
+    insiders: Insiders,
     settings: Settings,
     log: Log,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
     let places = Arc::new(Semaphore::new(settings.limits.connections.max(1)));
-    let door = Arc::new(Door::new(sessions, settings, log));
+    let door = Arc::new(Door::new(sessions, insiders, settings, log));
     let mut connections = JoinSet::new();
     let mut stop = pin!(stop);
     loop {
@@ -154,7 +158,9 @@ async fn converse(door: Arc<Door>, stream: TcpStream) {
 }
 
 fn connect(door: &Door, line: Arc<Line>, layers: Layers) -> Arc<Connection> {
-    Connection::new(line, layers, door.settings.limits.behind)
+    let peer = DeciderPeer::Remote(Ends { theirs: line.remote(), ours: line.local() });
+    let rights = door.insiders.rights(insiders::Door::Codecast, peer, format!("codecast:{}", line.remote()));
+    Connection::new(line, layers, door.settings.limits.behind, rights)
 }
 
 async fn http1<I>(

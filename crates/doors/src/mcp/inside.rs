@@ -6,6 +6,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Insiders;
+use hostel_house::insiders::Own;
 use tokio::net::UnixStream;
 
 use super::Backend;
@@ -14,6 +17,7 @@ use super::Later;
 use super::Process;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
+use crate::zeroclaw::Peer;
 
 /// Serves one end of a pair as a door does, for the process that is behind it; none where that is not known.
 pub type Attend = Box<dyn Fn(UnixStream, Option<Process>) + Send + Sync>;
@@ -29,6 +33,8 @@ pub struct Inside {
     pub native: Attend,
     /// Where the tunnels to other machines end.
     pub tunnel: Tunnel,
+    /// What knows the processes inside the house, and what they may do.
+    pub insiders: Insiders,
 }
 
 impl std::fmt::Debug for Inside {
@@ -52,6 +58,24 @@ impl Backend for Inside {
                     Ok(ours)
                 }
             }
+        })
+    }
+
+    fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let peer = Peer::process(caller.process.map(|process| (process.pid, process.uid)));
+            let label = format!("mcp {} {}", caller.word(), peer.label());
+            let rights = self.insiders.rights(Door::Mcp, peer.decider(), label);
+            let refused = match rights.check(tool).await {
+                // The doors behind see to the rest, but a mesh daemon takes us for the member.
+                Ok(Some(Own::Mailbox)) => match rights.insider().await.and_then(|one| self.insiders.session_of(one)) {
+                    Some(_) => return None,
+                    None => rights.refuse(tool, "").await,
+                },
+                Ok(_) => return None,
+                Err(refusal) => refusal,
+            };
+            Some(refused.text().to_owned())
         })
     }
 

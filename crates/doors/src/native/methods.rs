@@ -9,6 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::insiders::Refusal;
+use hostel_house::insiders::Rights;
 use hostel_house::processes::Member;
 use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
@@ -129,14 +131,25 @@ fn not_found(wanted: &str) -> Failure {
     Failure::new(code::NOT_FOUND, format!("no process matches `{wanted}`"))
 }
 
+/// A process inside the house may not.
+pub(super) fn refused(refusal: Refusal) -> Failure {
+    Failure::new(code::REFUSED, refusal.text())
+}
+
 /// A method that needs no order among its fellows.
-pub(super) async fn call(method: &str, params: &str, processes: &Processes, settings: &Settings) -> Outcome {
+pub(super) async fn call(
+    method: &str,
+    params: &str,
+    processes: &Processes,
+    settings: &Settings,
+    rights: &Rights,
+) -> Outcome {
     match method {
-        "process/spawn" => spawn::spawn(processes, settings, parse(params)?).await,
-        "process/list" => list(processes),
-        "process/tree" => tree(processes, &parse(params)?).await,
+        "process/spawn" => spawn::spawn(processes, settings, rights, parse(params)?).await,
+        "process/list" => list(processes, rights).await,
+        "process/tree" => tree(processes, rights, &parse(params)?).await,
         "process/strays" => strays(processes).await,
-        "process/kill" => kill(processes, &parse(params)?).await,
+        "process/kill" => kill(processes, rights, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
         "house/status" => status(processes, settings),
@@ -146,9 +159,14 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
     }
 }
 
-fn list(processes: &Processes) -> Outcome {
-    let processes = processes.list().iter().map(|process| describe(process)).collect();
-    value(&ProcessList { processes })
+async fn list(processes: &Processes, rights: &Rights) -> Outcome {
+    let mut seen = Vec::new();
+    for process in processes.list() {
+        if rights.sees_process(&process).await {
+            seen.push(describe(&process));
+        }
+    }
+    value(&ProcessList { processes: seen })
 }
 
 fn describe(process: &Process) -> ProcessInfo {
@@ -179,8 +197,9 @@ fn state(process: &Process) -> State {
     }
 }
 
-async fn tree(processes: &Processes, target: &Target) -> Outcome {
+async fn tree(processes: &Processes, rights: &Rights, target: &Target) -> Outcome {
     let process = find(processes, &target.id)?;
+    rights.may_read("process/tree", &process).await.map_err(refused)?;
     let tree = process.tree().await;
     let members = tree.members.into_iter().filter(|member| !member.zombie);
     let processes = members
@@ -214,7 +233,7 @@ fn tree_member(member: Member, relation: &str, started_by: Option<String>) -> Tr
     }
 }
 
-async fn kill(processes: &Processes, request: &Kill) -> Outcome {
+async fn kill(processes: &Processes, rights: &Rights, request: &Kill) -> Outcome {
     let signal = signal(request.signal.as_deref().unwrap_or("TERM"))?;
     let process = match find(processes, &request.id) {
         Ok(process) => process,
@@ -223,6 +242,7 @@ async fn kill(processes: &Processes, request: &Kill) -> Outcome {
         }
         Err(failure) => return Err(failure),
     };
+    rights.may_touch("process/kill", &process).await.map_err(refused)?;
     let mut killed = Killed { found: true, died: false, already_exited: false, escalated: false };
     if process.status().exit.is_some() {
         killed.died = true;
@@ -268,7 +288,7 @@ fn signal(name: &str) -> Result<Signal, Failure> {
 }
 
 /// Puts input in line; the ticket tells what becomes of it.
-pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTicket, Failure> {
+pub(super) async fn stdin(processes: &Processes, rights: &Rights, params: &str) -> Result<StdinTicket, Failure> {
     let request: Stdin = parse(params)?;
     let data = base64_simd::STANDARD
         .decode_to_vec(&request.data)
@@ -277,6 +297,7 @@ pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTi
         return Err(Failure::new(code::PARAMS, format!("`data` holds more than {STDIN_LIMIT} bytes")));
     }
     let process = find(processes, &request.id)?;
+    may_feed("process/stdin", rights, &process).await?;
     process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
 }
 
@@ -287,11 +308,29 @@ pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
 }
 
 /// Ends a process's input.
-pub(super) async fn close_stdin(processes: &Processes, params: &str) -> Outcome {
+pub(super) async fn close_stdin(processes: &Processes, rights: &Rights, params: &str) -> Outcome {
     let target: Target = parse(params)?;
     let process = find(processes, &target.id)?;
+    may_feed("process/close_stdin", rights, &process).await?;
     process.close_stdin().await.map_err(|error| stdin_failure(&error))?;
     nothing()
+}
+
+/// Whether a client may write to a process or close its input. Nobody may where that is the house's own way to talk to
+/// it: an agent's questions are answered through it.
+async fn may_feed(method: &str, rights: &Rights, process: &Process) -> Result<(), Failure> {
+    rights.may_touch(method, process).await.map_err(refused)?;
+    match process.has_own_runner() {
+        false => Ok(()),
+        true => Err(Failure::new(
+            code::REFUSED,
+            format!(
+                "the standard input of `{}` belongs to its session or approved command; a session takes prompts with \
+                 `hostel send`",
+                process.name()
+            ),
+        )),
+    }
 }
 
 fn stdin_failure(error: &StdinError) -> Failure {

@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use futures_util::FutureExt as _;
 use hostel_house::approvals::PeerInfo;
+use hostel_house::insiders;
+use hostel_house::insiders::Rights;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use sha2::Digest as _;
@@ -38,6 +40,10 @@ use super::request::Action;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
+use crate::zeroclaw;
+
+/// The request that ends the door, in the table of what processes inside the house may do.
+const STOP: &str = "stop";
 
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -177,6 +183,10 @@ impl Client<'_> {
         match request.action {
             Action::Ping => self.say(&Plain::Pong).await.unwrap_or_default(),
             Action::Stop => {
+                if let Err(refusal) = self.rights().check(STOP).await {
+                    self.say(&Plain::Error(refusal.text().to_owned())).await.ok();
+                    return;
+                }
                 self.say(&Plain::Stopping).await.ok();
                 self.door.tell(|| Notice::Stopping { session: request.session.clone() });
                 self.door.close(Ended::Stopped);
@@ -247,6 +257,16 @@ impl Client<'_> {
         // Who cannot be looked at is not there.
         rustix::event::poll(&mut poll, Some(&now)).is_err()
             || poll[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// What the client may do, which is less for a process inside the house.
+    fn rights(&self) -> Rights {
+        let known = match &self.peer {
+            Peer::Of(known) => *known,
+            Peer::Is(peer) => peer.as_ref().map(|peer| (peer.pid, peer.uid)),
+        };
+        let peer = zeroclaw::Peer::process(known);
+        self.door.0.insiders.rights(insiders::Door::SudoProxy, peer.decider(), peer.label())
     }
 
     /// Who is asking, as the system knows it.

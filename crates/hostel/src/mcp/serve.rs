@@ -11,6 +11,7 @@ use hostel_doors::mcp;
 use hostel_doors::mcp::NotServed;
 use hostel_doors::mcp::Profile;
 use hostel_doors::mcp::Server;
+use hostel_house::insiders::Houses;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -34,7 +35,8 @@ pub(super) fn house(context: &Context<'_>, arguments: &Mcp) -> Result<ExitCode, 
     let main = house.dir == context.houses.main().dir;
     let starter = (!arguments.no_start && main).then(|| Starter::new(house.clone()));
     let local = starter.clone().map_or(Local::Here, Local::House);
-    let backend = Sockets::of_house(house, starter.clone());
+    let houses = Houses::below(context.houses.main().dir.root().to_owned());
+    let backend = Sockets::of_house(house, starter.clone(), houses);
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
     if std::io::stdin().is_terminal() {
         context.ui.note(

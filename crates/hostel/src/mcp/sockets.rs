@@ -16,6 +16,13 @@ use hostel_doors::mcp::Caller;
 use hostel_doors::mcp::Later;
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
+use hostel_house::approvals::DeciderPeer;
+use hostel_house::approvals::start_of;
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Houses;
+use hostel_house::insiders::Refusal;
+use hostel_house::insiders::Rule;
+use hostel_house::insiders::table;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -87,17 +94,19 @@ pub(super) struct Sockets {
     local: PathBuf,
     house: Option<House>,
     starter: Option<Arc<Starter>>,
+    /// The houses of this user: whoever runs us inside one of them may do less.
+    houses: Houses,
 }
 
 impl Sockets {
     /// Those of a house, which is started where there is a starter.
-    pub(super) fn of_house(house: House, starter: Option<Arc<Starter>>) -> Self {
-        Sockets { local: house.dir.sudo_proxy_socket(), house: Some(house), starter }
+    pub(super) fn of_house(house: House, starter: Option<Arc<Starter>>, houses: Houses) -> Self {
+        Sockets { local: house.dir.sudo_proxy_socket(), house: Some(house), starter, houses }
     }
 
     /// Those of the sudo-proxy contract.
-    pub(super) fn of_contract() -> Self {
-        Sockets { local: hosts::default_socket(), house: None, starter: None }
+    pub(super) fn of_contract(houses: Houses) -> Self {
+        Sockets { local: hosts::default_socket(), house: None, starter: None, houses }
     }
 
     fn path(&self, host: Option<&str>) -> PathBuf {
@@ -135,6 +144,23 @@ impl Backend for Sockets {
                     Err(error) if left > 0 && is_down(&error) && self.wake().await => left -= 1,
                     outcome => return outcome,
                 }
+            }
+        })
+    }
+
+    /// The doors behind refuse by themselves; what we do ourselves is refused here, so that the agent is told why.
+    fn refuses<'a>(&'a self, _: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let rule = table::rule(Door::Mcp, tool);
+            let Rule::Denied(_) = rule else { return None };
+            let pid = std::process::id();
+            let own = match start_of(pid) {
+                Some(started) => DeciderPeer::Local { pid, started },
+                None => DeciderPeer::Unknown,
+            };
+            match self.houses.hold(&own).await {
+                true => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
+                false => None,
             }
         })
     }

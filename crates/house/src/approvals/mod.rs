@@ -18,6 +18,7 @@ mod lockout;
 mod neighbours;
 mod peer;
 mod questions;
+mod rights;
 mod rows;
 mod rules;
 mod running;
@@ -60,7 +61,11 @@ pub use who::{Answer, Claim, DeciderPeer, Ends, Face, Household};
 pub use why::{Looked, Why};
 
 pub(crate) use letters::AboutLetter;
+pub(crate) use neighbours::is_inside_any;
+pub(crate) use peer::parents_of;
 pub(crate) use questions::{Question, withdraw_all};
+pub(crate) use rights::record_mode;
+pub(crate) use who::may_decide;
 
 use grants::Grant as OpenGrant;
 use neighbours::Neighbours;

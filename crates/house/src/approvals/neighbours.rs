@@ -61,7 +61,7 @@ impl Household for Neighbours {
 }
 
 /// Whether a process is inside any house of this directory. Who cannot be looked at is.
-fn is_inside_any(home: &Path, pid: u32) -> bool {
+pub(crate) fn is_inside_any(home: &Path, pid: u32) -> bool {
     is_below_a_keeper(home, pid).unwrap_or(true) || is_marked(home, pid).unwrap_or(true)
 }
 

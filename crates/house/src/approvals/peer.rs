@@ -172,6 +172,18 @@ fn is_service_manager(pid: u32, stat: Stat) -> bool {
     stat.parent == 1 && look(pid, "comm", |name| Some(name.trim_end() == "systemd")).unwrap_or_default()
 }
 
+/// A process and its parents, nearest first, each with the terminal session it is in. Ends early where `/proc` does.
+pub(crate) fn parents_of(pid: u32) -> Vec<(u32, u32)> {
+    let mut line = Vec::new();
+    let mut at = pid;
+    while line.len() < HIGHEST && at > 1 {
+        let Some(stat) = Stat::of(at) else { break };
+        line.push((at, stat.session));
+        at = stat.parent;
+    }
+    line
+}
+
 /// Whether a process is another one or descends from it. `None` if that cannot be found out.
 pub(super) fn belongs_to(pid: u32, root: u32, root_started: u64) -> Option<bool> {
     let mut at = pid;

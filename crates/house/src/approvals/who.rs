@@ -107,7 +107,7 @@ const LOOKS: u32 = 5;
 const BETWEEN: Duration = Duration::from_millis(20);
 
 /// Why somebody may not decide.
-enum No {
+pub(super) enum No {
     /// What was seen says so.
     Sure(&'static str),
     /// Nobody was seen, or somebody who is gone.
@@ -131,7 +131,7 @@ where
 }
 
 /// The processes that somebody may be; none for somebody who is no process of this machine.
-async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
+pub(super) async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
     match peer {
         DeciderPeer::Own => Ok(Vec::new()),
         DeciderPeer::Unknown => Err(No::Sure(INSIDE)),
@@ -148,7 +148,7 @@ async fn processes_of(peer: &DeciderPeer) -> Result<Vec<(u32, u64)>, No> {
 }
 
 /// Whether somebody is anybody who may decide at all; why not, in words.
-pub(super) async fn may_decide(household: &dyn Household, peer: &DeciderPeer) -> Result<(), String> {
+pub(crate) async fn may_decide(household: &dyn Household, peer: &DeciderPeer) -> Result<(), String> {
     seen(peer, || is_outside(household, peer)).await
 }
 

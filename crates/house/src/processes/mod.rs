@@ -9,6 +9,7 @@ mod garbage;
 mod label;
 mod launch;
 mod link;
+mod origin;
 mod process;
 pub mod program;
 mod spawning;
@@ -34,6 +35,7 @@ use tokio::sync::watch as signal;
 pub use garbage::{Collected, Usage};
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
+pub use origin::{Origin, OriginError};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
@@ -131,6 +133,10 @@ pub struct SpawnSpec {
     pub id: Option<ProcessId>,
     /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
     pub socket_stdin: bool,
+    /// The session whose agent it is.
+    pub session: Option<String>,
+    /// Who asked for it, where that was a process inside the house.
+    pub asked_by: Option<Origin>,
 }
 
 /// The keeper, for people who look after it.
@@ -357,6 +363,13 @@ impl Processes {
     /// Keeps the journals of these processes, whatever the rule of retention says.
     pub fn spare(&self, ids: impl IntoIterator<Item = ProcessId>) {
         self.house.spared.lock().extend(ids);
+    }
+
+    /// These are agents of sessions, also where a label of an older program does not say so.
+    pub(crate) fn mark_agents(&self, ids: &[ProcessId]) {
+        for process in ids.iter().filter_map(|id| self.house.find(*id)) {
+            process.agent.store(true, Ordering::Release);
+        }
     }
 
     /// Forgets a process that has ended, with its journal.

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::label::Label;
 use super::link::{Answer, Gone, Ticket};
+use super::origin::Origin;
 use super::{House, Watch, WatchError};
 
 /// How a process ended.
@@ -142,6 +143,8 @@ pub struct Process {
     pub(crate) house: Weak<House>,
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
+    /// It is an agent of some session, where only the database says so because an older program wrote its label.
+    pub(crate) agent: AtomicBool,
     pub(crate) applied: AtomicU64,
     pub(crate) progress: watch::Sender<Progress>,
     /// Another process took its name.
@@ -169,6 +172,7 @@ impl Process {
             command,
             house: Arc::downgrade(house),
             started: OnceLock::new(),
+            agent: AtomicBool::new(false),
             applied: AtomicU64::new(0),
             progress: watch::Sender::new(progress),
             replaced: AtomicBool::new(false),
@@ -189,6 +193,22 @@ impl Process {
     /// The door it came in by.
     pub fn door(&self) -> &str {
         &self.label.door
+    }
+
+    /// The session whose agent it is.
+    pub fn session(&self) -> Option<&str> {
+        self.label.session.as_deref()
+    }
+
+    /// Whether its standard input belongs to the house itself: it is an agent, which is answered through it, or a stage
+    /// of an approved pipeline, which runs as it was shown.
+    pub fn has_own_runner(&self) -> bool {
+        self.label.session.is_some() || self.label.stage || self.agent.load(Ordering::Acquire)
+    }
+
+    /// The session or hosted command that asked for it, where a process inside the house did.
+    pub fn asked_by(&self) -> Option<&Origin> {
+        self.label.asked_by.as_ref()
     }
 
     /// Its process id; 0 while it is being started.

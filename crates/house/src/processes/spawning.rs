@@ -49,6 +49,9 @@ impl Processes {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+            session: spec.session.clone(),
+            stage: false,
+            asked_by: spec.asked_by.clone(),
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(SpawnError::Limit("the process's name is too long".to_owned()));

@@ -80,6 +80,8 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         cwd: Some(cwd.clone()),
         id: Some(id),
         socket_stdin: true,
+        session: Some(session.id().to_owned()),
+        asked_by: None,
     };
     session.hub.processes.spare([id]);
     let process = session.hub.processes.spawn(spec).await.map_err(|error| match error {
