@@ -8,6 +8,8 @@
 pub mod claudemesh;
 pub mod claustrum;
 pub mod codecast;
+#[cfg(test)]
+mod insiders;
 pub mod mcp;
 pub mod native;
 mod rpc;

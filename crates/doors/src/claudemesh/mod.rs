@@ -160,6 +160,12 @@ fn remote(stream: &TcpStream) -> DeciderPeer {
     }
 }
 
+/// Every endpoint as the table of what processes inside a house may do calls it, and whether it is for sessions.
+#[cfg(test)]
+pub(crate) fn endpoint_scopes() -> impl Iterator<Item = (String, bool)> {
+    route::names().map(|(name, endpoint)| (name, endpoint.is_for_sessions()))
+}
+
 async fn accept_tcp(
     places: &Arc<Semaphore>,
     door: &door::Door,

@@ -29,7 +29,7 @@ use super::stream::{Following, Start};
 use super::{NAME, paths, skills};
 
 /// Every method. One that is not here does not exist.
-pub(super) const METHODS: [&str; 12] = [
+pub(crate) const METHODS: [&str; 12] = [
     "health.check",
     "monitor.sessions",
     "session.list",

@@ -32,6 +32,8 @@ mod stream;
 mod wire;
 pub mod yaml;
 
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 pub use settings::{Auth, Limits, Settings};
 
 use std::convert::Infallible;

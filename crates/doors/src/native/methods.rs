@@ -53,7 +53,7 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
-pub(super) const METHODS: [&str; 31] = [
+pub(crate) const METHODS: [&str; 31] = [
     "process/spawn",
     "process/list",
     "process/tree",

@@ -21,6 +21,8 @@ mod stream;
 mod terms;
 
 pub(crate) use ask::LONGEST as LONGEST_QUESTION;
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 
 pub use crate::rpc::line;
 

@@ -42,9 +42,6 @@ use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
 use crate::zeroclaw;
 
-/// The request that ends the door, in the table of what processes inside the house may do.
-const STOP: &str = "stop";
-
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -179,14 +176,14 @@ impl Client<'_> {
     }
 
     async fn carry_out(&mut self, request: Accepted, digest: [u8; 32]) {
+        if let Err(refusal) = self.rights().check(request.action.name()).await {
+            self.say(&Plain::Error(refusal.text().to_owned())).await.ok();
+            return;
+        }
         self.log(&request);
         match request.action {
             Action::Ping => self.say(&Plain::Pong).await.unwrap_or_default(),
             Action::Stop => {
-                if let Err(refusal) = self.rights().check(STOP).await {
-                    self.say(&Plain::Error(refusal.text().to_owned())).await.ok();
-                    return;
-                }
                 self.say(&Plain::Stopping).await.ok();
                 self.door.tell(|| Notice::Stopping { session: request.session.clone() });
                 self.door.close(Ended::Stopped);

@@ -395,6 +395,20 @@ mod tests {
         assert!(matches!(rule(Door::Zeroclaw, "process/spawn"), Rule::Denied(_)));
     }
 
+    /// The document says what the code does. `HOSTEL_UPDATE=1` writes it anew.
+    #[test]
+    fn the_document_has_the_table() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/insiders.md");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let (prose, written) = text.split_once("-->\n").unwrap();
+        let expected = as_markdown();
+        if std::env::var_os("HOSTEL_UPDATE").is_some() {
+            std::fs::write(&path, format!("{prose}-->\n{expected}")).unwrap();
+            return;
+        }
+        assert_eq!(written, expected, "run HOSTEL_UPDATE=1 scripts/run-tests -p hostel-house --lib insiders::");
+    }
+
     /// What may never be given to a process inside, whatever else the table says.
     #[test]
     fn nobody_inside_decides_configures_or_ends_the_house() {
