@@ -98,6 +98,8 @@ fn a_process_inside_speaks_for_the_member_only_where_everybody_may() {
         }
     }
     // What everybody may.
+    let (status, answer) = ask(socket, "POST /v1/topic/subscribe", None, Some(&json!({"topic": "news"})));
+    assert_eq!(status, 200, "{answer}");
     for (request, body) in [
         ("GET /v1/health", None),
         ("GET /v1/peers", None),

@@ -20,7 +20,8 @@ fn a_refusal_is_recorded_once_and_a_loop_is_counted() {
     let records = of("house/down");
     assert!((1..=2).contains(&records.len()), "{records:?}");
     let body = &records[0]["body"];
-    assert_eq!((&body["door"], &body["why"]), (&json!("native"), &json!("a process inside the house may not")));
+    assert_eq!(body["door"], "native", "{body}");
+    assert!(body["why"].as_str().unwrap_or_default().contains("inside this house"), "{body}");
     assert!(body["origin"].as_str().unwrap_or_default().starts_with("process:"), "{body}");
     assert!(body["peer"].as_str().unwrap_or_default().starts_with("pid "), "{body}");
     assert!(native.call("keeper/upgrade", json!({})).get("error").is_some());

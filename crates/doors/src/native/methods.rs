@@ -152,7 +152,7 @@ pub(super) async fn call(
         "process/kill" => kill(processes, rights, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
-        "house/status" => status(processes, settings),
+        "house/status" => status(processes, settings, rights.insider().await.is_some()),
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
         "keeper/upgrade" => upgrade(processes, settings, parse(params)?).await,
         _ => Err(Failure::new(code::METHOD, format!("there is no method `{method}`"))),
@@ -405,7 +405,7 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
     value(&Collected { removed, freed_bytes: collected.freed_bytes })
 }
 
-fn status(processes: &Processes, settings: &Settings) -> Outcome {
+fn status(processes: &Processes, settings: &Settings, inside: bool) -> Outcome {
     let keeper = processes.keeper_status();
     let keeper = KeeperInfo {
         pid: keeper.pid,
@@ -424,6 +424,7 @@ fn status(processes: &Processes, settings: &Settings) -> Outcome {
         home: settings.home.display().to_string(),
         doors: settings.doors.clone(),
         keeper,
+        inside,
     })
 }
 

@@ -206,7 +206,7 @@ impl Rights {
                 "who": cut(&inner.label),
                 "peer": inner.peer.to_string(),
                 "origin": cut(&origin),
-                "why": "a process inside the house may not",
+                "why": refusal.text(),
             });
             if unrecorded > 0 {
                 body["unrecorded"] = unrecorded.into();
