@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hostel_doors::claudemesh::{Door, Limits, Listeners, Settings};
-use hostel_house::insiders::Houses;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::link::dial::{BrokerUrl, Dial, Dialling};
 use hostel_mesh::log::{Level, Log};
@@ -91,7 +90,7 @@ async fn open(settings: Settings) -> Open {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = tcp.local_addr().unwrap().port();
     let listeners = Listeners { socket: UnixListener::bind(&socket).unwrap(), tcp: Some(tcp) };
-    let door = Door::new(mesh, tokens.clone(), log, settings, Houses::none(), Vec::new());
+    let door = Door::new(mesh, tokens.clone(), log, settings, Vec::new());
     let (stop, stopped) = oneshot::channel();
     let serving = {
         let door = door.clone();

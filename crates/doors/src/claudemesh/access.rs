@@ -32,7 +32,7 @@ pub(super) async fn check(
         Rule::OwnOnly(_) => *caller != Caller::Member,
         Rule::Denied(_) => false,
     };
-    if free || !connection.is_inside(&door.houses).await {
+    if free || !connection.is_inside().await {
         return Ok(());
     }
     let why = Refusal::of(&name, rule).map(|refusal| refusal.text().to_owned()).unwrap_or_default();
@@ -47,7 +47,7 @@ fn refuse(door: &Door, connection: &Connection, name: &str, why: String) -> Refu
 /// Whether the daemon may read or write a file by its path for a client: not one of its own directories or of a house for
 /// a process inside a house, which may be kept from them.
 pub(super) async fn may_name_file(door: &Door, connection: &Connection, path: &str) -> Result<(), Refused> {
-    if !connection.is_inside(&door.houses).await {
+    if !connection.is_inside().await {
         return Ok(());
     }
     let (path, private) = (PathBuf::from(path), door.private.clone());

@@ -16,7 +16,7 @@ use super::patience::{AWAKE, Patience};
 use super::request::{self, Asked, Call, Method, Refusal};
 use super::stream::Subscription;
 use super::{files, git, process, server};
-use crate::zeroclaw::Peer;
+use crate::zeroclaw::{Peer, PeerNames as _};
 use hostel_house::insiders::{self, Rights};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -86,10 +86,10 @@ impl Rest {
 }
 
 /// Serves a client until it leaves or breaks the rules.
-pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, local: &str, peer: String) {
+pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, client: Peer, local: &str, peer: String) {
     let route = format!("unix {local}->{peer}");
-    let client = Peer::of(&stream);
-    let rights = door.insiders.rights(insiders::Door::Claustrum, client.decider(), client.label());
+    let label = client.label();
+    let rights = door.insiders.rights(insiders::Door::Claustrum, client, label);
     // Refused or cut down by the kernel's own limit: slower, not wrong.
     rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER).ok();
     let (input, output) = stream.into_split();

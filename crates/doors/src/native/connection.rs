@@ -12,6 +12,7 @@ use hostel_agents::Raw;
 use hostel_house::insiders;
 use hostel_house::insiders::Rights;
 use hostel_house::processes::Processes;
+use hostel_peer::accept::Arrival;
 use hostel_tasks::SpawnBoxed as _;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -19,7 +20,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -53,7 +53,7 @@ use crate::zeroclaw::Face;
 use crate::zeroclaw::Greeting;
 use crate::zeroclaw::Incoming;
 use crate::zeroclaw::Params;
-use crate::zeroclaw::Peer;
+use crate::zeroclaw::PeerNames as _;
 
 /// What every request has to say of itself.
 const VERSION: &str = r#""2.0""#;
@@ -99,24 +99,23 @@ struct Connection {
     in_flight: Arc<Semaphore>,
 }
 
-/// Serves one connection to its end. Without a permit it is told that there is no room.
+/// Serves one connection to its end. Without a place it is told that there is no room.
 pub(super) async fn run(
-    stream: UnixStream,
-    peer: Peer,
-    permit: Option<OwnedSemaphorePermit>,
+    arrival: Arrival<UnixStream>,
     processes: Processes,
     settings: Arc<Settings>,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let Arrival { stream, peer, place } = arrival;
     let (reader, half) = stream.into_split();
     let writer = Writer::unix(half);
-    if permit.is_none() {
+    if place.is_none() {
         let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
         let told = writer.answer(Some(&RawValue::NULL), Err(full));
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
-    let rights = settings.insiders.rights(insiders::Door::Native, peer.decider(), peer.label());
+    let rights = settings.insiders.rights(insiders::Door::Native, peer.clone(), peer.label());
     let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer, rights.clone()));
     let asking = settings.sessions.as_ref().map(|door| Asking::new(door, &peer));
     let client = settings.sessions.clone().map(|door| {

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 
 use super::NAME;
 use super::Peer;
+use super::PeerNames as _;
 use super::client::Greeting;
 use super::code;
 use super::door::Door;
@@ -98,7 +99,7 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn new(door: Door, face: Face, peer: Peer, writer: Writer, greeting: Greeting) -> Self {
         let number = door.number();
-        let rights = door.0.insiders.rights(face.in_table(), peer.decider(), peer.label());
+        let rights = door.0.insiders.rights(face.in_table(), peer.clone(), peer.label());
         Visitor {
             door,
             face,

@@ -71,6 +71,7 @@ use system::connection_limit;
 pub(crate) use system::hide_memory;
 pub(crate) use system::journal_dir;
 pub(crate) use system::keeper_options;
+pub(crate) use system::mark_inside;
 pub(crate) use system::own_program;
 pub(crate) use system::raise_open_files;
 pub(crate) use system::runtime;
@@ -174,6 +175,8 @@ impl House {
         defaults: Defaults,
     ) -> Result<Self, CommandError> {
         dir.create()?;
+        // What this daemon starts is inside, also what was started without a mark.
+        hostel_peer::registry::registry().add_this_process();
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         let options = keeper_options(&dir, &settings)?;

@@ -14,9 +14,9 @@ use hostel_doors::mcp::MeshEvent;
 use hostel_doors::mcp::MeshEvents;
 use hostel_doors::mcp::MeshFollowed;
 use hostel_doors::mcp::MeshQuestion;
-use hostel_house::approvals::DeciderPeer;
-use hostel_house::approvals::start_of;
+use hostel_house::insiders::Door;
 use hostel_house::insiders::Insiders;
+use hostel_peer::Peer;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -70,12 +70,12 @@ impl Mesh {
     }
 
     async fn voice(&self, caller: &Caller) -> Result<Voice, Failure> {
-        let process = caller.process.map(|process| process.pid);
+        let process = caller.peer.as_ref().and_then(Peer::pid);
         let session = match &self.words {
             Words::Ours => None,
             Words::Callers(insiders) => {
-                let peer = process.and_then(|pid| Some(DeciderPeer::Local { pid, started: start_of(pid)? }));
-                let insider = insiders.find(&peer.unwrap_or(DeciderPeer::Unknown)).await;
+                let peer = caller.peer.clone().unwrap_or_else(Peer::unknown);
+                let insider = insiders.find(Door::Mcp, &peer).await;
                 insider.map(|insider| insiders.session_of(&insider))
             }
         };

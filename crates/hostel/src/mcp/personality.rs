@@ -7,13 +7,11 @@ use std::sync::Arc;
 
 use hostel_doors::mcp::Profile;
 use hostel_doors::mcp::Server;
-use hostel_house::insiders::Houses;
 
 use super::desk::Desk;
 use super::desk::Local;
 use super::serve;
 use super::sockets::Sockets;
-use crate::paths;
 use crate::sudo_proxy::reported_version;
 
 /// The whole program.
@@ -30,9 +28,7 @@ pub(crate) fn sudo_proxy_mcp_main(words: &[OsString]) -> ExitCode {
     if std::env::var_os("SUDO_PROXY_MCP_VERBOSE").is_some_and(|value| !value.is_empty() && value != "0") {
         profile.trace = Some(trace);
     }
-    // Where nothing says which the houses are, there are none of ours.
-    let houses = paths::home(None).map_or_else(|_| Houses::none(), Houses::below);
-    let server = Server::new(profile, Arc::new(Sockets::of_contract(houses)), Arc::new(Desk::new(Local::Terminal)));
+    let server = Server::new(profile, Arc::new(Sockets::of_contract()), Arc::new(Desk::new(Local::Terminal)));
     let problem = match serve::run(server, std::future::ready(())) {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),

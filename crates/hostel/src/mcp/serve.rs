@@ -11,7 +11,6 @@ use hostel_doors::mcp;
 use hostel_doors::mcp::NotServed;
 use hostel_doors::mcp::Profile;
 use hostel_doors::mcp::Server;
-use hostel_house::insiders::Houses;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
@@ -35,8 +34,8 @@ pub(super) fn house(context: &Context<'_>, arguments: &Mcp) -> Result<ExitCode, 
     let main = house.dir == context.houses.main().dir;
     let starter = (!arguments.no_start && main).then(|| Starter::new(house.clone()));
     let local = starter.clone().map_or(Local::Here, Local::House);
-    let houses = Houses::below(context.houses.main().dir.root().to_owned());
-    let backend = Sockets::of_house(house, starter.clone(), houses);
+    hostel_peer::registry::registry().add_houses_of(context.houses.main().dir.root());
+    let backend = Sockets::of_house(house, starter.clone());
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
     if std::io::stdin().is_terminal() {
         context.ui.note(

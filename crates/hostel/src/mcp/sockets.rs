@@ -16,13 +16,12 @@ use hostel_doors::mcp::Caller;
 use hostel_doors::mcp::Later;
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
-use hostel_house::approvals::DeciderPeer;
-use hostel_house::approvals::start_of;
 use hostel_house::insiders::Door;
-use hostel_house::insiders::Houses;
 use hostel_house::insiders::Refusal;
 use hostel_house::insiders::Rule;
 use hostel_house::insiders::table;
+use hostel_peer::Peer;
+use hostel_peer::Standing;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -94,19 +93,17 @@ pub(super) struct Sockets {
     local: PathBuf,
     house: Option<House>,
     starter: Option<Arc<Starter>>,
-    /// The houses of this user: whoever runs us inside one of them may do less.
-    houses: Houses,
 }
 
 impl Sockets {
     /// Those of a house, which is started where there is a starter.
-    pub(super) fn of_house(house: House, starter: Option<Arc<Starter>>, houses: Houses) -> Self {
-        Sockets { local: house.dir.sudo_proxy_socket(), house: Some(house), starter, houses }
+    pub(super) fn of_house(house: House, starter: Option<Arc<Starter>>) -> Self {
+        Sockets { local: house.dir.sudo_proxy_socket(), house: Some(house), starter }
     }
 
     /// Those of the sudo-proxy contract.
-    pub(super) fn of_contract(houses: Houses) -> Self {
-        Sockets { local: hosts::default_socket(), house: None, starter: None, houses }
+    pub(super) fn of_contract() -> Self {
+        Sockets { local: hosts::default_socket(), house: None, starter: None }
     }
 
     fn path(&self, host: Option<&str>) -> PathBuf {
@@ -153,14 +150,10 @@ impl Backend for Sockets {
         Box::pin(async move {
             let rule = table::rule(Door::Mcp, tool);
             let Rule::Denied(_) = rule else { return None };
-            let pid = std::process::id();
-            let own = match start_of(pid) {
-                Some(started) => DeciderPeer::Local { pid, started },
-                None => DeciderPeer::Unknown,
-            };
-            match self.houses.hold(&own).await {
-                true => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
-                false => None,
+            let own = hostel_tasks::spawn_blocking(|| Peer::of_process(std::process::id())).await.ok()?;
+            match own.standing().await {
+                Standing::Insider => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
+                _ => None,
             }
         })
     }

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::audit::{self, Event, Line};
 use super::types::DecideError;
-use super::who::{self, Claim, DeciderPeer, Face};
-use super::{Approvals, cut, peer};
+use super::who::{Claim, Face};
+use super::{Approvals, cut};
 
 /// The longest name of somebody that is recorded.
 const LONGEST_NAME: usize = 256;
@@ -29,16 +29,6 @@ impl Approvals {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// The processes that somebody may be; none for somebody who is no process of this machine, or is gone.
-    pub(crate) async fn processes_of(&self, peer: &DeciderPeer) -> Vec<u32> {
-        let processes = who::processes_of(peer).await.unwrap_or_default();
-        processes
-            .into_iter()
-            .filter(|(pid, started)| peer::start_of(*pid) == Some(*started))
-            .map(|(pid, _)| pid)
-            .collect()
     }
 
     /// Records that something was refused to somebody inside the house; not more often than a person would read.

@@ -9,7 +9,6 @@
 //!
 //! Never: decides what the owner of the house may do. Who may answer a request is decided by `approvals`.
 
-mod houses;
 mod refusals;
 mod rights;
 pub mod table;
@@ -19,11 +18,12 @@ use std::sync::Arc;
 use hostel_agents::Mode;
 use parking_lot::Mutex;
 
-use crate::approvals::{Approvals, DeciderPeer};
+use hostel_peer::{Peer, Standing};
+
+use crate::approvals::Approvals;
 use crate::processes::{Origin, Process, Processes};
 use crate::sessions::{MeshPolicy, Session, Sessions};
 
-pub use houses::Houses;
 pub use refusals::Refusal;
 pub use rights::{RaiseError, Rights};
 pub use table::{Door, Own, Rule};
@@ -34,10 +34,18 @@ use refusals::Recorded;
 const MAKERS: usize = 64;
 
 /// A process inside the house, or one that cannot be recognised.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Insider {
     /// The session or hosted command it descends from, where that is known.
     pub origin: Option<Origin>,
+    /// It was found to be inside; else nothing could be found out about it, perhaps for the moment.
+    pub recognised: bool,
+}
+
+impl Default for Insider {
+    fn default() -> Self {
+        Insider { origin: None, recognised: true }
+    }
 }
 
 /// What knows the processes inside a house. Cheap to clone.
@@ -68,21 +76,26 @@ impl Insiders {
 
     /// What the peer of one connection may do. `label` is its name in the audit.
     #[must_use]
-    pub fn rights(&self, door: Door, peer: DeciderPeer, label: String) -> Rights {
+    pub fn rights(&self, door: Door, peer: Peer, label: String) -> Rights {
         Rights::new(self.clone(), door, peer, label)
     }
 
-    /// Who is at the other end, if it is a process inside the house; none for its owner.
-    pub async fn find(&self, peer: &DeciderPeer) -> Option<Insider> {
-        self.inner.approvals.may_decide(peer).await.err()?;
-        let mut origins = Vec::new();
-        for pid in self.inner.approvals.processes_of(peer).await {
-            origins.push(self.inner.processes.host_of(pid).await.map(|host| host.origin()));
+    /// Who is at the other end, if it is a process inside the house or cannot be recognised; none for the owner of the
+    /// house, and for somebody elsewhere, who is let in by a token alone.
+    pub async fn find(&self, door: Door, peer: &Peer) -> Option<Insider> {
+        match self.inner.approvals.standing(peer).await {
+            Standing::Owner | Standing::Remote => return None,
+            // Root is let in at one door only, and may do what it likes anyway.
+            Standing::OtherUser if door == Door::Claustrum && peer.uid() == Some(0) => return None,
+            Standing::Insider => {}
+            Standing::OtherUser => return Some(Insider::default()),
+            Standing::Unknown => return Some(Insider { recognised: false, ..Insider::default() }),
         }
         // A connection that several hold is nobody's in particular, unless they are of one origin.
-        let origin =
-            origins.first().cloned().flatten().filter(|first| origins.iter().all(|one| one.as_ref() == Some(first)));
-        Some(Insider { origin })
+        let mut origins = peer.lines().await.into_iter().map(|line| self.inner.processes.host_of(&line));
+        let first = origins.next().flatten().map(|host| host.origin());
+        let origin = first.filter(|first| origins.all(|host| host.is_some_and(|host| host.origin() == *first)));
+        Some(Insider { origin, recognised: true })
     }
 
     /// The session that an insider runs in.

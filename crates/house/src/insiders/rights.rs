@@ -1,10 +1,12 @@
 //! What the peer of one connection may do.
 //!
 //! Invariant: who the peer is, is found out once, at the first request that depends on it, and holds for the connection:
-//! a process inside the house stays inside, whoever it hands its descriptor to.
+//! a process inside the house stays inside, whoever it hands its descriptor to. A peer about whom nothing can be found
+//! out is treated as one inside, and looked for again at its next request.
 
 use std::sync::Arc;
 
+use hostel_peer::Peer;
 use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -12,7 +14,7 @@ use tokio::time::Instant;
 use super::refusals::{Refusal, Subject};
 use super::table::{self, Door, Own, Rule};
 use super::{Insider, Insiders};
-use crate::approvals::{Claim, DecideError, DeciderPeer, Face, Passphrase};
+use crate::approvals::{Claim, DecideError, Face, Passphrase};
 use crate::processes::{Origin, Process};
 use crate::sessions::{Maker, MeshPolicy, SessionInfo};
 
@@ -28,7 +30,7 @@ pub struct Rights {
 struct Inner {
     insiders: Insiders,
     door: Door,
-    peer: DeciderPeer,
+    peer: Peer,
     label: String,
     insider: OnceCell<Option<Insider>>,
 }
@@ -40,14 +42,23 @@ impl std::fmt::Debug for Rights {
 }
 
 impl Rights {
-    pub(super) fn new(insiders: Insiders, door: Door, peer: DeciderPeer, label: String) -> Self {
+    pub(super) fn new(insiders: Insiders, door: Door, peer: Peer, label: String) -> Self {
         Rights { inner: Arc::new(Inner { insiders, door, peer, label, insider: OnceCell::new() }) }
     }
 
     /// The peer, if it is a process inside the house or cannot be recognised; none for the owner of the house.
-    pub async fn insider(&self) -> Option<&Insider> {
+    pub async fn insider(&self) -> Option<Insider> {
         let inner = &self.inner;
-        inner.insider.get_or_init(|| inner.insiders.find(&inner.peer)).await.as_ref()
+        let found = inner.insider.get_or_try_init(|| async {
+            match inner.insiders.find(inner.door, &inner.peer).await {
+                Some(unknown) if !unknown.recognised => Err(unknown),
+                found => Ok(found),
+            }
+        });
+        match found.await {
+            Ok(found) => found.clone(),
+            Err(unknown) => Some(unknown),
+        }
     }
 
     /// Whether the peer may use a method at all. What it may use for things of its own only is said: the door has to see
@@ -73,7 +84,7 @@ impl Rights {
     pub async fn may_touch(&self, method: &str, process: &Process) -> Result<(), Refusal> {
         match self.insider().await {
             None => Ok(()),
-            Some(insider) if self.inner.insiders.started(insider, process).await => Ok(()),
+            Some(insider) if self.inner.insiders.started(&insider, process).await => Ok(()),
             Some(_) => Err(self.refuse(method, process.name()).await),
         }
     }
@@ -90,7 +101,7 @@ impl Rights {
     pub async fn sees_process(&self, process: &Process) -> bool {
         match self.insider().await {
             None => true,
-            Some(insider) => self.inner.insiders.sees(insider, process).await,
+            Some(insider) => self.inner.insiders.sees(&insider, process).await,
         }
     }
 
@@ -104,14 +115,14 @@ impl Rights {
 
     /// Who asks for a process, where that is a process inside the house.
     pub async fn origin(&self) -> Option<Origin> {
-        self.insider().await?.origin.clone()
+        self.insider().await?.origin
     }
 
     /// Who asks for a session, where that is a process inside the house.
     pub async fn maker(&self) -> Option<Maker> {
         let insider = self.insider().await?;
-        let (mode, mesh) = self.inner.insiders.most(insider);
-        Some(Maker { origin: insider.origin.clone(), mode, mesh })
+        let (mode, mesh) = self.inner.insiders.most(&insider);
+        Some(Maker { origin: insider.origin, mode, mesh })
     }
 
     /// Whether the peer may use a method on a session: its own, or one that was made from it.
@@ -126,7 +137,7 @@ impl Rights {
     pub async fn sees_session(&self, session: &str) -> bool {
         match self.insider().await {
             None => true,
-            Some(insider) => self.inner.insiders.is_of(insider, &Origin::Session(session.to_owned())).await,
+            Some(insider) => self.inner.insiders.is_of(&insider, &Origin::Session(session.to_owned())).await,
         }
     }
 
@@ -191,7 +202,7 @@ impl Rights {
         let rule = table::rule(inner.door, method);
         // What is allowed is refused for a reason of the method's own.
         let refusal = Refusal::of(method, rule).unwrap_or_else(|| Refusal(format!("`{method}` is refused")));
-        let origin = match self.insider().await.and_then(|insider| insider.origin.as_ref()) {
+        let origin = match self.insider().await.and_then(|insider| insider.origin) {
             Some(origin) => origin.to_string(),
             None => String::new(),
         };

@@ -4,17 +4,17 @@
 //! never looked at: a process can give itself those of another one. A process whose line of parents does not lead to a
 //! hosted process has no origin, and owns nothing.
 //!
-//! It only reads `/proc`, on threads that may wait. Whether a process is inside the house at all is decided elsewhere.
+//! It reads nothing: the line of parents is `hostel_peer`'s. Whether a process is inside the house at all is decided elsewhere.
 
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use hostel_peer::Ancestor;
 use serde::{Deserialize, Serialize};
 
 use super::process::Process;
 use super::{ProcessId, Processes};
-use crate::approvals::parents_of;
 
 /// The session or the hosted command on whose behalf something happens.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Deserialize, Serialize)]
@@ -79,16 +79,15 @@ impl Process {
 }
 
 impl Processes {
-    /// The hosted process that a process of this machine is, or descends from; none where the line of its parents leads
-    /// to none that runs.
-    pub async fn host_of(&self, pid: u32) -> Option<Arc<Process>> {
-        let line = hostel_tasks::spawn_blocking(move || parents_of(pid)).await.ok()?;
+    /// The hosted process that a process is, or descends from, whose line of parents this is, itself first; none where
+    /// the line leads to none that runs.
+    pub(crate) fn host_of(&self, line: &[Ancestor]) -> Option<Arc<Process>> {
         let registry = self.house.registry.read();
         // The keeper reaps a process after its end is recorded: until then its number is nobody else's.
         let leads = |pid: u32| registry.by_id.values().find(|process| process.pid() == pid && process.status().running);
-        let by_parents = line.iter().find_map(|(pid, _)| leads(*pid));
+        let by_parents = line.iter().find_map(|ancestor| leads(ancestor.pid));
         // An orphan is the keeper's child, but stays in the terminal session of the hosted process, which leads it.
-        by_parents.or_else(|| line.iter().find_map(|(_, session)| leads(*session))).cloned()
+        by_parents.or_else(|| line.iter().find_map(|ancestor| leads(ancestor.session))).cloned()
     }
 }
 

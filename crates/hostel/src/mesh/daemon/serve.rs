@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use hostel_doors::claudemesh;
 use hostel_doors::claudemesh::Door;
-use hostel_house::insiders::Houses;
 use hostel_mesh::Ending;
 use hostel_mesh::Mesh;
 use hostel_mesh::MeshOptions;
@@ -62,12 +61,12 @@ const FIRST_WORD: Duration = Duration::from_millis(300);
 /// How long the connection and the databases may take to be put away.
 const FAREWELL: Duration = Duration::from_secs(4);
 
-/// Whose processes may do less at this daemon's door, and the directories whose files are not for them.
-fn insiders(desk: &Desk<'_>) -> Result<(Houses, Vec<PathBuf>), Failure> {
+/// The directories whose files are not for processes inside a house. Those houses are known from here on.
+fn private(desk: &Desk<'_>) -> Result<Vec<PathBuf>, Failure> {
     let home = paths::home(None).map_err(|error| Failure::arguments(error.to_string()))?;
+    hostel_peer::registry::registry().add_houses_of(&home);
     let places = desk.host.places();
-    let private = vec![home.clone(), places.config_dir().to_owned(), places.daemon_root().to_owned()];
-    Ok((Houses::below(home), private))
+    Ok(vec![home, places.config_dir().to_owned(), places.daemon_root().to_owned()])
 }
 
 /// Runs the daemon of a mesh here. `launcher` hears what becomes of it; without one it says so on standard output.
@@ -78,6 +77,9 @@ pub(super) fn run(
     launcher: Option<Launcher>,
 ) -> Result<ExitCode, Failure> {
     daemon::hide_memory();
+    // Hooks are inside, whatever becomes of this process.
+    daemon::mark_inside();
+    hostel_peer::registry::registry().add_this_process();
     let share = match budget::share(desk) {
         Ok(share) => share,
         Err(failure) => {
@@ -169,8 +171,7 @@ impl Opened {
         door_settings.public_health |= arguments.public_health;
         door_settings.external = listening.external();
         door_settings.config_file = settled.dir.as_ref().map(MeshDir::config);
-        let (houses, private) = insiders(desk)?;
-        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone(), houses, private);
+        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone(), private(desk)?);
         let reloader = Reloader::new(&mesh, &door, &log, door_settings, &settled.membership, &settled.settings);
         if let Some(dir) = &settled.dir {
             memory::started(dir, arguments);
