@@ -48,11 +48,19 @@ impl Home {
         let sandbox = Sandbox::new("insiders");
         sandbox.write_settings(settings);
         let home = Self { sandbox };
-        let output = run(home.hostel(&["up"]));
-        assert!(output.status.success(), "hostel up: {}", String::from_utf8_lossy(&output.stderr));
-        home.sandbox.remember();
+        home.up();
         home.native().ask("approver/set", json!({"passphrase": PASSPHRASE}));
         home
+    }
+
+    pub(crate) fn up(&self) {
+        let output = run(self.hostel(&["up"]));
+        assert!(output.status.success(), "hostel up: {}", String::from_utf8_lossy(&output.stderr));
+        self.sandbox.remember();
+    }
+
+    pub(crate) fn hostel_home(&self) -> PathBuf {
+        self.sandbox.hostel_home()
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -18,7 +18,6 @@ use hostel_doors::native::Phase;
 use hostel_doors::sudo_proxy;
 use hostel_doors::sudo_proxy::Leaving;
 use hostel_doors::zeroclaw;
-use hostel_house::approvals::Approvals;
 use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_house::sessions::Sessions;
@@ -103,7 +102,6 @@ pub(crate) struct McpDoor {
 pub(super) struct Serving {
     pub(super) processes: Processes,
     pub(super) sessions: Sessions,
-    pub(super) approvals: Approvals,
     pub(super) insiders: Insiders,
     pub(super) native: Arc<native::Settings>,
     pub(super) log: Log,

@@ -274,7 +274,6 @@ impl House {
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
-            approvals: self.approvals.clone(),
             insiders: self.insiders.clone(),
             native,
             log: self.log.clone(),
