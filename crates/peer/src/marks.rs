@@ -59,6 +59,11 @@ fn lowered(own: u64, baseline: u64) -> Option<u64> {
     }
 }
 
+/// Reads what marks are compared with, so that later nothing has to be read.
+pub(crate) fn prepare() {
+    baseline();
+}
+
 /// Whether a process carries the mark. `None` if it cannot be looked at.
 pub(crate) fn is_marked(pid: u32) -> Option<bool> {
     proc::lock_limit_of(pid).map(|limit| limit < baseline())

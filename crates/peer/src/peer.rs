@@ -17,6 +17,7 @@ use crate::holders::holders_of;
 use crate::lookups;
 use crate::process::Process;
 use crate::standing::Standing;
+use crate::sys;
 use crate::tcp::{self, Ends, OtherEnd};
 use crate::tree::{self, Ancestor, PeerInfo};
 
@@ -49,14 +50,22 @@ struct Inner {
 
 enum End {
     Process(Process),
-    Tcp { ends: Ends, proxies: Arc<[u32]> },
+    Tcp {
+        ends: Ends,
+        proxies: Arc<[u32]>,
+    },
     Own,
-    Unknown,
+    /// Nobody that can be looked at: gone, or of another process namespace. The user may be known all the same.
+    Unknown {
+        uid: Option<u32>,
+    },
 }
 
 #[derive(Clone)]
 struct Known {
     standing: Standing,
+    /// The end of a TCP connection that the processes hold.
+    held: Option<(Ends, OtherEnd)>,
     processes: Vec<Process>,
     info: Option<PeerInfo>,
 }
@@ -65,7 +74,8 @@ impl Peer {
     /// The process that connected a unix socket. Makes system calls that do not wait.
     #[must_use]
     pub fn of_unix(socket: impl AsFd) -> Self {
-        Self::new(Process::of_socket(socket).map_or(End::Unknown, End::Process))
+        let uid = || sys::peer_credentials(&socket).ok().map(|(_, uid)| uid);
+        Self::new(Process::of_socket(&socket).map_or_else(|| End::Unknown { uid: uid() }, End::Process))
     }
 
     /// Whoever connected over TCP. Only looked for when somebody wants to know.
@@ -84,7 +94,7 @@ impl Peer {
     /// A process that somebody else has found. Reads `/proc`, so not for a thread of the runtime.
     #[must_use]
     pub fn of_process(pid: u32) -> Self {
-        Self::new(Process::found(pid).map_or(End::Unknown, |(process, _)| End::Process(process)))
+        Self::new(Process::found(pid).map_or(End::Unknown { uid: None }, |(process, _)| End::Process(process)))
     }
 
     /// This process itself, for whoever it speaks to inside.
@@ -96,7 +106,7 @@ impl Peer {
     /// Somebody the system does not know.
     #[must_use]
     pub fn unknown() -> Self {
-        Self::new(End::Unknown)
+        Self::new(End::Unknown { uid: None })
     }
 
     fn new(end: End) -> Self {
@@ -117,7 +127,8 @@ impl Peer {
     pub fn uid(&self) -> Option<u32> {
         match &self.0.end {
             End::Process(process) => Some(process.uid()),
-            _ => None,
+            End::Unknown { uid } => *uid,
+            End::Own | End::Tcp { .. } => None,
         }
     }
 
@@ -231,7 +242,7 @@ impl Peer {
         match &self.0.end {
             End::Process(process) => Origin::User(process.uid()),
             End::Own => Origin::User(rustix::process::geteuid().as_raw()),
-            End::Unknown => Origin::Unknown,
+            End::Unknown { uid } => uid.map_or(Origin::Unknown, Origin::User),
             End::Tcp { ends, .. } => {
                 let ends = *ends;
                 let found = match tcp::other_end_by_kernel(ends) {
@@ -250,7 +261,7 @@ impl Peer {
     async fn known(&self) -> Option<Known> {
         let mut kept = self.0.known.lock().await;
         if let Some(known) = &*kept
-            && known.processes.iter().all(Process::is_alive)
+            && known.still_holds()
         {
             return Some(known.clone());
         }
@@ -270,17 +281,23 @@ impl Peer {
 impl Known {
     fn of_process(process: Process) -> Known {
         let info = process.look_up(|pid, stat| PeerInfo::with(pid, stat, process.uid()));
-        Known { standing: Standing::of(&process), info, processes: vec![process] }
+        Known { standing: Standing::of(&process), held: None, info, processes: vec![process] }
     }
 
     fn of_somebody(standing: Standing) -> Known {
-        Known { standing, info: None, processes: Vec::new() }
+        Known { standing, held: None, info: None, processes: Vec::new() }
     }
 
-    fn of_holders(processes: Vec<Process>) -> Known {
+    fn of_holders(held: (Ends, OtherEnd), processes: Vec<Process>) -> Known {
         let first = processes.first();
         let info = first.and_then(|process| process.look_up(|pid, stat| PeerInfo::with(pid, stat, process.uid())));
-        Known { standing: Standing::of_all(&processes), info, processes }
+        Known { standing: Standing::of_all(&processes), held: Some(held), info, processes }
+    }
+
+    /// Whether the processes live, and their end of the connection is still theirs. Does not wait.
+    fn still_holds(&self) -> bool {
+        let is_held = |(ends, end): (Ends, OtherEnd)| tcp::other_end_by_kernel(ends) == Some(end);
+        self.held.is_none_or(is_held) && self.processes.iter().all(Process::is_alive)
     }
 }
 
@@ -300,10 +317,11 @@ async fn find(ends: Ends, proxies: &Arc<[u32]>) -> Option<Known> {
 
 /// Whoever is at the other end of a TCP connection. Reads `/proc`.
 fn look_for(ends: Ends, proxies: &[u32]) -> Option<Known> {
-    match tcp::other_end(ends) {
+    let end = tcp::other_end(ends);
+    match end {
         OtherEnd::Remote => Some(Known::of_somebody(Standing::Remote)),
         OtherEnd::Local { inode, uid } if uid == rustix::process::geteuid().as_raw() => {
-            let known = Known::of_holders(holders_of(inode)?);
+            let known = Known::of_holders((ends, end), holders_of(inode)?);
             (known.standing != Standing::Unknown).then_some(known)
         }
         OtherEnd::Local { uid, .. } if proxies.contains(&uid) => Some(Known::of_somebody(Standing::Remote)),
@@ -333,7 +351,7 @@ impl fmt::Display for Peer {
             End::Process(process) => write!(formatter, "pid {}", process.pid()),
             End::Tcp { ends, .. } => ends.theirs.fmt(formatter),
             End::Own => formatter.write_str("this daemon"),
-            End::Unknown => formatter.write_str("unknown"),
+            End::Unknown { .. } => formatter.write_str("unknown"),
         }
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
+use crate::marks;
 use crate::proc::Stat;
 use crate::recent::Recent;
 
@@ -58,8 +59,9 @@ impl Registry {
         }
     }
 
-    /// Adds this very process.
+    /// Adds this very process, for the beginning of a daemon. Reads `/proc`, so not for a thread of the runtime.
     pub fn add_this_process(&self) {
+        marks::prepare();
         self.add(std::process::id());
     }
 

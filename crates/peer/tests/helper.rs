@@ -51,13 +51,12 @@ fn a_process_in_a_role() {
         }
         "adopter" => {
             rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
-            let mut client = program("client", &socket);
+            let client = program("client", &socket);
             // Forked twice and in a session of its own: its parent is gone, and this process adopts it.
             let mut between = Command::new("sh");
             between.args(["-c", r#"setsid "$@" </dev/null >/dev/null 2>&1 &"#, "sh"]).arg(client.get_program());
             between.args(client.get_args()).envs(client.get_envs().filter_map(|(name, value)| Some((name, value?))));
             assert!(between.status().unwrap().success());
-            drop(client.stdin(Stdio::null()));
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
         "namespace" => crate::recycled::in_a_namespace(&socket),

@@ -2,5 +2,6 @@
 
 mod helper;
 mod recycled;
+mod speed;
 mod tcp;
 mod unix;

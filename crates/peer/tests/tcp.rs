@@ -62,14 +62,21 @@ async fn an_insider_that_shares_the_connection_counts() {
     let (server, theirs) = listener.accept().unwrap();
     let ends = Ends { theirs, ours: server.local_addr().unwrap() };
     let heir = Stdio::from(std::os::fd::OwnedFd::from(client.try_clone().unwrap()));
-    let mut insider = Command::new("sleep");
-    marks::mark_children_of(insider.arg("100").stdin(heir));
-    let mut insider = insider.spawn().unwrap();
+    let mut insider = {
+        // It holds the connection as long as it is there.
+        let mut command = Command::new("sleep");
+        marks::mark_children_of(command.arg("100").stdin(heir));
+        command.spawn().unwrap()
+    };
     assert_eq!(Peer::of_tcp(ends).standing().await, Standing::Insider, "this process holds it as well");
     insider.kill().unwrap();
     insider.wait().unwrap();
     assert_eq!(Peer::of_tcp(ends).standing().await, Standing::Owner);
+    // Whoever has hung up is nobody, though the process lives.
+    let peer = Peer::of_tcp(ends);
+    assert_eq!(peer.standing().await, Standing::Owner);
     drop(client);
+    assert_eq!(peer.standing().await, Standing::Unknown);
 }
 
 #[tokio::test]

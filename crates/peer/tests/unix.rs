@@ -103,7 +103,7 @@ async fn a_connection_that_was_handed_on_is_that_of_whoever_made_it() {
     let heirs = directory.path().join("heir");
     let listener = UnixListener::bind(&heirs).unwrap();
     let mut testator = heir(program("testator", &door.socket()), &heirs).spawn().unwrap();
-    let (_stream, peer) = door.accept();
+    let (stream, peer) = door.accept();
     let (inherited, _) = listener.accept().unwrap();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut messages = RecvAncillaryBuffer::new(&mut space);
@@ -120,6 +120,10 @@ async fn a_connection_that_was_handed_on_is_that_of_whoever_made_it() {
     assert_eq!(peer.pid(), Some(testator.id()));
     assert_eq!(peer.standing().await, Standing::Unknown);
     assert!(peer.info().await.is_none());
+    // Somebody who looks at the connection only now cannot find out more, but the user is known.
+    let late = Peer::of_unix(&stream);
+    assert_eq!(late.standing().await, Standing::Unknown);
+    assert_eq!(late.uid(), Some(rustix::process::geteuid().as_raw()));
 }
 
 #[tokio::test]

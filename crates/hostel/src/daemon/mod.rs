@@ -176,7 +176,8 @@ impl House {
     ) -> Result<Self, CommandError> {
         dir.create()?;
         // What this daemon starts is inside, also what was started without a mark.
-        hostel_peer::registry::registry().add_this_process();
+        let add = || hostel_peer::registry::registry().add_this_process();
+        hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         let options = keeper_options(&dir, &settings)?;
