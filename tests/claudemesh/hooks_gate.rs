@@ -106,6 +106,28 @@ fn the_gate_lets_through_changes_and_refuses() {
     assert_eq!(received(&lab, "e")["body"], "allow after all");
 }
 
+/// Whatever the gate refuses does not leave the host, and neither does a file while the gate is still asked.
+#[test]
+fn a_file_leaves_when_the_gate_has_agreed() {
+    let lab = lab();
+    let [alice, bob] = ["alice", "bob"].map(|name| lab.host(name).client(Transport::Socket));
+    let file = lab.path().join("plan.txt");
+    fs::write(&file, "plan").unwrap();
+    let share = |message: &str| alice.post("/v1/file/share", &json!({"path": file, "message": message}));
+    for _ in 0..5 {
+        assert!(blocked(&share("drop this")).contains("no such words"));
+    }
+    let shared = share("allow this");
+    assert_eq!(shared.status, 200, "{}", shared.text());
+    let listed = || bob.get_json("/v1/file/list")["files"].as_array().unwrap().clone();
+    // Files leave in the order in which they were shared: this one would come last.
+    wait::until_true(wait::LIMIT, "the file at the broker", || {
+        listed().iter().any(|file| file["id"] == shared.json()["fileId"])
+    });
+    assert_eq!(listed().len(), 1, "{:?}", listed());
+    assert_eq!(fs::read_dir(lab.broker_home().join("broker/blobs")).unwrap().count(), 1);
+}
+
 #[test]
 fn shared_state_and_tasks_go_through_the_gate() {
     let config = "[capabilities]\nstate = true\ntasks = true\n";

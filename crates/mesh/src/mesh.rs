@@ -136,6 +136,11 @@ impl Mesh {
         let topics = Topics::load(Kept::new(dir, "topics.json"), log.clone(), options.root_key.as_ref()).map_err(io)?;
         let sessions = Sessions::load(Kept::new(dir, "sessions.json"), log.clone(), clock.clone()).map_err(io)?;
         let spool = files::Spool::load(dir, log.clone(), clock.now_ms()).map_err(io)?;
+        // Where the outbox is set aside nobody knows what it announces: the files wait as it does.
+        if read_only.is_none() {
+            let announced = outbox.announced_files(spool.unsettled()).await;
+            spool.resume(&announced.map_err(|error| OpenError::Io(format!("outbox.db: {error}")))?);
+        }
         let hooks =
             Hooks::open(dir, &options.slug, options.hooks, &options.settings.hooks, &log, inbox.events().told());
         let settings = Live::new(options.settings);

@@ -186,7 +186,7 @@ points! {
     FINGERPRINT_WRITTEN = "mesh.fingerprint.written";
     /// Topics with their keys are kept; nobody uses the new ones.
     TOPICS_WRITTEN = "mesh.topics.written";
-    /// A shared file is kept for its upload; the client has no answer.
+    /// A shared file is kept for its upload; it is not announced and the client has no answer.
     FILE_KEPT = "mesh.file.kept";
     /// An uploaded file is noted as done; its sealed bytes are still there.
     FILE_SETTLED = "mesh.file.settled";

@@ -12,6 +12,7 @@ pub(super) const POINTS: &[&str] = &[
     "doors.mesh-token.written",
     "house.mail.queued",
     "house.mail.kept",
+    "house.mail.passed",
     "house.mail.asked",
     "house.mail.decided",
     "house.mail.declined",
@@ -36,11 +37,13 @@ fn messages_become_prompts_once() {
         match *point {
             "doors.mesh-token.written" => mail.registered(point),
             "house.mail.asked" | "house.mail.decided" | "house.mail.declined" => mail.asked(point),
+            "house.mail.passed" => mail.announced(point),
             "house.mail.kept" => mail.arrived(point, "build", &"x".repeat(20 << 10), false),
             _ => mail.arrived(point, "build", point, true),
         }
         mail.settle(point);
     }
+    assert_eq!(mail.house.points().reached()["house.mail.passed"], 1, "a message is passed over once");
 }
 
 struct Mail {
@@ -96,6 +99,21 @@ impl Mail {
         if is_prompt {
             self.expected.push(text.to_owned());
         }
+    }
+
+    /// The announcement of a file lies in the mailbox and is none for an agent: it is passed over once, and what comes
+    /// after it is put.
+    fn announced(&mut self, point: &str) {
+        let file = self.lab.path().join("shared.txt");
+        std::fs::write(&file, "content").expect("a file");
+        self.house.points().kill_next(point);
+        let alice = self.lab.host("alice").client(Transport::Socket);
+        let shared = alice.post("/v1/file/share", &json!({"path": file, "to": "bob/build"}));
+        assert_eq!(shared.status, 200, "{}", shared.text());
+        // The mailbox is read when a message comes, and that is after the announcement.
+        self.send("bob/build", point);
+        restart_after_death(&mut self.house, point);
+        self.expected.push(point.to_owned());
     }
 
     fn pending(&self) -> Vec<Value> {

@@ -1,8 +1,8 @@
 //! The contract data files: one language, one interpreter, one report for all doors.
 //!
 //! `tests/CONTRACTS.md` describes the language. [`script`] reads a file and refuses what it does not understand,
-//! [`run`] plays it, [`door::Door`] is what a door has to provide. Values are compared byte for byte, or as JSON
-//! where a file says `= json`.
+//! [`run`] plays its cases and `steps` carries out their steps, [`door::Door`] is what a door has to provide. Values are
+//! compared byte for byte, or as JSON where a file says `= json`.
 
 pub mod claudemesh;
 pub mod claustrum;
@@ -18,6 +18,7 @@ pub mod report;
 mod rpc;
 pub mod run;
 pub mod script;
+mod steps;
 pub mod sudo_proxy;
 mod update;
 pub mod zeroclaw;

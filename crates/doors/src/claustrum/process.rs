@@ -113,6 +113,7 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Orig
         socket_stdin: false,
         session: None,
         asked_by,
+        owned_input: false,
     };
     match door.processes.spawn(spec).await {
         Ok(process) => Ok(process),
@@ -162,9 +163,6 @@ pub(crate) async fn stdin(connection: Arc<Connection>, running: Running) {
         let data = super::base64::decode(params.data.as_bytes()).ok_or(RpcError::params("Invalid base64 data"))?;
         let process = connection.door.processes.get(&params.id).ok_or(RpcError::params("Process not found"))?;
         may_touch(&connection, "process.stdin", &process).await?;
-        if process.has_own_runner() {
-            return Err(RpcError::params("Process takes its input from its session or approved command only"));
-        }
         if !process.status().running {
             return Err(not_running());
         }
@@ -213,7 +211,9 @@ fn stdin_error(door: &Door, process: &Process, error: &StdinError) -> RpcError {
             door.warn_full(process);
             RpcError::fixed(errors::BACKPRESSURE, "stdin backpressure: queue full")
         }
-        _ => RpcError::internal(error),
+        // Nothing is wrong with the daemon: the client asked for what it may not have.
+        StdinError::Owned => RpcError::params("stdin belongs to the session or pipeline of this process"),
+        StdinError::Keeper(_) => RpcError::internal(error),
     }
 }
 

@@ -3,9 +3,6 @@
 //! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
 //! `house/down`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +38,6 @@ use super::protocol::State;
 use super::protocol::Stdin;
 use super::protocol::StdinApplied;
 use super::protocol::Target;
-use super::protocol::Text;
 use super::protocol::TreeMember;
 use super::protocol::Upgrade;
 use super::protocol::Upgraded;
@@ -154,7 +150,10 @@ pub(super) async fn call(
         "journal/gc" => collect(processes, settings, parse(params)?).await,
         "house/status" => status(processes, settings, rights.insider().await.is_some()),
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
-        "keeper/upgrade" => upgrade(processes, settings, parse(params)?).await,
+        "keeper/upgrade" => {
+            parse::<Upgrade>(params)?;
+            upgrade(processes, settings).await
+        }
         _ => Err(Failure::new(code::METHOD, format!("there is no method `{method}`"))),
     }
 }
@@ -297,7 +296,7 @@ pub(super) async fn stdin(processes: &Processes, rights: &Rights, params: &str) 
         return Err(Failure::new(code::PARAMS, format!("`data` holds more than {STDIN_LIMIT} bytes")));
     }
     let process = find(processes, &request.id)?;
-    may_feed("process/stdin", rights, &process).await?;
+    rights.may_touch("process/stdin", &process).await.map_err(refused)?;
     process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
 }
 
@@ -311,26 +310,9 @@ pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
 pub(super) async fn close_stdin(processes: &Processes, rights: &Rights, params: &str) -> Outcome {
     let target: Target = parse(params)?;
     let process = find(processes, &target.id)?;
-    may_feed("process/close_stdin", rights, &process).await?;
+    rights.may_touch("process/close_stdin", &process).await.map_err(refused)?;
     process.close_stdin().await.map_err(|error| stdin_failure(&error))?;
     nothing()
-}
-
-/// Whether a client may write to a process or close its input. Nobody may where that is the house's own way to talk to
-/// it: an agent's questions are answered through it.
-async fn may_feed(method: &str, rights: &Rights, process: &Process) -> Result<(), Failure> {
-    rights.may_touch(method, process).await.map_err(refused)?;
-    match process.has_own_runner() {
-        false => Ok(()),
-        true => Err(Failure::new(
-            code::REFUSED,
-            format!(
-                "the standard input of `{}` belongs to its session or approved command; a session takes prompts with \
-                 `hostel send`",
-                process.name()
-            ),
-        )),
-    }
 }
 
 fn stdin_failure(error: &StdinError) -> Failure {
@@ -338,6 +320,7 @@ fn stdin_failure(error: &StdinError) -> Failure {
         StdinError::NotRunning => code::NOT_RUNNING,
         StdinError::Gap => code::STDIN_GAP,
         StdinError::Full => code::STDIN_FULL,
+        StdinError::Owned => code::OWNED_INPUT,
         StdinError::Keeper(_) => code::KEEPER,
     };
     Failure::new(code, error.to_string())
@@ -435,14 +418,10 @@ pub(super) fn down(params: &str, settings: &Settings) {
     settings.down.try_send(keep).unwrap_or_default();
 }
 
-async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -> Outcome {
-    let path = match request.path {
-        Some(Text(path)) => PathBuf::from(OsString::from_vec(path)),
-        None => settings.program.clone(),
-    };
+async fn upgrade(processes: &Processes, settings: &Settings) -> Outcome {
     let before = processes.keeper_status();
     processes
-        .upgrade_keeper(&path)
+        .upgrade_keeper(Arc::clone(&settings.program))
         .await
         .map_err(|error| Failure::new(code::INTERNAL, format!("the keeper stays as it is: {error}")))?;
     let after = processes.keeper_status();

@@ -107,6 +107,7 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
             socket_stdin: false,
             session: None,
             asked_by: None,
+            owned_input: false,
         },
         request.replace,
     ))

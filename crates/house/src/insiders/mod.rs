@@ -137,7 +137,7 @@ impl Insiders {
     /// Whether a process was started from an insider's own session or command.
     async fn started(&self, insider: &Insider, process: &Process) -> bool {
         match process.asked_by() {
-            Some(asked_by) if !process.has_own_runner() => self.is_of(insider, asked_by).await,
+            Some(asked_by) if !process.is_input_owned() => self.is_of(insider, asked_by).await,
             _ => false,
         }
     }

@@ -19,12 +19,12 @@ pub(crate) struct Label {
     /// The session whose agent it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) session: Option<String>,
-    /// It is a stage of an approved pipeline.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) stage: bool,
     /// The session or hosted command that asked for it, where a process inside the house did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_by: Option<Origin>,
+    /// Its standard input belongs to the house, see [`SpawnSpec::owned_input`](super::SpawnSpec::owned_input).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) owned_input: bool,
 }
 
 impl Label {
@@ -50,11 +50,12 @@ mod tests {
     #[test]
     fn labels_of_older_programs_and_new_ones_are_read() {
         let old = Label::decode(br#"{"name":"web","door":"native","program":"sh"}"#, "id");
-        assert_eq!((old.name.as_str(), old.session, old.stage, old.asked_by), ("web", None, false, None));
+        assert_eq!((old.name.as_str(), old.session, old.owned_input, old.asked_by), ("web", None, false, None));
         let plain = Label { name: "web".to_owned(), door: "native".to_owned(), ..Label::default() };
         assert_eq!(String::from_utf8(plain.encode()).unwrap(), r#"{"name":"web","door":"native","program":""}"#);
         for asked_by in [Origin::Session("a b".to_owned()), Origin::Process(ProcessId([7; 16]))] {
-            let label = Label { session: Some("s".to_owned()), stage: true, asked_by: Some(asked_by), ..plain.clone() };
+            let label =
+                Label { session: Some("s".to_owned()), owned_input: true, asked_by: Some(asked_by), ..plain.clone() };
             assert_eq!(Label::decode(&label.encode(), "id"), label);
         }
         assert_eq!(Label::decode(b"nonsense", "id").name, "id");

@@ -82,6 +82,7 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         socket_stdin: true,
         session: Some(session.id().to_owned()),
         asked_by: None,
+        owned_input: true,
     };
     session.hub.processes.spare([id]);
     let process = session.hub.processes.spawn(spec).await.map_err(|error| match error {

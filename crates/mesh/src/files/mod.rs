@@ -2,7 +2,8 @@
 //!
 //! Invariant: what leaves this host is sealed with a key of its own, and that key is sealed for its readers alone. A
 //! share is a snapshot: it is sealed before the caller hears that it was taken, and uploaded whenever the broker is
-//! there. Its announcement waits in the outbox like any message until the upload is done.
+//! there. Its announcement waits in the outbox like any message until the upload is done. A file without an announcement
+//! never leaves this host: the caller was not told that it was taken, and shares it again.
 
 pub(crate) mod fetch;
 mod http;
@@ -10,7 +11,7 @@ pub(crate) mod keys;
 pub(crate) mod share;
 pub(crate) mod upload;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,9 @@ pub(crate) struct Outgoing {
     pub(crate) shared_at: u64,
     pub(crate) done: bool,
     pub(crate) refused: Option<(String, String)>,
+    /// Its announcement is in the outbox. Only the outbox is asked for that after a start.
+    #[serde(skip)]
+    pub(crate) announced: bool,
 }
 
 impl Outgoing {
@@ -125,7 +129,7 @@ impl Spool {
     /// Whether there is room for another file.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let files = self.files.lock();
-        let waiting = files.values().filter(|file| !file.done && file.refused.is_none());
+        let waiting = files.values().filter(|file| !file.is_settled());
         let (count, sum) =
             waiting.fold((0, 0_u64), |(count, sum), file| (count + 1, sum.saturating_add(file.sealed_size)));
         count < MOST_WAITING && sum.saturating_add(bytes) <= MOST_BYTES
@@ -138,22 +142,46 @@ impl Spool {
         Ok(Some(dir.join(format!("{id}.sealed"))))
     }
 
-    /// Takes a sealed file.
+    /// What a start found: of the files that are not at the broker, those go on that have an announcement. The others
+    /// were left behind by a daemon that died before it had announced them.
+    pub(crate) fn resume(&self, announced: &BTreeSet<String>) {
+        let left_behind: Vec<String> = {
+            let mut files = self.files.lock();
+            files.values_mut().for_each(|file| file.announced = announced.contains(&file.id));
+            files.values().filter(|file| !file.is_settled() && !file.announced).map(|file| file.id.clone()).collect()
+        };
+        for id in left_behind {
+            self.log.info("file_not_announced", serde_json::json!({"file": id}));
+            self.forget(&id);
+        }
+    }
+
+    /// Files that are not at the broker, announced or not.
+    pub(crate) fn unsettled(&self) -> Vec<String> {
+        self.files.lock().values().filter(|file| !file.is_settled()).map(|file| file.id.clone()).collect()
+    }
+
+    /// Takes a sealed file. It stays here until it is announced.
     pub(crate) fn put(&self, file: Outgoing, body: Body) -> io::Result<()> {
         if let Body::Memory(bytes) = body {
             self.memory.lock().insert(file.id.clone(), bytes);
         }
         let mut files = self.files.lock();
         files.insert(file.id.clone(), file);
-        points::FILE_KEPT.reach_if_ok(self.kept.save(&*files, true))?;
-        drop(files);
-        self.changed.send_modify(|count| *count += 1);
-        Ok(())
+        points::FILE_KEPT.reach_if_ok(self.kept.save(&*files, true))
     }
 
-    /// Files that are not at the broker.
+    /// The announcement of a file is in the outbox: the file may leave.
+    pub(crate) fn announced(&self, id: &str) {
+        if let Some(file) = self.files.lock().get_mut(id) {
+            file.announced = true;
+        }
+        self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Files that are announced and not at the broker.
     pub(crate) fn waiting(&self) -> Vec<Outgoing> {
-        self.files.lock().values().filter(|file| !file.done && file.refused.is_none()).cloned().collect()
+        self.files.lock().values().filter(|file| file.announced && !file.is_settled()).cloned().collect()
     }
 
     /// The sealed bytes.

@@ -24,6 +24,9 @@ const MOST_LISTED: u32 = 10_000;
 
 impl Mesh {
     /// Shares a file: it is sealed before this returns, and gets to the broker when that is there.
+    ///
+    /// The future must run to its end even if the caller has gone: a file may leave only after its announcement is stored,
+    /// and that is said here.
     pub async fn file_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
         self.core.check_sending()?;
         let shared = self.try_share(request, caller).await;
@@ -78,6 +81,7 @@ impl Mesh {
             core.files.forget(&id);
             return Err(refusal);
         }
+        core.files.announced(&id);
         Ok(Shared { ok: true, file_id: id, name: head.name, size: head.size, sha256: head.sha256, to: request.to })
     }
 

@@ -3,6 +3,7 @@
 //! Invariant: the decision is a function of that row's state and of whether it is the same request. Nothing that is
 //! refused leaves a trace. What a row says is at hand only when it is on disk.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -49,6 +50,14 @@ impl Outbox {
     pub async fn knows(&self, client_message_id: &str) -> Result<bool, StoreError> {
         let id = client_message_id.to_owned();
         self.store.read(move |connection| Ok(rows::find(connection, &id)?.is_some())).await
+    }
+
+    /// Those of these files that a row announces.
+    pub(crate) async fn announced_files(&self, files: Vec<String>) -> Result<BTreeSet<String>, StoreError> {
+        if files.is_empty() {
+            return Ok(BTreeSet::new());
+        }
+        self.store.read(move |connection| rows::announced_files(connection, files)).await
     }
 
     /// Everything that can be made ready before the writer is asked.

@@ -2,11 +2,13 @@
 //!
 //! It decides nothing.
 
+use std::collections::BTreeSet;
+
 use hostel_wire::frames::Priority;
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use super::queue::Entry;
-use super::types::{DestKind, Lane, OutboxRow, Status};
+use super::types::{DestKind, Lane, OutboxRow, Payload, Status};
 use crate::schema::{RowId, signed};
 
 /// A row that is to be made.
@@ -92,6 +94,24 @@ fn seen(row: &Row<'_>) -> rusqlite::Result<(i64, OutboxRow)> {
 pub(super) fn find(connection: &Connection, client_message_id: &str) -> rusqlite::Result<Option<(i64, OutboxRow)>> {
     let sql = format!("SELECT {COLUMNS} FROM outbox WHERE client_message_id = ?");
     connection.prepare_cached(&sql)?.query_row([client_message_id], seen).optional()
+}
+
+/// Those of these files that a row announces.
+pub(super) fn announced_files(connection: &Connection, files: Vec<String>) -> rusqlite::Result<BTreeSet<String>> {
+    let mut select = connection.prepare("SELECT payload FROM outbox WHERE instr(payload, CAST(? AS BLOB)) > 0")?;
+    let mut announced = BTreeSet::new();
+    for file in files {
+        let mut rows = select.query([&file])?;
+        while let Some(row) = rows.next()? {
+            let payload = serde_json::from_slice::<Payload>(row.get_ref(0)?.as_bytes()?);
+            // A message may also have the id in its text.
+            if payload.is_ok_and(|payload| payload.file_id.as_ref() == Some(&file)) {
+                announced.insert(file);
+                break;
+            }
+        }
+    }
+    Ok(announced)
 }
 
 /// What a row holds.
