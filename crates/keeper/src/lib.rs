@@ -25,6 +25,7 @@ mod upgrade;
 
 pub mod cgroup;
 pub mod confine;
+pub mod key;
 pub mod memory;
 pub mod proto;
 pub mod socket_path;

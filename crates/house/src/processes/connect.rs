@@ -53,6 +53,7 @@ impl Processes {
             relinked: signal::Sender::new(0),
             lost: signal::Sender::new((0, 0)),
             expecting_end: false.into(),
+            key: signal::Sender::new(None),
             spared: Mutex::default(),
         });
         let processes = Self { house };

@@ -33,6 +33,7 @@ use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
 pub use hostel_journal::{ProcessId, Retention, Stream};
+pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
@@ -182,6 +183,8 @@ pub(crate) struct House {
     relinked: signal::Sender<u64>,
     /// The keeper is being replaced, or is to end: its silence is no accident.
     expecting_end: AtomicBool,
+    /// The key of the present keeper, once it was handed over.
+    key: signal::Sender<Option<Arc<HouseKey>>>,
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
 }
@@ -329,6 +332,17 @@ impl Processes {
             child_limit: welcome.child_limit,
             cgroup: welcome.cgroup.is_some(),
         }
+    }
+
+    /// The house key: made by the keeper, kept in memory only, the same for the keeper's whole life and over its
+    /// upgrades. None if the keeper is older than this program or does not recognise this process as its daemon.
+    pub fn house_key(&self) -> Option<Arc<HouseKey>> {
+        self.house.key.borrow().clone()
+    }
+
+    /// The house key as it changes: another key, or none, means that the keeper that had the earlier one is dead.
+    pub fn house_keys(&self) -> signal::Receiver<Option<Arc<HouseKey>>> {
+        self.house.key.subscribe()
     }
 
     /// Sets quotas; what is held because of them looks again at once.

@@ -51,6 +51,18 @@ pub(crate) fn let_code_go(from: usize, to: usize) {
     }
 }
 
+/// Keeps memory that holds a secret out of core dumps and out of swap. Best effort: a limit of locked memory may refuse
+/// the second.
+pub(crate) fn exclude_from_dumps(page: &mut [u8; 4096]) {
+    let start = page.as_mut_ptr().cast();
+    // SAFETY: both calls concern exactly the given, mapped bytes and do not change them; a start that is not at the
+    // beginning of a page is refused.
+    unsafe {
+        libc::madvise(start, page.len(), libc::MADV_DONTDUMP);
+        libc::mlock(start, page.len());
+    }
+}
+
 /// When memory runs out the kernel is to take the child, not its keeper. Done from outside because
 /// the child itself is not dumpable, and so may not, until it has executed its program.
 pub(crate) fn prefer_as_victim(pid: u32) {
