@@ -110,6 +110,23 @@ points! {
     /// The audit record of a changed or removed passphrase is committed; the asker has no answer.
     PASSPHRASE_RECORDED = "house.passphrase.recorded";
 
+    /// What somebody else has changed is recorded, and denied or written again; nobody has been told.
+    TAMPERING_RECORDED = "house.tampering.recorded";
+    /// The endorsement of the audit's key with the passphrase is committed; nobody waits for it.
+    SEGMENT_ENDORSED = "house.audit.endorsed";
+    /// Settings about consent are committed as in force; the ones of before still apply, and the asker has no answer.
+    POLICY_STORED = "house.policy.stored";
+    /// Everything that a lost key makes void is committed, with seals of the new key; grants are still in memory.
+    HOUSE_REKEYED = "house.key.replaced";
+    /// What the start found is committed as it counts from now on; no door is open.
+    CONSENT_LOADED = "house.consent.loaded";
+    /// The keeper knows what state.db will be after the next commit, and what it is before; nothing is committed.
+    ANCHOR_INTENDED = "house.anchor.intended";
+    /// The commit is done; the keeper takes the state before it for possible still.
+    ANCHOR_COMMITTED = "house.anchor.committed";
+    /// The keeper knows that the commit is done; nobody who waits for it has been told.
+    ANCHOR_CONFIRMED = "house.anchor.confirmed";
+
     // The keeper.
 
     /// The child runs; the daemon that asked for it does not know its pid.

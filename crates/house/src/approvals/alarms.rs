@@ -1,0 +1,102 @@
+//! What people have to hear of: tampering, a lost key, settings that do not apply.
+//!
+//! Guarantees: an alarm stays in the list until the daemon ends, the newest [`MAX_ALARMS`] of them. Each is in the audit as
+//! well, which outlives the daemon.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::Approvals;
+use crate::sessions::now_ns;
+use crate::store::StoreError;
+
+/// Alarms that are remembered.
+pub const MAX_ALARMS: usize = 100;
+
+/// See the module.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Alarm {
+    /// When, nanoseconds of wall clock.
+    pub time_ns: u64,
+    /// A sentence for people.
+    pub text: String,
+}
+
+/// The alarms of a daemon.
+pub(super) struct Alarms {
+    list: Mutex<VecDeque<Alarm>>,
+    count: watch::Sender<u64>,
+}
+
+impl Default for Alarms {
+    fn default() -> Self {
+        Alarms { list: Mutex::default(), count: watch::Sender::new(0) }
+    }
+}
+
+impl Alarms {
+    pub(super) fn raise(&self, text: String) {
+        let mut list = self.list.lock();
+        if list.len() >= MAX_ALARMS {
+            list.pop_front();
+        }
+        list.push_back(Alarm { time_ns: now_ns(), text });
+        drop(list);
+        self.count.send_modify(|count| *count += 1);
+    }
+}
+
+impl Approvals {
+    /// What people have to hear of, oldest first.
+    #[must_use]
+    pub fn alarms(&self) -> Vec<Alarm> {
+        self.raise_reports();
+        self.inner.alarms.list.lock().iter().cloned().collect()
+    }
+
+    /// Counts the alarms that were raised.
+    #[must_use]
+    pub fn alarm_count(&self) -> watch::Receiver<u64> {
+        self.inner.alarms.count.subscribe()
+    }
+
+    fn raise_reports(&self) {
+        for report in self.inner.ledger.take_reports() {
+            self.inner.alarms.raise(report);
+        }
+    }
+
+    /// Looks whether anybody has interfered, and raises what was reported. Says whether the disk took what followed.
+    pub(super) async fn look_around(&self) -> bool {
+        let mut taken = true;
+        if self.inner.ledger.take_foreign() {
+            taken = !matches!(self.inspect().await, Err(error) if !matches!(error, StoreError::Closed));
+            if !taken {
+                self.inner.ledger.set_foreign();
+            }
+        }
+        if self.inner.approver.file_changed() {
+            taken &= self.record_changed_file().await.is_ok();
+        }
+        self.raise_reports();
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_alarms_are_remembered() {
+        let alarms = Alarms::default();
+        for number in 0..MAX_ALARMS + 3 {
+            alarms.raise(number.to_string());
+        }
+        let list = alarms.list.lock();
+        assert_eq!((list.len(), list[0].text.as_str()), (MAX_ALARMS, "3"));
+        assert_eq!(*alarms.count.borrow(), MAX_ALARMS as u64 + 3);
+    }
+}
