@@ -1451,16 +1451,12 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__keeper__subcmd__upgrade)
-            opts="-h --program --json --home --house --color --help"
+            opts="-h --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --program)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

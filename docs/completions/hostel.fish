@@ -921,7 +921,7 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -f -a "status" -d 'Show the keeper\'s pid, build and children'
-complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -f -a "upgrade" -d 'Replace the keeper with this program\'s build; its processes notice nothing'
+complete -c hostel -n "__fish_hostel_using_subcommand keeper; and not __fish_seen_subcommand_from status upgrade" -f -a "upgrade" -d 'Replace the keeper with the daemon\'s build; its processes notice nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -929,7 +929,6 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l program -d 'The program to become, instead of this one' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand keeper; and __fish_seen_subcommand_from upgrade" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

@@ -18,6 +18,7 @@ mod conn;
 mod control;
 mod launch;
 mod pump;
+mod recognition;
 mod state;
 #[allow(unsafe_code)] // the one module that talks to the kernel where no safe wrapper exists
 mod sys;

@@ -223,6 +223,7 @@ impl Conductor<'_> {
                 door: order.door.clone(),
                 program: line.program,
                 pin: line.is_the_file.then_some(pin),
+                execute: None,
                 argv: line.argv,
                 env: line.env,
                 cwd: order.pipeline.cwd.clone(),

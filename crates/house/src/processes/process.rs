@@ -11,14 +11,15 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use hostel_journal::{ProcessId, Reader};
-use hostel_keeper::proto::{Builder, Held, MAX_STDIN_BYTES, Note, Outcome, Scope, kind, tag};
+use hostel_keeper::key::OwnerToken;
+use hostel_keeper::proto::{Builder, Held, Note, Scope, kind, tag};
 use hostel_keeper::tree::{self, Marks, Relation, Tree};
 use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::sync::watch;
 
 use super::label::Label;
-use super::link::{Answer, Gone, Ticket};
+use super::link::Gone;
 use super::{House, Watch, WatchError};
 
 /// How a process ended.
@@ -76,64 +77,6 @@ pub enum HeldBecause {
     DiskError,
 }
 
-/// Why input was not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum StdinError {
-    /// The process has ended.
-    #[error("the process is not running")]
-    NotRunning,
-    /// The input starts past what was accepted.
-    #[error("the input starts past what was accepted")]
-    Gap,
-    /// The queue is full; nothing was taken.
-    #[error("the input queue is full")]
-    Full,
-    /// The keeper could not be asked.
-    #[error("{0}")]
-    Keeper(String),
-}
-
-impl From<Gone> for StdinError {
-    fn from(gone: Gone) -> Self {
-        Self::Keeper(gone.to_string())
-    }
-}
-
-/// What became of accepted input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Applied {
-    /// Input bytes accepted so far.
-    pub applied: u64,
-    /// All of this had been accepted before.
-    pub duplicate: bool,
-}
-
-/// Input that stands in line; await [`StdinTicket::done`] for its fate.
-pub struct StdinTicket {
-    process: Arc<Process>,
-    ticket: Ticket,
-}
-
-impl StdinTicket {
-    /// Waits for the keeper's answer.
-    pub async fn done(self) -> Result<Applied, StdinError> {
-        match self.ticket.answer().await? {
-            Answer::Input { applied, outcome } => {
-                self.process.applied.fetch_max(applied, Ordering::Relaxed);
-                match outcome {
-                    Outcome::Accepted => Ok(Applied { applied, duplicate: false }),
-                    Outcome::Duplicate => Ok(Applied { applied, duplicate: true }),
-                    Outcome::Gap => Err(StdinError::Gap),
-                    Outcome::Full => Err(StdinError::Full),
-                    Outcome::NotRunning | Outcome::Unknown => Err(StdinError::NotRunning),
-                }
-            }
-            Answer::Refused(text) => Err(StdinError::Keeper(text)),
-            other => Err(StdinError::Keeper(format!("unexpected answer {other:?}"))),
-        }
-    }
-}
-
 /// One hosted process.
 pub struct Process {
     pub(crate) id: ProcessId,
@@ -143,6 +86,8 @@ pub struct Process {
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
     pub(crate) applied: AtomicU64,
+    /// Shown to the keeper with input, if the input is owned. Made by the spawn, or from the house key when first needed.
+    pub(crate) owner: OnceLock<OwnerToken>,
     pub(crate) progress: watch::Sender<Progress>,
     /// Another process took its name.
     pub(crate) replaced: AtomicBool,
@@ -170,6 +115,7 @@ impl Process {
             house: Arc::downgrade(house),
             started: OnceLock::new(),
             applied: AtomicU64::new(0),
+            owner: OnceLock::new(),
             progress: watch::Sender::new(progress),
             replaced: AtomicBool::new(false),
             reader: Mutex::new(Weak::new()),
@@ -204,6 +150,11 @@ impl Process {
     /// Its command line while its keeper lives, its program afterwards.
     pub fn command(&self) -> &[u8] {
         if self.command.is_empty() { self.label.program.as_bytes() } else { &self.command }
+    }
+
+    /// Whether its standard input belongs to the house, so that [`Process::stdin`] is refused.
+    pub fn has_owned_input(&self) -> bool {
+        self.label.owned_input
     }
 
     /// Whether another process has taken its name.
@@ -292,68 +243,8 @@ impl Process {
         });
     }
 
-    fn house(&self) -> Result<Arc<House>, Gone> {
+    pub(super) fn house(&self) -> Result<Arc<House>, Gone> {
         self.house.upgrade().ok_or(Gone::Unsent)
-    }
-
-    /// Offers input. When this returns, the input stands in line at the keeper; the ticket tells
-    /// what became of it. `offset` is where the caller believes it starts; `None` appends.
-    ///
-    /// Input larger than the keeper takes at once goes in pieces, each accepted before the next.
-    pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
-        let (mut offset, mut rest) = (offset, data);
-        while rest.len() > MAX_STDIN_BYTES {
-            let (piece, after) = rest.split_at(MAX_STDIN_BYTES);
-            let applied = self.offer(offset, piece).await?.done().await?.applied;
-            offset = Some(offset.map_or(applied, |offset| offset + piece.len() as u64));
-            rest = after;
-        }
-        self.offer(offset, rest).await
-    }
-
-    async fn offer(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
-        // The note of its end may be here before the keeper's other thread has heard of it.
-        if self.progress.borrow().exit.is_some() {
-            return Err(StdinError::NotRunning);
-        }
-        let house = self.house()?;
-        let ticket = house.submit(|corr, out| {
-            let mut builder = Builder::new(out, kind::STDIN, corr).bytes(tag::ID, &self.id.0).bytes(tag::BYTES, data);
-            if let Some(offset) = offset {
-                builder = builder.u64(tag::OFFSET, offset);
-            }
-            builder.finish();
-        });
-        Ok(StdinTicket { process: Arc::clone(self), ticket: ticket.await? })
-    }
-
-    /// Offers at most [`MAX_STDIN_BYTES`] of input at `offset` that are announced in the journal by `mark` before they
-    /// reach the process.
-    pub(crate) async fn stdin_marked(
-        self: &Arc<Self>,
-        offset: u64,
-        data: &[u8],
-        mark: u64,
-    ) -> Result<Applied, StdinError> {
-        if self.progress.borrow().exit.is_some() {
-            return Err(StdinError::NotRunning);
-        }
-        let house = self.house()?;
-        let ticket = house.submit(|corr, out| {
-            Builder::new(out, kind::STDIN, corr)
-                .bytes(tag::ID, &self.id.0)
-                .bytes(tag::BYTES, data)
-                .u64(tag::OFFSET, offset)
-                .u64(tag::MARK, mark)
-                .finish();
-        });
-        StdinTicket { process: Arc::clone(self), ticket: ticket.await? }.done().await
-    }
-
-    /// Ends its input once all that was accepted is written.
-    pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
-        let ticket = self.house()?.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;
-        StdinTicket { process: Arc::clone(self), ticket }.done().await.map(drop)
     }
 
     /// Signals its process group and every descendant that left it. Best effort: a process that

@@ -5,12 +5,13 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_keeper::proto::{OnFull, Pin, PipelineTerms, Spawn, Stage, StdinKind, feature};
+use hostel_keeper::proto::{Execute, OnFull, Pin, PipelineTerms, Spawn, Stage, StdinKind, feature};
 use hostel_keeper::tree;
 
 use super::label::Label;
@@ -32,6 +33,8 @@ pub(crate) struct StageSpec {
     pub(crate) program: PathBuf,
     /// Which file that must be.
     pub(crate) pin: Option<Pin>,
+    /// The open file to execute instead of the one that the path leads to by then, and how. The pin is not looked at then.
+    pub(crate) execute: Option<(Arc<OwnedFd>, Execute)>,
     /// Its arguments, the first being its own name.
     pub(crate) argv: Vec<OsString>,
     /// Its whole environment; nothing is added.
@@ -90,7 +93,12 @@ impl From<NotStarted> for StageError {
 impl Processes {
     /// Whether the keeper knows pipelines; one that was started by an older program does not.
     pub fn knows_pipelines(&self) -> bool {
-        self.house.welcome.read().features & feature::PIPELINES != 0
+        self.house.keeper_can(feature::PIPELINES)
+    }
+
+    /// Whether the keeper can execute an open file; one that was started by an older program cannot.
+    pub fn executes_descriptors(&self) -> bool {
+        self.house.keeper_can(feature::DESCRIPTORS)
     }
 
     /// When the keeper was started (its upgrades not counted), nanoseconds of wall clock.
@@ -105,26 +113,33 @@ impl Processes {
 
     /// Starts a stage. The caller must not stop waiting: what was started would not be known.
     pub(crate) async fn spawn_stage(&self, spec: StageSpec) -> Result<Arc<Process>, StageError> {
-        if !self.knows_pipelines() {
+        if !self.knows_pipelines() || spec.execute.is_some() && !self.executes_descriptors() {
             return Err(StageError::OldKeeper);
         }
         let label = Label {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+            owned_input: true,
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(StageError::Refused("the process's name is too long".to_owned()));
         }
         let id = spec.id;
-        let request = self.stage_request(&label, spec);
+        let owner = self.owner_of(id, true).map_err(|error| StageError::Refused(error.to_string()))?;
+        let execute = spec.execute.as_ref().map(|(_, execute)| *execute);
+        let file: Vec<Arc<OwnedFd>> = spec.execute.iter().map(|(file, _)| Arc::clone(file)).collect();
+        let request = Spawn { execute, owner: owner.clone(), ..self.stage_request(&label, spec) };
         let mut command = request.argv.join(&b' ');
         command.truncate(COMMAND_LIMIT);
         command.shrink_to_fit();
         let process = Process::new(&self.house, id, label, command, Progress::START);
+        if let Some(owner) = owner {
+            process.owner.get_or_init(|| owner);
+        }
         // Known before it is asked for: its first note may overtake the answer.
         self.house.registry.write().by_id.insert(id, Arc::clone(&process));
-        if let Err(error) = self.ask_for(&process, &request).await {
+        if let Err(error) = self.ask_for(&process, &request, &file).await {
             self.house.remove(&process);
             return Err(error.into());
         }
@@ -154,8 +169,10 @@ impl Processes {
             quota: 0,
             on_full: OnFull::Hold,
             terms: Some(terms),
+            execute: None,
+            owner: None,
         };
-        match self.ask_for(&process, &request).await {
+        match self.ask_for(&process, &request, &[]).await {
             Ok(()) => Ok(process),
             // It may have ended, and been declared lost, with the keeper that knew it.
             Err(_) if !process.is_running() => Ok(process),
@@ -192,6 +209,8 @@ impl Processes {
                 pin: spec.pin,
                 only_if_known: false,
             }),
+            execute: None,
+            owner: None,
         }
     }
 }

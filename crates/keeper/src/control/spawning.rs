@@ -12,6 +12,7 @@ use rustix::pipe::PipeFlags;
 
 use super::{Control, FAILURE, STDIN, event_key};
 use crate::child_table::{Flow, Slot, Starting, Stdin};
+use crate::key::OwnerToken;
 use crate::proto::{Builder, Phase, Spawn, Stage, StdinKind, kind, tag};
 use crate::pump::now_ns;
 use crate::state::{Bounds, Command, NewChild, Progress, SlotKey};
@@ -83,7 +84,7 @@ fn open_pipes(input: Input, holds_stdout: bool) -> rustix::io::Result<Pipes> {
     Ok(Pipes { stdin: keeper_stdin, stdout, stderr, failure, child_stdin, child_stdout, child_stderr, child_failure })
 }
 
-fn prepare(spawn: &Spawn) -> Option<Program> {
+fn prepare(spawn: &Spawn, file: Option<OwnedFd>) -> Option<Program> {
     let strings =
         |list: &[Vec<u8>]| list.iter().map(|bytes| CString::new(bytes.as_slice()).ok()).collect::<Option<Vec<_>>>();
     Some(Program {
@@ -96,6 +97,10 @@ fn prepare(spawn: &Spawn) -> Option<Program> {
         own_session: spawn.terms.is_some(),
         limit_tag: spawn.terms.map_or(0, |terms| terms.limit_tag),
         pin: spawn.terms.and_then(|terms| terms.pin),
+        execute: match spawn.execute {
+            Some(execute) => Some((file?, execute)),
+            None => None,
+        },
     })
 }
 
@@ -107,7 +112,8 @@ fn command_line(argv: &[Vec<u8>]) -> Vec<u8> {
 
 impl Control {
     /// Starts a process; the answer follows when its exec has worked or failed.
-    pub(super) fn spawn(&mut self, conn: u64, corr: u64, spawn: Spawn) {
+    /// `file` is the descriptor that came with the request.
+    pub(super) fn spawn(&mut self, conn: u64, corr: u64, spawn: Spawn, file: Option<OwnedFd>) {
         if let Some(key) = self.children.key_of(spawn.id) {
             return self.answer_again(conn, corr, key);
         }
@@ -129,7 +135,7 @@ impl Control {
             );
             return self.spawn_failed(conn, corr, Stage::Limit, 0, &text);
         }
-        let Some(program) = prepare(&spawn) else {
+        let Some(program) = prepare(&spawn, file) else {
             return self.spawn_failed(conn, corr, Stage::Exec, rustix::io::Errno::INVAL.raw_os_error(), "");
         };
         let input = match self.input_of(&spawn) {
@@ -190,6 +196,7 @@ impl Control {
             on_full: spawn.on_full,
             bounds: Bounds::of(spawn.terms.as_ref()),
             stdin: Stdin { fd: pipes.stdin, ..Stdin::default() },
+            owner: spawn.owner.as_ref().map(OwnerToken::digest),
             held_stdout,
             starting: Some(Starting {
                 failure: pipes.failure,

@@ -4,8 +4,10 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod socket;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use socket::{peer_process, receive};
 
 use std::ffi::{CStr, CString};
 use std::io;
