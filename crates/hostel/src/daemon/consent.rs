@@ -99,19 +99,11 @@ pub(super) async fn look_after(approvals: Approvals, pipelines: Pipelines, log: 
 
 /// Writes every alarm to the log, for as long as it is polled.
 pub(super) async fn log_alarms(approvals: Approvals, log: Log) {
-    let mut count = approvals.alarm_count();
-    let mut told = 0;
-    loop {
-        // Asking raises what was reported since, which counts.
-        let alarms = approvals.alarms();
-        let raised = *count.borrow_and_update();
-        let news = usize::try_from(raised.saturating_sub(told)).unwrap_or(usize::MAX).min(alarms.len());
-        for alarm in &alarms[alarms.len() - news..] {
+    let mut alarms = approvals.follow_alarms();
+    drop(approvals);
+    while let Some(raised) = alarms.next().await {
+        for alarm in &raised {
             log.error(format_args!("[hostel] ALARM: {}", alarm.text));
-        }
-        told = raised;
-        if count.changed().await.is_err() {
-            return;
         }
     }
 }

@@ -138,18 +138,11 @@ async fn watch_requests(wanted: bool, teller: Teller, approvals: Approvals) {
 
 /// Each alarm once.
 async fn watch_alarms(teller: Teller, approvals: Approvals) {
-    let mut count = approvals.alarm_count();
-    let mut told = 0;
-    loop {
-        let raised = *count.borrow_and_update();
-        let alarms = approvals.alarms();
-        let news = usize::try_from(raised.saturating_sub(told)).unwrap_or(usize::MAX).min(alarms.len());
-        for alarm in &alarms[alarms.len() - news..] {
+    let mut alarms = approvals.follow_alarms();
+    drop(approvals);
+    while let Some(raised) = alarms.next().await {
+        for alarm in &raised {
             teller.tell(&News::alarm(&teller.house, alarm));
-        }
-        told = raised;
-        if count.changed().await.is_err() {
-            return;
         }
     }
 }

@@ -4,11 +4,12 @@
 //! well, which outlives the daemon.
 
 use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Approvals;
+use super::{Approvals, Inner};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
 
@@ -48,6 +49,29 @@ impl Alarms {
     }
 }
 
+/// Tells each alarm once.
+pub struct AlarmWatch {
+    inner: Weak<Inner>,
+    count: watch::Receiver<u64>,
+    told: u64,
+}
+
+impl AlarmWatch {
+    /// Waits for alarms that were not told yet; none once there is no house any more.
+    pub async fn next(&mut self) -> Option<Vec<Alarm>> {
+        loop {
+            self.count.changed().await.ok()?;
+            let alarms = Approvals { inner: self.inner.upgrade()? }.alarms();
+            let raised = *self.count.borrow_and_update();
+            let fresh = usize::try_from(raised.saturating_sub(self.told)).unwrap_or(usize::MAX).min(alarms.len());
+            self.told = raised;
+            if fresh > 0 {
+                return Some(alarms.into_iter().rev().take(fresh).rev().collect());
+            }
+        }
+    }
+}
+
 impl Approvals {
     /// What people have to hear of, oldest first.
     #[must_use]
@@ -56,10 +80,12 @@ impl Approvals {
         self.inner.alarms.list.lock().iter().cloned().collect()
     }
 
-    /// Counts the alarms that were raised.
+    /// Alarms as they are raised, from the first on.
     #[must_use]
-    pub fn alarm_count(&self) -> watch::Receiver<u64> {
-        self.inner.alarms.count.subscribe()
+    pub fn follow_alarms(&self) -> AlarmWatch {
+        let mut count = self.inner.alarms.count.subscribe();
+        count.mark_changed();
+        AlarmWatch { inner: Arc::downgrade(&self.inner), count, told: 0 }
     }
 
     fn raise_reports(&self) {

@@ -54,7 +54,7 @@ use crate::store::{Store, StoreError};
 pub use approver::{
     Approver, Cost, LONGEST as LONGEST_PASSPHRASE, Passphrase, SHORTEST as SHORTEST_PASSPHRASE, Unlock,
 };
-pub use alarms::{Alarm, MAX_ALARMS};
+pub use alarms::{Alarm, AlarmWatch, MAX_ALARMS};
 pub use audit::{Audit, Broken, Event, Record, Segment, SegmentState, Verified};
 pub use clock::FaceGuard;
 pub use glob::{Glob, GlobError};
