@@ -59,7 +59,10 @@ fn control_the_record_is_signed_and_endorsed_over_restarts() {
     assert!(text.code == 0 && text.out.contains("endorsed (not checked without the passphrase)"), "{text:?}");
     let words = ["audit", "verify", "--passphrase-fd", "0"];
     let checked = house.hostel_with(&words, &format!("{PASSPHRASE}\n"));
-    assert!(checked.code == 0 && checked.out.contains("endorsed") && !checked.out.contains("not checked"), "{checked:?}");
+    assert!(
+        checked.code == 0 && checked.out.contains("endorsed") && !checked.out.contains("not checked"),
+        "{checked:?}"
+    );
     let wrong = house.hostel_with(&words, "another passphrase\n");
     assert!(wrong.code != 0, "{wrong:?}");
     // Another keeper, another key: a segment of its own, endorsed when the passphrase is next used.
@@ -74,7 +77,11 @@ fn control_the_record_is_signed_and_endorsed_over_restarts() {
         if segments[1]["state"] == "endorsed" { Ok(()) } else { Err(segments.to_string()) }
     });
     let json = house.json(&["audit", "verify", "--json"]);
-    assert_eq!((&json["ok"], json["houses"][0]["segments"].as_array().map(Vec::len)), (&json!(true), Some(2)), "{json}");
+    assert_eq!(
+        (&json["ok"], json["houses"][0]["segments"].as_array().map(Vec::len)),
+        (&json!(true), Some(2)),
+        "{json}"
+    );
 }
 
 #[test]
@@ -149,7 +156,8 @@ fn rewrite(house: &House) {
     use sha2::{Digest as _, Sha256};
     house.sql(UNTRIGGERED);
     let database = house.database();
-    let mut statement = database.prepare("SELECT no, time_ns, kind, approval, body FROM audit ORDER BY no").expect("sql");
+    let mut statement =
+        database.prepare("SELECT no, time_ns, kind, approval, body FROM audit ORDER BY no").expect("sql");
     let rows: Vec<(i64, i64, String, String, String)> = statement
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))
         .expect("records")

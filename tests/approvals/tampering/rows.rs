@@ -58,7 +58,8 @@ fn a_command_that_is_approved_by_sql_is_denied_while_the_daemon_runs() {
 
 #[test]
 fn a_command_that_is_approved_by_sql_is_denied_when_its_clock_runs_out() {
-    let house = House::up_with("[doors.sudo-proxy]\nlisten = []\napproval_wait = \"3s\"\n[doors.mcp]\nenabled = false\n", &[]);
+    let house =
+        House::up_with("[doors.sudo-proxy]\nlisten = []\napproval_wait = \"3s\"\n[doors.mcp]\nenabled = false\n", &[]);
     house.set_passphrase();
     let (asked, trace) = ask(&house, "expiring");
     let id = house.waiting(1).remove(0);
@@ -165,7 +166,8 @@ fn a_grant_is_neither_made_nor_widened_nor_brought_back_by_sql() {
     let first = house.ask_run("first", &argv);
     let id = house.waiting(1).remove(0);
     let terms = json!({"scope": "session", "seconds": 3600, "count": 2});
-    let decision = json!({"id": id, "decision": "allow_once", "grant": terms, "passphrase": crate::support::house::PASSPHRASE});
+    let decision =
+        json!({"id": id, "decision": "allow_once", "grant": terms, "passphrase": crate::support::house::PASSPHRASE});
     let grant = house.native().ask("approval/decide", decision)["grant"].as_u64().expect("a grant");
     assert_eq!(first.answer()["status"], "ok");
     // The control: it covers the same command.
@@ -176,8 +178,10 @@ fn a_grant_is_neither_made_nor_widened_nor_brought_back_by_sql() {
     assert_eq!(house.native().ask("approval/revoke", revoke)["revoked"], true);
     // Brought back while the daemon runs: with its own seal, and changed.
     house.put_back(&open);
-    house.sql(&format!("INSERT INTO grants (approval, decider, terms, created_ns, expires_ns, open, seal) \
-        SELECT approval, decider, terms, created_ns, expires_ns, 1, seal FROM grants WHERE no = {grant}"));
+    house.sql(&format!(
+        "INSERT INTO grants (approval, decider, terms, created_ns, expires_ns, open, seal) \
+        SELECT approval, decider, terms, created_ns, expires_ns, 1, seal FROM grants WHERE no = {grant}"
+    ));
     let third = house.ask_run("third", &argv);
     let waiting = house.waiting(1);
     house.decide(&waiting[0], "reject");
@@ -201,7 +205,8 @@ fn a_grant_that_is_used_up_is_not_filled_again() {
     let first = house.ask_run("first", &["true"]);
     let id = house.waiting(1).remove(0);
     let terms = json!({"scope": "session", "seconds": 3600, "count": 1});
-    let decision = json!({"id": id, "decision": "allow_once", "grant": terms, "passphrase": crate::support::house::PASSPHRASE});
+    let decision =
+        json!({"id": id, "decision": "allow_once", "grant": terms, "passphrase": crate::support::house::PASSPHRASE});
     let grant = house.native().ask("approval/decide", decision)["grant"].as_u64().expect("a grant");
     assert_eq!(first.answer()["status"], "ok");
     let unused = house.copy_row("grants", &format!("no = {grant}"));
@@ -218,10 +223,11 @@ fn a_grant_that_is_used_up_is_not_filled_again() {
 fn an_agents_question_is_not_answered_by_sql() {
     let house = House::guarded_with("[approvals]\nstrict = true\n");
     let mut native = house.native();
-    let session = native.ask("session/new", json!({"agent_alias": "echo", "mode": "ask", "cwd": house.path()}))["session_id"]
-        .as_str()
-        .expect("a session")
-        .to_owned();
+    let session =
+        native.ask("session/new", json!({"agent_alias": "echo", "mode": "ask", "cwd": house.path()}))["session_id"]
+            .as_str()
+            .expect("a session")
+            .to_owned();
     native.begin("session/send", json!({"session_id": session, "prompt": "approve"}));
     let id = house.waiting(1).remove(0);
     house.sql(&format!(

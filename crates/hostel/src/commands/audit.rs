@@ -215,9 +215,7 @@ fn print_segment(ui: &Ui, segment: &Segment) -> Result<(), CommandError> {
         }
         ("endorsed", Some(true), _) => (Paint::Green, "endorsed".to_owned()),
         ("endorsed", _, _) => (Paint::Green, "endorsed (not checked without the passphrase)".to_owned()),
-        ("unendorsed", _, _) => {
-            (Paint::Yellow, "unendorsed: signed, and the passphrase was not used since".to_owned())
-        }
+        ("unendorsed", _, _) => (Paint::Yellow, "unendorsed: signed, and the passphrase was not used since".to_owned()),
         ("unkeyed", _, _) => (Paint::Yellow, "unkeyed (before this version)".to_owned()),
         (other, _, _) => (Paint::Plain, visible::text(&visible::word(other))),
     };

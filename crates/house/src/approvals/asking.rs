@@ -246,11 +246,7 @@ pub(super) fn not_run(why: &str) -> Outcome {
 }
 
 impl Draft {
-    pub(super) fn new(
-        approval: Approval,
-        text: String,
-        verdict: Verdict,
-    ) -> Result<Draft, StoreError> {
+    pub(super) fn new(approval: Approval, text: String, verdict: Verdict) -> Result<Draft, StoreError> {
         let runs = choose_runs(&approval.subject)?;
         Ok(Draft { approval, text, verdict, runs })
     }

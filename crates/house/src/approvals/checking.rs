@@ -9,8 +9,8 @@ use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
 
-use super::audit::{self, Event, Line};
 use super::asking::decided;
+use super::audit::{self, Event, Line};
 use super::loading::{CHANGED, deny};
 use super::types::{Approval, RunState, State};
 use super::{Approvals, grants, rows, settings};
@@ -243,7 +243,8 @@ impl Approvals {
         let ledger = &self.inner.ledger;
         for rights in rights::load(transaction)? {
             let seal = rights.seal(ledger);
-            let is_news = ledger.get(rights.key()) != Some(seal) && self.inner.changed_sessions.lock().insert(rights.no);
+            let is_news =
+                ledger.get(rights.key()) != Some(seal) && self.inner.changed_sessions.lock().insert(rights.no);
             if is_news {
                 let body = json!({"what": "session", "session": rights.id, "mode": rights.mode, "mesh": rights.mesh});
                 self.tampered(transaction, "", &body, || {

@@ -335,9 +335,7 @@ pub(super) fn close_expired(transaction: &Transaction<'_>, ledger: &Ledger, now_
 fn write(transaction: &Transaction<'_>, ledger: &Ledger, grant: &Grant, is_open: bool) -> rusqlite::Result<()> {
     let seal = seal_of(ledger, grant);
     transaction
-        .prepare_cached(
-            "UPDATE grants SET uses_left = ?, used = ?, revoked_ns = ?, open = ?, seal = ? WHERE no = ?",
-        )?
+        .prepare_cached("UPDATE grants SET uses_left = ?, used = ?, revoked_ns = ?, open = ?, seal = ? WHERE no = ?")?
         .execute(params![
             grant.uses_left.map(|left| left as i64),
             grant.used as i64,

@@ -8,11 +8,11 @@ use std::time::Duration;
 use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
-use super::{Approvals, rows};
 use super::asking::{Draft, blank};
 use super::checking::Found;
 use super::rules::{self, Facts};
 use super::types::{Approval, RequestError, Requester, State, Subject, digest_of};
+use super::{Approvals, rows};
 use crate::sessions::{LETTERS, Letter};
 
 /// A letter to be asked about.

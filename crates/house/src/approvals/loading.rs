@@ -97,7 +97,10 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
     let count = lockout::load(transaction)?;
     let approver = approver_row::load(transaction)?;
     let policy = settings::load(transaction)?;
-    let head = audit::noted_head(transaction)?.unwrap_or(AuditHead::NONE);
+    let head = match audit::noted_head(transaction)? {
+        Some(head) => head,
+        None => audit::last_record(transaction)?.unwrap_or(AuditHead::NONE),
+    };
     let mut shares = Vec::new();
     shares.extend(approvals.iter().map(|approval| (rows::key(approval.no), rows::seal_of(ledger, approval))));
     let readable = all_grants.iter().filter_map(|(no, grant)| Some((*no, grant.as_ref()?)));
@@ -302,8 +305,10 @@ impl Loading<'_> {
                     left.write(self.transaction, self.ledger)?;
                     // Others of the same bucket are made to ask as well; that is told of those that change.
                     if left != rights {
-                        let body = json!({"what": "session", "session": rights.id, "mode": rights.mode, "mesh": rights.mesh});
-                        let report = format!("the mode of session {} was changed in state.db; it is `ask` now", rights.id);
+                        let body =
+                            json!({"what": "session", "session": rights.id, "mode": rights.mode, "mesh": rights.mesh});
+                        let report =
+                            format!("the mode of session {} was changed in state.db; it is `ask` now", rights.id);
                         self.tampered("", body, report);
                     }
                 }
@@ -456,7 +461,10 @@ fn lost_words(void: &Void) -> String {
     if void.locked {
         parts.push("no passphrase is taken for the longest pause there is".to_owned());
     }
-    format!("the keeper ended since the last start, and with it the key that proved what was decided: {}", parts.join(", "))
+    format!(
+        "the keeper ended since the last start, and with it the key that proved what was decided: {}",
+        parts.join(", ")
+    )
 }
 
 /// Nobody agreed to this.

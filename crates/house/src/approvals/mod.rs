@@ -51,10 +51,10 @@ use crate::processes::Processes;
 use crate::seals::{HouseKey, Ledger, MemoryVault, Vault};
 use crate::store::{Store, StoreError};
 
+pub use alarms::{Alarm, AlarmWatch, MAX_ALARMS};
 pub use approver::{
     Approver, Cost, LONGEST as LONGEST_PASSPHRASE, Passphrase, SHORTEST as SHORTEST_PASSPHRASE, Unlock,
 };
-pub use alarms::{Alarm, AlarmWatch, MAX_ALARMS};
 pub use audit::{Audit, Broken, Event, Record, Segment, SegmentState, Verified};
 pub use clock::FaceGuard;
 pub use glob::{Glob, GlobError};
@@ -340,7 +340,8 @@ impl Approvals {
 
 /// The ledger of a house, with what its vault remembers.
 async fn open_ledger(options: &ApprovalOptions, alarm: Arc<Notify>) -> Result<Ledger, StoreError> {
-    let refused = |error: std::io::Error| StoreError::Busy(format!("the keeper does not tell what was decided: {error}"));
+    let refused =
+        |error: std::io::Error| StoreError::Busy(format!("the keeper does not tell what was decided: {error}"));
     let (vault, key): (Arc<dyn Vault>, Arc<HouseKey>) = match options.vault.key() {
         Some(key) => (Arc::clone(&options.vault), key),
         // A keeper that has no key to give: what is decided counts for as long as this daemon lives.

@@ -237,12 +237,7 @@ pub(super) fn close(transaction: &Transaction<'_>, ledger: &Ledger, approval: &m
     write(transaction, ledger, approval, false)
 }
 
-fn write(
-    transaction: &Transaction<'_>,
-    ledger: &Ledger,
-    approval: &mut Approval,
-    open: bool,
-) -> rusqlite::Result<()> {
+fn write(transaction: &Transaction<'_>, ledger: &Ledger, approval: &mut Approval, open: bool) -> rusqlite::Result<()> {
     let seal = seal(ledger, approval, open);
     transaction
         .prepare_cached(
@@ -296,16 +291,11 @@ pub(super) fn update_run(
 }
 
 /// Writes a whole row again that somebody has changed or removed, as the house knows it.
-pub(super) fn restore(
-    transaction: &Transaction<'_>,
-    ledger: &Ledger,
-    approval: &mut Approval,
-) -> rusqlite::Result<()> {
+pub(super) fn restore(transaction: &Transaction<'_>, ledger: &Ledger, approval: &mut Approval) -> rusqlite::Result<()> {
     let subject = approval.subject.text().unwrap_or_default();
-    transaction.prepare_cached("DELETE FROM approvals WHERE no = ? OR id = ?")?.execute(params![
-        approval.no as i64,
-        approval.id
-    ])?;
+    transaction
+        .prepare_cached("DELETE FROM approvals WHERE no = ? OR id = ?")?
+        .execute(params![approval.no as i64, approval.id])?;
     insert(transaction, ledger, approval, &subject)
 }
 
@@ -393,9 +383,7 @@ pub(super) fn trim(transaction: &Transaction<'_>, keep: usize, now_ns: u64) -> r
         )?
         .execute(params![clamp(keep as u64), recent as i64])?;
     transaction
-        .prepare_cached(
-            "DELETE FROM grants WHERE open = 0 AND no <= (SELECT max(no) FROM grants) - ?",
-        )?
+        .prepare_cached("DELETE FROM grants WHERE open = 0 AND no <= (SELECT max(no) FROM grants) - ?")?
         .execute(params![clamp(keep as u64)])
         .map(drop)
 }

@@ -158,7 +158,10 @@ fn unguarded(row: PolicyRow, before: Option<Policy>, wanted: Policy, trust: Trus
         lines.push((Event::SettingsChanged, json!({"looser": reasons})));
     }
     let report = (!reasons.is_empty()).then(|| {
-        format!("the settings ask less of people than before ({}), and no passphrase is set to confirm that", list(&reasons))
+        format!(
+            "the settings ask less of people than before ({}), and no passphrase is set to confirm that",
+            list(&reasons)
+        )
     });
     Judged { in_force: in_force(row, wanted.clone(), wanted, Vec::new()), lines, report }
 }
@@ -212,10 +215,14 @@ impl InForce {
         }
         let has_endorsement = self.row.endorsement.is_some();
         let report = match has_endorsement {
-            true => "the stored settings about consent were not endorsed with the approver's passphrase: somebody has \
-                     changed them. Nothing is allowed unasked until `hostel approver confirm`",
-            false => "nobody has confirmed the settings about consent yet. Nothing is allowed unasked until \
-                      `hostel approver confirm`",
+            true => {
+                "the stored settings about consent were not endorsed with the approver's passphrase: somebody has \
+                     changed them. Nothing is allowed unasked until `hostel approver confirm`"
+            }
+            false => {
+                "nobody has confirmed the settings about consent yet. Nothing is allowed unasked until \
+                      `hostel approver confirm`"
+            }
         };
         let lines = match has_endorsement {
             true => vec![(Event::Tampered, json!({"what": "settings"}))],
@@ -289,7 +296,10 @@ mod tests {
         assert_eq!(looser.in_force.policy, before, "the stricter of both");
         assert_eq!((words(&looser), looser.in_force.unconfirmed.len()), (vec!["settings_rejected"], 2));
         let confirmed = looser.in_force.confirm();
-        assert_eq!((words(&confirmed), &confirmed.in_force.policy), (vec!["settings_confirmed"], &policy(false, &["make", "sh"])));
+        assert_eq!(
+            (words(&confirmed), &confirmed.in_force.policy),
+            (vec!["settings_confirmed"], &policy(false, &["make", "sh"]))
+        );
         assert_eq!(confirmed.in_force.row.text, policy(false, &["make", "sh"]).text());
         let tighter = at_start(Some(row(&before)), Trust::Proved, policy(true, &[]), true, false);
         assert_eq!((tighter.in_force.policy.clone(), words(&tighter)), (policy(true, &[]), vec!["settings_changed"]));

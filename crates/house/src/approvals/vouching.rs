@@ -128,11 +128,7 @@ impl Approvals {
     }
 
     /// Endorses the present segment and the settings in force, and again what an earlier passphrase endorsed.
-    async fn endorse(
-        &self,
-        key: EndorsementKey,
-        again: Vec<(u64, [u8; 32], Endorsement)>,
-    ) -> Result<(), StoreError> {
+    async fn endorse(&self, key: EndorsementKey, again: Vec<(u64, [u8; 32], Endorsement)>) -> Result<(), StoreError> {
         let (ledger, mut in_force) = (Arc::clone(&self.inner.ledger), self.inner.in_force.lock().clone());
         let work = move |transaction: &Transaction<'_>| {
             audit::meet(transaction, &ledger)?;

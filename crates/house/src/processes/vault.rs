@@ -47,8 +47,7 @@ impl Vault for Processes {
     fn put(&self, anchor: &[u8]) -> Result<(), VaultError> {
         let deadline = Instant::now() + PUT_TIMEOUT;
         loop {
-            let encode =
-                |out: &mut Vec<u8>| Builder::new(out, kind::PUT_ANCHOR, 0).bytes(tag::ANCHOR, anchor).finish();
+            let encode = |out: &mut Vec<u8>| Builder::new(out, kind::PUT_ANCHOR, 0).bytes(tag::ANCHOR, anchor).finish();
             match self.house.link().send_now(deadline, encode) {
                 Ok(()) => return Ok(()),
                 // The keeper was replaced in place: the next image is told by the next link.

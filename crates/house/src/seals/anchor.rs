@@ -26,8 +26,7 @@ pub(crate) struct Anchor {
 
 /// The place of the sum that a row is part of.
 fn place(row: RowKey) -> usize {
-    let before: usize =
-        Table::KEPT.iter().take_while(|table| **table != row.table).map(|table| table.buckets()).sum();
+    let before: usize = Table::KEPT.iter().take_while(|table| **table != row.table).map(|table| table.buckets()).sum();
     before + (row.no % row.table.buckets().max(1) as u64) as usize
 }
 

@@ -192,23 +192,31 @@ mod tests {
         let absent = sealer().seal(Table::Grant, |encoder| {
             encoder.maybe(None);
         });
-        assert_ne!(absent, sealer().seal(Table::Grant, |encoder| {
-            encoder.maybe(Some(b""));
-        }));
+        assert_ne!(
+            absent,
+            sealer().seal(Table::Grant, |encoder| {
+                encoder.maybe(Some(b""));
+            })
+        );
     }
 
     #[test]
     fn a_seal_belongs_to_its_table_and_a_share_to_its_row() {
-        let of = |table| sealer().seal(table, |encoder| {
-            encoder.text("x");
-        });
+        let of = |table| {
+            sealer().seal(table, |encoder| {
+                encoder.text("x");
+            })
+        };
         assert_ne!(of(Table::Grant), of(Table::Approval));
         let share = |table, no| sealer().share(RowKey { table, no }, of(Table::Grant));
         assert_ne!(share(Table::Grant, 1), share(Table::Grant, 2));
         assert_ne!(share(Table::Grant, 1), share(Table::Approval, 1));
         let other = Sealer::new(&HouseKey::from_bytes(&[2; 32]));
-        assert_ne!(other.seal(Table::Grant, |encoder| {
-            encoder.text("x");
-        }), of(Table::Grant));
+        assert_ne!(
+            other.seal(Table::Grant, |encoder| {
+                encoder.text("x");
+            }),
+            of(Table::Grant)
+        );
     }
 }

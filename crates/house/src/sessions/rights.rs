@@ -129,7 +129,11 @@ mod tests {
         ] {
             assert_eq!(found.after_lost_key(), left);
         }
-        let odd = Rights { mode: "everything".to_owned(), mesh: "yes".to_owned(), ..of("native", Mode::Ask, MeshPolicy::Off) };
+        let odd = Rights {
+            mode: "everything".to_owned(),
+            mesh: "yes".to_owned(),
+            ..of("native", Mode::Ask, MeshPolicy::Off)
+        };
         assert_eq!(odd.after_lost_key(), of("native", Mode::Ask, MeshPolicy::Off));
     }
 }

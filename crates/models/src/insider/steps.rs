@@ -162,10 +162,8 @@ impl Insider {
     }
 
     fn take(&self, world: &mut World, action: Action) {
-        let interferes = matches!(
-            action,
-            Action::Forge(..) | Action::PutBack(..) | Action::ReplaceFile | Action::ChangeSettings
-        );
+        let interferes =
+            matches!(action, Action::Forge(..) | Action::PutBack(..) | Action::ReplaceFile | Action::ChangeSettings);
         world.seen_interference |= interferes;
         match action {
             Action::Begin(effect) => self.begin(world, effect),
@@ -269,8 +267,7 @@ impl Insider {
                 Thing::Policy => 0,
             };
         }
-        let settles = self.has(Flaw::BelievesSettings)
-            || (self.has(Flaw::BelievesSettingsOnce) && proved.is_none());
+        let settles = self.has(Flaw::BelievesSettings) || (self.has(Flaw::BelievesSettingsOnce) && proved.is_none());
         next[4] = match (next[4], world.wanted) {
             (_, wanted) if settles => wanted,
             // Stricter settings apply at once; looser ones wait for the approver.

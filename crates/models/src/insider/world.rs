@@ -79,7 +79,12 @@ pub enum Daemon {
     /// It knows these contents.
     Up(Contents),
     /// It writes these contents; what it knew before that is in force.
-    Writing { known: Contents, next: Contents, effect: Effect, phase: Phase },
+    Writing {
+        known: Contents,
+        next: Contents,
+        effect: Effect,
+        phase: Phase,
+    },
 }
 
 /// What the keeper keeps for the daemon.

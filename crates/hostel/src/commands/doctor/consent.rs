@@ -77,7 +77,11 @@ struct Approver {
 pub(super) async fn ask(client: &mut Client, findings: &mut Findings) -> Result<(), CommandError> {
     let approver: Approver = client.call("approver/status", &json!({})).await?;
     for reason in &approver.unconfirmed {
-        findings.warn("settings", format!("not in force: {reason}"), "`hostel approver confirm`, if that is what you want");
+        findings.warn(
+            "settings",
+            format!("not in force: {reason}"),
+            "`hostel approver confirm`, if that is what you want",
+        );
     }
     for alarm in &approver.alarms {
         let hint = "`hostel audit show` tells when; find out who writes to the house's files";

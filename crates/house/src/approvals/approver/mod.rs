@@ -14,6 +14,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use dryoc::classic::crypto_pwhash::{crypto_pwhash_str, crypto_pwhash_str_verify};
 use hostel_syncpoint::points;
@@ -123,11 +124,16 @@ struct State {
     count: Count,
     /// What the file was when it was last reported.
     reported: Option<Option<String>>,
+    /// When the file was last looked at.
+    looked: Option<Instant>,
 }
+
+/// The file is looked at this often at most: whoever looks around may do so for every request.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Approver {
     pub(super) fn new(mut parts: Parts) -> Self {
-        let state = State { digest: parts.digest.take(), count: parts.count, reported: None };
+        let state = State { digest: parts.digest.take(), count: parts.count, reported: None, looked: None };
         Approver { inner: Arc::new(Inner { parts, state: parking_lot::Mutex::new(state), gate: Mutex::default() }) }
     }
 
@@ -298,7 +304,8 @@ impl Approver {
         let ledger = Arc::clone(&self.parts().ledger);
         let work = move |transaction: &Transaction<'_>| {
             save_count(transaction, &ledger, before, after)?;
-            let line = |(event, body): &(Event, serde_json::Value)| Line { event: *event, approval: "", body: body.clone() };
+            let line =
+                |(event, body): &(Event, serde_json::Value)| Line { event: *event, approval: "", body: body.clone() };
             let lines: Vec<Line<'_>> = lines.iter().map(line).collect();
             if lines.is_empty() { Ok(()) } else { audit::append(transaction, &ledger, &lines) }
         };
@@ -352,6 +359,13 @@ impl Approver {
 
     /// Whether the file is another than what is in force; told once for each content.
     pub(super) fn file_changed(&self) -> bool {
+        {
+            let mut state = self.inner.state.lock();
+            if state.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {
+                return false;
+            }
+            state.looked = Some(Instant::now());
+        }
         // A file that cannot be used is none, and not the one that is in force either.
         let found = file::read(&self.parts().file).ok().flatten();
         let mut state = self.inner.state.lock();

@@ -69,13 +69,7 @@ impl EndorsementKey {
     pub(in crate::approvals) fn endorse(&self, what: &str, parts: &[&[u8]], about: Vec<String>) -> Endorsement {
         let all: Vec<&[u8]> = parts.iter().copied().chain(about.iter().map(String::as_bytes)).collect();
         let mac: [u8; 32] = self.mac(what, &all).finalize().into_bytes().into();
-        Endorsement {
-            salt: hex(&self.salt),
-            memory: self.cost.memory,
-            passes: self.cost.passes,
-            about,
-            mac: hex(&mac),
-        }
+        Endorsement { salt: hex(&self.salt), memory: self.cost.memory, passes: self.cost.passes, about, mac: hex(&mac) }
     }
 }
 
@@ -98,9 +92,9 @@ impl Endorsement {
         last: Option<EndorsementKey>,
     ) -> io::Result<EndorsementKey> {
         let salt = unhex(&self.salt).ok_or_else(|| io::Error::other("an endorsement without a salt"))?;
-        if let Some(last) = last.filter(|last| {
-            last.salt == salt && (last.cost.memory, last.cost.passes) == (self.memory, self.passes)
-        }) {
+        if let Some(last) =
+            last.filter(|last| last.salt == salt && (last.cost.memory, last.cost.passes) == (self.memory, self.passes))
+        {
             return Ok(last);
         }
         if self.memory > MOST_MEMORY || self.passes > MOST_PASSES {

@@ -30,8 +30,8 @@ pub use hostel_store::Broken;
 pub use verify::{Segment, SegmentState, Verified};
 
 pub(super) use segments::{begin as begin_segment, exist as has_segments, is_ours, write_signature};
-pub(super) use verify::{endorse, endorse_again, endorsements, made_with};
 use verify::Verifier;
+pub(super) use verify::{endorse, endorse_again, endorsements, made_with};
 
 /// What is digested of a record.
 const CHAIN: Chain =
@@ -173,6 +173,16 @@ pub(super) fn noted_head(connection: &Connection) -> rusqlite::Result<Option<Aud
     })
 }
 
+/// The last record there is, whatever is noted.
+pub(super) fn last_record(connection: &Connection) -> rusqlite::Result<Option<AuditHead>> {
+    let mut statement = connection.prepare_cached("SELECT no, digest FROM audit ORDER BY no DESC LIMIT 1")?;
+    let found = statement.query_row([], |row| {
+        let digest = row.get_ref(1)?.as_bytes().ok().and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; 32]);
+        Ok(AuditHead { no: row.get::<_, i64>(0)? as u64, digest })
+    });
+    found.optional()
+}
+
 /// Makes sure that what comes next follows the last record of the house's own. Records that somebody else appended stay
 /// where they are and are named as such; what somebody took away leaves a gap.
 pub(super) fn meet(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::Result<()> {
@@ -180,16 +190,12 @@ pub(super) fn meet(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::
     if noted_head(transaction)? == Some(ours) {
         return Ok(());
     }
-    let last: Option<(i64, Vec<u8>)> = transaction
-        .prepare_cached("SELECT no, digest FROM audit ORDER BY no DESC LIMIT 1")?
-        .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let foreign = last.filter(|(no, _)| *no as u64 > ours.no);
+    let foreign = last_record(transaction)?.filter(|last| last.no > ours.no);
     let (head, body) = match foreign {
-        Some((no, digest)) => {
-            let digest = digest.try_into().unwrap_or([0; 32]);
-            let body = json!({"what": "audit", "first": ours.no + 1, "last": no, "expected": hex_of(&ours.digest)});
-            (AuditHead { no: no as u64, digest }, body)
+        Some(last) => {
+            let body =
+                json!({"what": "audit", "first": ours.no + 1, "last": last.no, "expected": hex_of(&ours.digest)});
+            (last, body)
         }
         None => (ours, json!({"what": "audit", "missing_before": ours.no + 1, "expected": hex_of(&ours.digest)})),
     };

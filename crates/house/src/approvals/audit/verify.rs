@@ -242,7 +242,8 @@ impl Verifier {
                     true => "it was not written by the house".to_owned(),
                     false => format!("records {first} to {last} were not written by the house"),
                 };
-                for segment in self.segments.iter_mut().filter(|segment| segment.first <= last && segment.last.no >= first)
+                for segment in
+                    self.segments.iter_mut().filter(|segment| segment.first <= last && segment.last.no >= first)
                 {
                     segment.is_broken(first.max(segment.first), what.clone());
                 }

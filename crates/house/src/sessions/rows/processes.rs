@@ -55,11 +55,7 @@ pub(crate) fn save_process(transaction: &Transaction<'_>, id: ProcessId, at: &Ch
 }
 
 /// It serves nobody any more, and what it asked needs no answer.
-pub(crate) fn end_process(
-    transaction: &Transaction<'_>,
-    approvals: &Approvals,
-    id: ProcessId,
-) -> rusqlite::Result<()> {
+pub(crate) fn end_process(transaction: &Transaction<'_>, approvals: &Approvals, id: ProcessId) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("UPDATE agent_processes SET state = 'ended', saved = NULL WHERE id = ?")?
         .execute([id.0])?;
