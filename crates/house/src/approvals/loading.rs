@@ -218,22 +218,13 @@ impl Loading<'_> {
     /// The key is lost. What was decided is void, and what is still wanted is asked again.
     fn unknown(&mut self, mut approval: Approval) -> rusqlite::Result<Option<Approval>> {
         match (approval.kind, approval.state, approval.run) {
-            // What runs, if it does, is ended by whoever looks after what nobody came back for. It is never started.
-            (_, State::Approved, RunState::Started) => {
+            // It is never started, and nobody can know whether it was: the keeper that would is gone. Whoever asked is told
+            // so, and what runs still is ended by whoever looks after what nobody came back for.
+            (_, State::Approved, RunState::Due | RunState::Started) => {
                 approval.keeper = None;
                 rows::update(self.transaction, self.ledger, &mut approval)?;
                 self.void.decisions += 1;
                 return Ok(Some(approval));
-            }
-            (_, State::Approved, RunState::Due) => {
-                let outcome = not_run(LOST);
-                approval.run = RunState::Over;
-                approval.stored.outcome = serde_json::to_string(&outcome).ok();
-                approval.outcome = Some(outcome);
-                rows::close(self.transaction, self.ledger, &mut approval)?;
-                self.line(Event::NotRun, &approval.id, json!({"end": {"word": "not_run", "why": LOST}}));
-                self.void.decisions += 1;
-                return Ok(None);
             }
             // The message itself is in the request, and nowhere else.
             (Kind::Letter, State::Pending | State::Approved, _) => {
