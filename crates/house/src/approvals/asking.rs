@@ -339,6 +339,7 @@ fn words(pipeline: &Pipeline) -> Value {
 pub(super) fn decided(approval: &Approval) -> Line<'_> {
     let word = match &approval.decision {
         Some(Decision::AllowOnce) => "allow_once",
+        Some(Decision::AllowChangeable) => "allow_changeable",
         Some(Decision::AllowAlways) => "allow_always",
         Some(Decision::Answers(_)) => "answers",
         Some(Decision::Reject(_)) => "reject",

@@ -9,6 +9,7 @@
 mod approver;
 mod asking;
 mod audit;
+mod changeable;
 mod clock;
 mod decide;
 mod glob;

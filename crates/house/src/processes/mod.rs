@@ -37,7 +37,7 @@ pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
-pub(crate) use stage::{StageError, StageSpec};
+pub(crate) use stage::{OpenProgram, StageError, StageSpec};
 
 use link::{Answer, Caller, Gone, Link, Ticket};
 

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::spawning::{COMMAND_LIMIT, NotStarted};
 use super::{ProcessId, Processes};
 
 /// A stage to start.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct StageSpec {
     /// Its identity: asking again for the same one starts nothing twice.
     pub(crate) id: ProcessId,
@@ -32,6 +33,10 @@ pub(crate) struct StageSpec {
     pub(crate) program: PathBuf,
     /// Which file that must be.
     pub(crate) pin: Option<Pin>,
+    /// An open file that is executed instead of the one that the path leads to.
+    pub(crate) execute: Option<OpenProgram>,
+    /// Its standard input, if that is neither empty nor another stage's output.
+    pub(crate) stdin: Option<OwnedFd>,
     /// Its arguments, the first being its own name.
     pub(crate) argv: Vec<OsString>,
     /// Its whole environment; nothing is added.
@@ -50,6 +55,14 @@ pub(crate) struct StageSpec {
     pub(crate) keep_bytes: u64,
     /// How long somebody else may hold its pipes after its end.
     pub(crate) drain: Duration,
+}
+
+/// An open file that can be executed.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenProgram {
+    pub(crate) file: Arc<OwnedFd>,
+    /// It is a script: its interpreter opens it again through the descriptor, which stays open for that.
+    pub(crate) is_script: bool,
 }
 
 /// Why a stage does not run.
