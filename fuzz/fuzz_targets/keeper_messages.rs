@@ -4,8 +4,9 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use hostel_fuzz::messages::{decode_every, same_again};
 use hostel_journal::ProcessId;
+use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{
-    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
+    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
     Welcome, split,
 };
 use libfuzzer_sys::fuzz_target;
@@ -68,6 +69,7 @@ impl<'a> Arbitrary<'a> for Input {
                 house_tag: u.arbitrary()?,
                 image_ns: u.arbitrary()?,
                 notes_key: u.arbitrary()?,
+                recognised: u.arbitrary()?,
             }),
             2 => {
                 let note = note(u)?;
@@ -97,6 +99,8 @@ impl<'a> Arbitrary<'a> for Input {
                 quota: u.arbitrary()?,
                 on_full: *u.choose(&[OnFull::Hold, OnFull::DropOldest])?,
                 terms: if u.arbitrary()? { Some(terms(u)?) } else { None },
+                execute: *u.choose(&[None, Some(Execute::Program), Some(Execute::Script)])?,
+                owner: u.arbitrary::<Option<[u8; 32]>>()?.map(OwnerToken::from_bytes),
             }),
             5 => Self::Limits(Limits {
                 total_quota: u.arbitrary()?,

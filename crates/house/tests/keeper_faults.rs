@@ -11,7 +11,7 @@ use std::time::Duration;
 use hostel_house::processes::Processes;
 use hostel_keeper::proto::{Hello, PROTOCOL, Role};
 use rustix::process::{Pid, Resource, Rlimit, Signal};
-use support::{TestHouse, hear, limit, shell, until, within};
+use support::{TestHouse, hear, install, keeper_program, limit, opened, shell, until, within};
 
 /// The numbered lines a shell loop prints.
 fn numbered(prefix: &str, count: usize) -> String {
@@ -41,10 +41,11 @@ async fn input_larger_than_a_frame_is_applied_whole() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_merely_succeeds_is_no_keeper() {
     let house = TestHouse::new();
-    let processes = house.open().await;
+    let (processes, place) = house.open_with_own_program().await;
     let process = processes.spawn(shell("cat", "cat")).await.unwrap();
     let before = processes.keeper_status();
-    processes.upgrade_keeper(Path::new("/bin/true")).await.expect_err("/bin/true became the keeper");
+    install(Path::new("/bin/true"), &place);
+    processes.upgrade_keeper(opened(&place)).await.expect_err("/bin/true became the keeper");
     assert_eq!(processes.keeper_status().pid, before.pid);
     process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap();
     process.close_stdin().await.unwrap();
@@ -53,16 +54,17 @@ async fn a_program_that_merely_succeeds_is_no_keeper() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_that_fails_at_the_last_moment_leaves_a_working_house() {
+async fn a_wrapper_that_cannot_be_executed_by_descriptor_leaves_a_working_house() {
     let house = TestHouse::new();
-    let processes = house.open().await;
+    let (processes, place) = house.open_with_own_program().await;
     let process = processes.spawn(shell("cat", "cat")).await.unwrap();
-    // Passes the trial for the real program's sake, and cannot be executed by descriptor: it is a script.
+    // Its interpreter would have to open it by a name, which could lead to something else by then.
     let script = house.path().join("wrapper");
     let program = house.options().program;
     std::fs::write(&script, format!("#!/bin/sh\nexec {} \"$@\"\n", program.display())).unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let outcome = within("the upgrade", processes.upgrade_keeper(&script)).await;
+    std::fs::rename(&script, &place).unwrap();
+    let outcome = within("the upgrade", processes.upgrade_keeper(opened(&place))).await;
     outcome.expect_err("a script was executed by descriptor");
     let sent = async { process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap() };
     within("input to be taken", sent).await;
@@ -88,7 +90,7 @@ async fn input_goes_on_while_the_keeper_replaces_itself() {
         })
     };
     for _ in 0..10 {
-        processes.upgrade_keeper(&house.options().program).await.unwrap();
+        processes.upgrade_keeper(opened(&house.options().program)).await.unwrap();
     }
     writer.await.unwrap();
     process.close_stdin().await.unwrap();
@@ -156,7 +158,7 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
     let process = processes.spawn(shell("one", &format!("cat {}", source.display()))).await.unwrap();
     until("held", async || process.status(), |now| now.held.is_some()).await;
     for _ in 0..3 {
-        processes.upgrade_keeper(&house.options().program).await.unwrap();
+        processes.upgrade_keeper(opened(&house.options().program)).await.unwrap();
         until("held again", async || process.status(), |now| now.held.is_some()).await;
     }
     std::fs::remove_file(&filler).unwrap();
@@ -169,7 +171,8 @@ async fn an_upgrade_on_a_full_disk_loses_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_upgrade_does_not_deafen_a_process_that_was_held() {
     let Some(house) = TestHouse::small("4m") else { return };
-    let processes = house.open().await;
+    let (processes, place) = house.open_with_own_program().await;
+    install(Path::new("/bin/false"), &place);
     let filler = house.journal().join("filler");
     for round in 0..5 {
         std::fs::write(&filler, vec![0; 3_700_000]).ok();
@@ -177,7 +180,7 @@ async fn a_refused_upgrade_does_not_deafen_a_process_that_was_held() {
         let process = processes.spawn(shell(&format!("p{round}"), script)).await.unwrap();
         until("held", async || process.status(), |now| now.held.is_some()).await;
         std::fs::remove_file(&filler).unwrap();
-        processes.upgrade_keeper(Path::new("/bin/false")).await.unwrap_err();
+        processes.upgrade_keeper(opened(&place)).await.unwrap_err();
         let exit = process.wait_exit(limit()).await;
         assert_eq!(exit.map(|exit| exit.code), Some(0), "round {round}: no news any more");
         processes
@@ -258,7 +261,7 @@ async fn a_daemon_that_greets_a_keeper_in_mid_upgrade_learns_the_truth() {
     for round in 0..20 {
         let program = house.options().program;
         let older = current.clone();
-        let upgrade = tokio::spawn(async move { older.upgrade_keeper(&program).await.ok() });
+        let upgrade = tokio::spawn(async move { older.upgrade_keeper(opened(&program)).await.ok() });
         let next = house.open().await;
         for number in 0..200 {
             let status = next.get(&format!("p{number}")).unwrap().status();
@@ -286,12 +289,13 @@ async fn the_output_of_a_replaced_process_can_still_be_read_by_its_identity() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_upgrade_is_told_of_every_process() {
     let house = TestHouse::new();
-    let processes = house.open().await;
+    let (processes, place) = house.open_with_own_program().await;
     let process = processes.spawn(shell("cat", "exec sleep 1000")).await.unwrap();
-    // Passes for a keeper at the trial and is none afterwards.
-    let fake = house.path().join("fake");
-    std::fs::copy("/bin/true", &fake).unwrap();
-    if processes.upgrade_keeper(&fake).await.is_ok() {
+    install(Path::new("/bin/true"), &place);
+    let upgraded = processes.upgrade_keeper(opened(&place)).await.is_ok();
+    // The next keeper is started from the same place.
+    install(&keeper_program(), &place);
+    if upgraded {
         let exit = process.wait_exit(limit()).await;
         assert_eq!(exit.map(|exit| exit.lost), Some(true), "the keeper is another one, and nobody said so");
     }

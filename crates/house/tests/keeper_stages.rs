@@ -76,10 +76,7 @@ fn held_output_is_read_by_one_process_and_survives_an_upgrade() {
     let heard = keeper.path().join("heard");
     let producer = stage("seq 50000", PipelineTerms { holds_stdout: true, ..TERMS });
     spawn(&mut raw, &producer).unwrap();
-    let program = support::keeper_program();
-    raw.send(|out| {
-        Builder::new(out, kind::UPGRADE, 3).bytes(tag::PATH, program.as_os_str().as_encoded_bytes()).finish();
-    });
+    raw.upgrade(&support::opened(&support::keeper_program()));
     raw.until(kind::DONE);
     assert!(raw.next().is_none(), "the older image lets go");
     let (mut raw, mut notes) = controller(&keeper);
@@ -196,7 +193,7 @@ fn old_keeper(place: &Place) -> std::thread::JoinHandle<Vec<u16>> {
             };
             let welcome = Welcome {
                 proto: 1,
-                features: feature::ALL & !feature::PIPELINES,
+                features: feature::MARKS | feature::UPGRADE | feature::SOCKET_STDIN | feature::DROP_OLDEST,
                 keeper_id: [7; 16],
                 pid: std::process::id(),
                 since_ns: 1,
@@ -207,6 +204,7 @@ fn old_keeper(place: &Place) -> std::thread::JoinHandle<Vec<u16>> {
                 house_tag: "0123456789abcdef".into(),
                 image_ns: 1,
                 notes_key: (role == Role::Controller).then_some([9; 16]),
+                recognised: false,
             };
             let mut out = Vec::new();
             welcome.encode(1, &mut out);

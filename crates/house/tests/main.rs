@@ -13,6 +13,7 @@ mod approvals;
 mod approvals_property;
 mod keeper_faults;
 mod keeper_stages;
+mod keeper_trust;
 mod keeper_wire;
 mod pipelines;
 mod pipelines_output;

@@ -12,7 +12,7 @@ use hostel_house::pipelines::{
     Askpass, EXECUTION_PATH, End, Outcome, PipelineLimits, PlanRequest, Privilege, RunError, StageEnd,
 };
 use support::pipelines::{Opened, Place, ask, processor_time};
-use support::{until, within};
+use support::{opened, until, within};
 
 const OK: StageEnd = StageEnd { exit_code: 0, signal: None, stderr_truncated: false };
 
@@ -328,7 +328,7 @@ async fn a_pipeline_does_not_notice_that_its_keeper_is_replaced() {
     let run = house.start(ask(&[&["sh", "-c", count], &["tac"], &["sort", "-n"]])).await;
     until("all run", async || house.processes.running(), |running| *running == 3).await;
     for _ in 0..5 {
-        house.processes.upgrade_keeper(&place.options().program).await.unwrap();
+        house.processes.upgrade_keeper(opened(&place.options().program)).await.unwrap();
     }
     let outcome = run.clone().finished().await.unwrap();
     assert_eq!(outcome.stages, [OK, OK, OK]);
@@ -348,7 +348,7 @@ async fn a_cap_outlives_the_keeper_that_set_it() {
     let run = house.start(ask(&[&["sh", "-c", &script]])).await;
     let mut first = Vec::new();
     run.stdout().next(&mut first).await.unwrap();
-    house.processes.upgrade_keeper(&place.options().program).await.unwrap();
+    house.processes.upgrade_keeper(opened(&place.options().program)).await.unwrap();
     std::fs::write(&gate, "").unwrap();
     let outcome = run.clone().finished().await.unwrap();
     assert!(outcome.stdout_truncated);

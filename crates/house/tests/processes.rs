@@ -11,7 +11,7 @@ use hostel_house::processes::{
     Batch, Exit, Item, KeeperOptions, Member, Next, Process, Processes, Relation, SpawnError, SpawnSpec, StdinError,
 };
 use rustix::process::Signal;
-use support::{TestHouse, hear, limit, shell, until, until_ended, within};
+use support::{TestHouse, hear, install, limit, opened, shell, until, until_ended, within};
 
 async fn wait_for_output(process: &Arc<Process>, needle: &str) -> u64 {
     let mut watch = process.watch(0).unwrap();
@@ -116,7 +116,7 @@ async fn the_keeper_replaces_itself_under_a_stream() {
     let process = processes.spawn(shell("counter", script)).await.unwrap();
     let before = processes.keeper_status();
     for _ in 0..5 {
-        processes.upgrade_keeper(&house.options().program).await.unwrap();
+        processes.upgrade_keeper(opened(&house.options().program)).await.unwrap();
     }
     assert_eq!(processes.keeper_status().pid, before.pid);
     process.stdin(Some(0), b"thanks\n").await.unwrap().done().await.unwrap();
@@ -131,10 +131,16 @@ async fn the_keeper_replaces_itself_under_a_stream() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_no_keeper_is_refused_and_nothing_changes() {
     let house = TestHouse::new();
-    let processes = house.open().await;
+    let (processes, place) = house.open_with_own_program().await;
     let process = processes.spawn(shell("cat", "cat")).await.unwrap();
-    for program in ["/bin/false", "/bin/cat", "/nonexistent", "/dev/null"] {
-        processes.upgrade_keeper(Path::new(program)).await.unwrap_err();
+    for program in ["/bin/false", "/bin/cat", "/dev/null"].map(Path::new) {
+        let refused = processes.upgrade_keeper(opened(program)).await.unwrap_err().to_string();
+        assert!(refused.contains("neither the keeper's own file"), "{refused}");
+    }
+    for program in ["/bin/false", "/bin/cat"].map(Path::new) {
+        install(program, &place);
+        let refused = processes.upgrade_keeper(opened(&place)).await.unwrap_err().to_string();
+        assert!(refused.contains("does not understand") || refused.contains("is not a keeper"), "{refused}");
     }
     process.stdin(None, b"still here\n").await.unwrap().done().await.unwrap();
     wait_for_output(&process, "still here").await;

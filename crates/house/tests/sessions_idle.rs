@@ -13,7 +13,7 @@ use support::raw::known_processes;
 use support::sessions::{
     Daemon, a_person, ask, claude, claude_once, end_of, follow, follow_until, history, options, prompt, question, said,
 };
-use support::{TestHouse, block_on, keeper_program, until, within};
+use support::{TestHouse, block_on, keeper_program, opened, until, within};
 
 /// After its first answer it waits for a file, then has something to say or asks for leave; `hold` waits before it answers.
 fn talker() -> SessionOptions {
@@ -302,7 +302,7 @@ fn a_turn_does_not_notice_that_its_keeper_is_replaced() {
         let sent = session.send(prompt("hold")).await.unwrap();
         let next = session.send(prompt("next")).await.unwrap();
         follow_until(&session, sent.after_seq, is_text("begun")).await;
-        daemon.processes.upgrade_keeper(&keeper_program()).await.unwrap();
+        daemon.processes.upgrade_keeper(opened(&keeper_program())).await.unwrap();
         let pid = session.info().pid;
         std::fs::write(place.path().join("go"), "").unwrap();
         assert_eq!(end_of(&follow(&session, sent.after_seq, sent.turn).await).1, "begun\n\ndone");

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use hostel_journal::{Exit, ProcessId};
 use rustix::io::Errno;
 
+use crate::key::OwnerDigest;
 use crate::proto::{NoteExit, OnFull, Outcome, Phase, State};
 use crate::state::{Bounds, Command, Progress, SlotKey};
 use crate::{stdin_rule, sys};
@@ -146,6 +147,8 @@ pub(crate) struct Slot {
     pub(crate) on_full: OnFull,
     pub(crate) bounds: Bounds,
     pub(crate) stdin: Stdin,
+    /// Whose token its input takes; anybody's input is taken if none.
+    pub(crate) owner: Option<OwnerDigest>,
     /// Its output, held for the process that will read it; gone once that one was started, or with this slot.
     pub(crate) held_stdout: Option<OwnedFd>,
     pub(crate) starting: Option<Starting>,
@@ -163,6 +166,11 @@ impl Slot {
             (None, Some(_), None) => Phase::Draining,
             (None, None, None) => Phase::Running,
         }
+    }
+
+    /// Whether a frame with this token, or none, may write to its input or end it.
+    pub(crate) fn may_be_fed(&self, token: Option<&[u8]>) -> bool {
+        self.owner.is_none_or(|owner| owner.matches(token))
     }
 
     pub(crate) fn state(&self) -> State {

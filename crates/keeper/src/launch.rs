@@ -20,8 +20,10 @@ use crate::cgroup::Cgroups;
 use crate::channel::Channel;
 use crate::child_table::ChildTable;
 use crate::control::{self, Control, Identity, Parts};
+use crate::key::HouseKey;
 use crate::proto::Limits;
 use crate::pump::{Notes, ParkedChild, Pressure, Pump, Setting, now_ns};
+use crate::recognition::Recognition;
 use crate::state::{Command, Event, NewChild};
 use crate::sys::{self, Forked};
 use crate::upgrade::{self, Resumed};
@@ -68,6 +70,8 @@ pub fn process_main(args: impl Iterator<Item = OsString>) -> ExitCode {
             }
         }
         Some(Task::Resume(state)) => {
+            // First of all: until then others of the same user may look into this process.
+            harden();
             let resumed =
                 sys::adopt(state).map_err(|error| error.to_string()).and_then(|fd| upgrade::read_state(File::from(fd)));
             match resumed.and_then(|resumed| resume(resumed).map_err(|error| error.to_string())) {
@@ -89,6 +93,7 @@ fn say(text: &str) {
 fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -> ExitCode {
     crate::memory::stay_small();
     sys::close_from(3);
+    let recognition = Recognition::at_start();
     let (mut reader, writer) = match io::pipe() {
         Ok(pipe) => pipe,
         Err(error) => {
@@ -115,7 +120,7 @@ fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -
         }
         Ok(Forked::Child) => {
             drop(reader);
-            match become_keeper(run_dir, journal_dir, cgroup_root, OwnedFd::from(writer)) {
+            match become_keeper(run_dir, journal_dir, cgroup_root, recognition, OwnedFd::from(writer)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(()) => ExitCode::FAILURE,
             }
@@ -131,10 +136,11 @@ fn become_keeper(
     run_dir: PathBuf,
     journal_dir: PathBuf,
     cgroup_root: Option<PathBuf>,
+    recognition: Recognition,
     ready: OwnedFd,
 ) -> Result<(), ()> {
     let mut ready = File::from(ready);
-    match prepare(run_dir, journal_dir, cgroup_root) {
+    match prepare(run_dir, journal_dir, cgroup_root, recognition) {
         Ok((control, setting)) => {
             let pump = start_pump(
                 &setting,
@@ -221,6 +227,7 @@ fn prepare(
     run_dir: PathBuf,
     journal_dir: PathBuf,
     cgroup_root: Option<PathBuf>,
+    recognition: Recognition,
 ) -> io::Result<(Control, Arc<Setting>)> {
     detach()?;
     harden();
@@ -253,7 +260,9 @@ fn prepare(
     // The lock is ours: whatever is there was left by a keeper that is no more.
     drop(fs::remove_file(&socket));
     let listener = context("cannot open the socket", control::bind(&socket))?;
-    let control = assemble(identity, &setting, lock, listener, ChildTable::default(), 0)?;
+    let memory =
+        Memory { children: ChildTable::default(), controller_started: 0, recognition, house_key: HouseKey::random()? };
+    let control = assemble(identity, &setting, lock, listener, memory)?;
     Ok((control, setting))
 }
 
@@ -283,13 +292,20 @@ fn repair(identity: &Identity, setting: &Setting) {
     }
 }
 
+/// What only the keeper's memory holds, and an upgrade passes on.
+struct Memory {
+    children: ChildTable,
+    controller_started: u64,
+    recognition: Recognition,
+    house_key: HouseKey,
+}
+
 fn assemble(
     identity: Identity,
     setting: &Arc<Setting>,
     lock: OwnedFd,
     listener: OwnedFd,
-    children: ChildTable,
-    controller_started: u64,
+    memory: Memory,
 ) -> io::Result<Control> {
     let stat = rustix::fs::fstat(&setting.journal)?;
     let cgroups = Cgroups::probe(identity.cgroup_root.as_deref(), &identity.house_tag);
@@ -301,14 +317,18 @@ fn assemble(
         listener,
         commands: Arc::new(Channel::new()?),
         events: Arc::new(Channel::new()?),
-        children,
+        children: memory.children,
         cgroups,
-        controller_started,
+        controller_started: memory.controller_started,
+        recognition: memory.recognition,
+        house_key: memory.house_key,
     })
 }
 
 fn resume(resumed: Resumed) -> io::Result<()> {
-    harden();
+    let house_key = upgrade::take_key(resumed.secrets.map(sys::adopt).transpose()?)?;
+    let mut recognition = resumed.recognition;
+    recognition.add_own_program();
     let lock = sys::adopt(resumed.lock)?;
     let listener = sys::adopt(resumed.listener)?;
     let journal = sys::adopt(resumed.journal)?;
@@ -322,7 +342,8 @@ fn resume(resumed: Resumed) -> io::Result<()> {
         pairs.push(upgrade::reunite(&slot, parked));
         table.insert(slot);
     }
-    let control = assemble(resumed.identity, &setting, lock, listener, table, resumed.controller_started)?;
+    let memory = Memory { children: table, controller_started: resumed.controller_started, recognition, house_key };
+    let control = assemble(resumed.identity, &setting, lock, listener, memory)?;
     start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs, None)?;
     control.run();
     Ok(())

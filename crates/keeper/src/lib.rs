@@ -18,6 +18,7 @@ mod conn;
 mod control;
 mod launch;
 mod pump;
+mod recognition;
 mod state;
 #[allow(unsafe_code)] // the one module that talks to the kernel where no safe wrapper exists
 mod sys;
@@ -25,6 +26,7 @@ mod upgrade;
 
 pub mod cgroup;
 pub mod confine;
+pub mod key;
 pub mod memory;
 pub mod proto;
 pub mod socket_path;

@@ -67,6 +67,12 @@ fn limit_of(pid: u32) -> Option<u64> {
     (value & LIMIT_MARK != 0 && value < LIMIT_MARK << 1).then_some(value)
 }
 
+/// Whether the limits of a process carry the mark of a house. Unlike the environment they can be read without waiting for
+/// the process.
+pub(crate) fn carries_limit_mark(pid: u32, house_tag: &str) -> bool {
+    limit_of(pid).is_some_and(|limit| is_of_house(limit, house_tag))
+}
+
 fn is_of_house(limit: u64, house_tag: &str) -> bool {
     limit & !0xffff_ffff == limit_house(house_tag)
 }
@@ -399,6 +405,7 @@ mod tests {
                 own_session: true,
                 limit_tag: value,
                 pin: None,
+                execute: None,
             };
             let (stdin, stdout, stderr) = (null.as_fd(), null.as_fd(), null.as_fd());
             let ends = sys::ChildEnds { stdin, stdout, stderr, failure: child_failure.as_fd(), cgroup: None };

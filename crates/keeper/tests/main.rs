@@ -11,3 +11,4 @@
 
 mod protocol_v1;
 mod protocol_v1_pipelines;
+mod protocol_v1_trust;

@@ -45,6 +45,7 @@ fn welcome() -> Welcome {
         house_tag: "0123456789abcdef".into(),
         image_ns: 1_700_000_000_000_000_002,
         notes_key: Some([9; 16]),
+        recognised: false,
     }
 }
 
@@ -76,6 +77,8 @@ fn spawn() -> Spawn {
         quota: 5,
         on_full: OnFull::DropOldest,
         terms: None,
+        execute: None,
+        owner: None,
     }
 }
 

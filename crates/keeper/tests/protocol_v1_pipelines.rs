@@ -27,6 +27,8 @@ fn spawn() -> Spawn {
             pin: Some(Pin { dev: 1, inode: 2, size: 3, mtime_ns: -4, ctime_ns: 5 }),
             only_if_known: true,
         }),
+        execute: None,
+        owner: None,
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::fd::AsFd as _;
 
 use hostel_fuzz::tarball::{gzip, header, pax_record, push_data};
 use hostel_journal::{Exit, HEADROOM, Meta, Note as Event, ProcessId, Stream, TAILROOM, Writer};
+use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{
-    Builder, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
+    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
     Welcome, kind, tag,
 };
 use serde_json::Value;
@@ -115,6 +116,7 @@ pub fn keeper() -> Result<(), Failure> {
         house_tag: "tag".to_owned(),
         image_ns: 8,
         notes_key: Some([6; 16]),
+        recognised: true,
     }
     .encode(1, &mut welcome);
     let phase = Phase::Draining;
@@ -147,6 +149,8 @@ pub fn keeper() -> Result<(), Failure> {
         quota: 0,
         on_full: OnFull::DropOldest,
         terms: None,
+        execute: Some(Execute::Program),
+        owner: Some(OwnerToken::from_bytes([5; 32])),
     };
     process.encode(3, &mut spawn);
     Builder::new(&mut spawn, kind::STDIN, 4)

@@ -109,6 +109,7 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>) -> Result<Arc<Process
         cwd: cwd.clone(),
         id: None,
         socket_stdin: false,
+        owned_input: false,
     };
     match door.processes.spawn(spec).await {
         Ok(process) => Ok(process),
@@ -200,7 +201,9 @@ fn stdin_error(door: &Door, process: &Process, error: &StdinError) -> RpcError {
             door.warn_full(process);
             RpcError::fixed(errors::BACKPRESSURE, "stdin backpressure: queue full")
         }
-        _ => RpcError::internal(error),
+        // Nothing is wrong with the daemon: the client asked for what it may not have.
+        StdinError::Owned => RpcError::params("stdin belongs to the session or pipeline of this process"),
+        StdinError::Keeper(_) => RpcError::internal(error),
     }
 }
 

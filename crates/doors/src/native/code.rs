@@ -44,3 +44,5 @@ pub const NO_PASSPHRASE: i64 = -32022;
 pub const SETTLED: i64 = -32023;
 /// It takes the approver's passphrase: unlock the connection, or show it with the request.
 pub const LOCKED: i64 = -32024;
+/// The process's input belongs to its session or pipeline.
+pub const OWNED_INPUT: i64 = -32025;

@@ -3,9 +3,6 @@
 //! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
 //! `house/down`.
 
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +36,6 @@ use super::protocol::State;
 use super::protocol::Stdin;
 use super::protocol::StdinApplied;
 use super::protocol::Target;
-use super::protocol::Text;
 use super::protocol::TreeMember;
 use super::protocol::Upgrade;
 use super::protocol::Upgraded;
@@ -141,7 +137,10 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
         "journal/gc" => collect(processes, settings, parse(params)?).await,
         "house/status" => status(processes, settings),
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
-        "keeper/upgrade" => upgrade(processes, settings, parse(params)?).await,
+        "keeper/upgrade" => {
+            parse::<Upgrade>(params)?;
+            upgrade(processes, settings).await
+        }
         _ => Err(Failure::new(code::METHOD, format!("there is no method `{method}`"))),
     }
 }
@@ -299,6 +298,7 @@ fn stdin_failure(error: &StdinError) -> Failure {
         StdinError::NotRunning => code::NOT_RUNNING,
         StdinError::Gap => code::STDIN_GAP,
         StdinError::Full => code::STDIN_FULL,
+        StdinError::Owned => code::OWNED_INPUT,
         StdinError::Keeper(_) => code::KEEPER,
     };
     Failure::new(code, error.to_string())
@@ -395,14 +395,10 @@ pub(super) fn down(params: &str, settings: &Settings) {
     settings.down.try_send(keep).unwrap_or_default();
 }
 
-async fn upgrade(processes: &Processes, settings: &Settings, request: Upgrade) -> Outcome {
-    let path = match request.path {
-        Some(Text(path)) => PathBuf::from(OsString::from_vec(path)),
-        None => settings.program.clone(),
-    };
+async fn upgrade(processes: &Processes, settings: &Settings) -> Outcome {
     let before = processes.keeper_status();
     processes
-        .upgrade_keeper(&path)
+        .upgrade_keeper(Arc::clone(&settings.program))
         .await
         .map_err(|error| Failure::new(code::INTERNAL, format!("the keeper stays as it is: {error}")))?;
     let after = processes.keeper_status();

@@ -25,6 +25,7 @@ pub(crate) use ask::LONGEST as LONGEST_QUESTION;
 pub use crate::rpc::line;
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -63,8 +64,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Where the journals are.
     pub journal_dir: PathBuf,
-    /// The program a keeper is upgraded to unless the request names one.
-    pub program: PathBuf,
+    /// The program that the daemon runs from, open since its start: what a keeper is upgraded to.
+    pub program: Arc<OwnedFd>,
     /// The agents in residence; none in a house that has no sessions.
     pub sessions: Option<zeroclaw::Door>,
     /// Whom to tell that somebody asked the house to close; the value says whether processes are kept.

@@ -379,13 +379,10 @@ pub struct Down {
     pub keep: bool,
 }
 
-/// `keeper/upgrade`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Upgrade {
-    /// The program to become; none = the daemon's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<Text>,
-}
+/// `keeper/upgrade`. It takes nothing: the keeper becomes the daemon's own program, and a path in the request is refused.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upgrade {}
 
 /// The answer to `keeper/upgrade`.
 #[derive(Clone, Debug, Deserialize, Serialize)]

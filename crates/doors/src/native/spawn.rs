@@ -101,6 +101,7 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
             cwd: Some(cwd),
             id: None,
             socket_stdin: false,
+            owned_input: false,
         },
         request.replace,
     ))

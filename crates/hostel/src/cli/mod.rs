@@ -419,15 +419,11 @@ pub(crate) enum KeeperAction {
     /// Show the keeper's pid, build and children
     #[command(after_help = "Examples:\n  hostel keeper status\n  hostel keeper status --json")]
     Status,
-    /// Replace the keeper with this program's build; its processes notice nothing
+    /// Replace the keeper with the daemon's build; its processes notice nothing
     #[command(
-        after_help = "Examples:\n  hostel keeper upgrade\n  hostel keeper upgrade --program ./target/release/hostel"
+        after_help = "Examples:\n  hostel keeper upgrade\n  hostel down --keep && hostel up && hostel keeper upgrade"
     )]
-    Upgrade {
-        /// The program to become, instead of this one
-        #[arg(long, value_name = "FILE")]
-        program: Option<PathBuf>,
-    },
+    Upgrade,
 }
 
 #[derive(Args, Debug)]

@@ -1,10 +1,8 @@
 //! `hostel keeper status|upgrade`.
 
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::ExitCode;
 
 use hostel_doors::native::protocol::HouseStatus;
-use hostel_doors::native::protocol::Text;
 use hostel_doors::native::protocol::Upgrade;
 use hostel_doors::native::protocol::Upgraded;
 use serde_json::json;
@@ -13,9 +11,7 @@ use super::Context;
 use super::now_ns;
 use crate::cli::Keeper;
 use crate::cli::KeeperAction;
-use crate::daemon;
 use crate::error::CommandError;
-use crate::paths;
 use crate::text;
 use crate::ui::Paint;
 use crate::ui::Table;
@@ -23,14 +19,7 @@ use crate::ui::Table;
 pub(super) async fn run(context: &Context<'_>, arguments: &Keeper) -> Result<ExitCode, CommandError> {
     match &arguments.action {
         KeeperAction::Status => status(context).await,
-        KeeperAction::Upgrade { program } => {
-            let program = match program {
-                Some(program) => paths::absolute(program)?,
-                None => daemon::own_program()?,
-            };
-            let path = Text(program.as_os_str().as_bytes().to_vec());
-            upgrade(context, Upgrade { path: Some(path) }).await
-        }
+        KeeperAction::Upgrade => upgrade(context).await,
     }
 }
 
@@ -64,11 +53,22 @@ async fn status(context: &Context<'_>) -> Result<ExitCode, CommandError> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn upgrade(context: &Context<'_>, request: Upgrade) -> Result<ExitCode, CommandError> {
+/// Has the keeper become the program that the daemon runs from. A daemon of another build than this command is told of
+/// first: most likely the new program is in place and the daemon was not started again.
+async fn upgrade(context: &Context<'_>) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
     let house = context.houses.one()?;
     let mut client = house.connect().await?;
-    let upgraded: Upgraded = client.call("keeper/upgrade", &request).await?;
+    let status: HouseStatus = client.call("house/status", &json!({})).await?;
+    let own = env!("CARGO_PKG_VERSION");
+    if status.version != own {
+        return Err(CommandError::failure(format!(
+            "the daemon is version {} and this program is {own}: the keeper becomes what the daemon is",
+            status.version
+        ))
+        .hint("restart the daemon first: `hostel down --keep && hostel up`"));
+    }
+    let upgraded: Upgraded = client.call("keeper/upgrade", &Upgrade {}).await?;
     if ui.json() {
         ui.data(&upgraded)?;
     } else {

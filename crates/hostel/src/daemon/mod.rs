@@ -19,6 +19,7 @@ mod up;
 
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -122,6 +123,8 @@ pub(crate) struct House {
     ended_by: Arc<OnceLock<Signal>>,
     /// The end of the terminal it was started from ends the daemon.
     hangup_ends: bool,
+    /// The program we run from, open since our start.
+    program: Arc<OwnedFd>,
     native: Bound,
     _lock: DaemonLock,
 }
@@ -170,6 +173,7 @@ impl House {
         rival: Rival,
         defaults: Defaults,
     ) -> Result<Self, CommandError> {
+        let program = system::open_own_program()?;
         dir.create()?;
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
@@ -218,6 +222,7 @@ impl House {
             signals,
             ended_by,
             hangup_ends: false,
+            program,
             native,
             _lock: lock,
         })
@@ -254,7 +259,7 @@ impl House {
             connections: connection_limit(self.settings.limits.connections),
             retention: retention(&self.settings),
             journal_dir: journal_dir(&self.dir, &self.settings),
-            program: own_program()?,
+            program: Arc::clone(&self.program),
             sessions: Some(zeroclaw),
             down: down.clone(),
         });

@@ -5,10 +5,14 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hostel_doors::claustrum::environment::PRIVATE;
 use hostel_house::processes::KeeperOptions;
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
 use rustix::process::Resource;
 
 use crate::config::OnFull;
@@ -57,6 +61,12 @@ pub(crate) fn own_program() -> Result<PathBuf, CommandError> {
     let own = std::env::current_exe()
         .map_err(|error| CommandError::failure(format!("cannot find our own program file: {error}")))?;
     Ok(if own.is_file() { own } else { PathBuf::from(OWN_LINK) })
+}
+
+/// The program we run from, open: whatever takes its place on disk later, this is what the keeper can be upgraded to.
+pub(super) fn open_own_program() -> Result<Arc<OwnedFd>, CommandError> {
+    let opened = rustix::fs::open(OWN_LINK, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    opened.map(Arc::new).map_err(|error| CommandError::failure(format!("cannot open our own program file: {error}")))
 }
 
 /// The program a keeper is started from. Under another name than `hostel` the system's own link is used: whoever ends a

@@ -230,7 +230,7 @@ impl Conductor<'_> {
                 program: line.program,
                 pin: line.is_the_file.then_some(ready.pin),
                 execute: ready.execute.filter(|_| line.is_the_file),
-                stdin: input.take(),
+                stdin: input.take().map(Arc::new),
                 argv: line.argv,
                 env: line.env,
                 cwd: order.pipeline.cwd.clone(),

@@ -21,14 +21,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hostel_keeper::proto::Pin;
+use hostel_keeper::proto::{Execute, Pin};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::digests::{self, ReadFile, Remembered};
 use super::interpreters::first_line;
 use super::plan::{Interpreter, Resolved, Stage, look_anew};
 use super::resolve::is_protected;
-use crate::processes::OpenProgram;
 
 /// A larger script is not copied.
 const MAX_SCRIPT_BYTES: usize = 4 << 20;
@@ -57,7 +56,7 @@ pub(super) struct Ready {
     /// For what is executed by its path: the keeper compares it in the last instant.
     pub(super) pin: Pin,
     /// What is executed instead of the path.
-    pub(super) execute: Option<OpenProgram>,
+    pub(super) execute: Option<(Arc<OwnedFd>, Execute)>,
 }
 
 /// As [`verify`], if that takes no look at a disk: for an unprivileged command whose files only root can change and whose
@@ -87,13 +86,13 @@ pub(super) fn verify(stage: &Stage) -> Result<Ready, Difference> {
         let copy = content.bytes.filter(|bytes| is_read_while_it_runs(stage) && !uses_own_path(bytes));
         // Where there is no memory for it, or none that can be executed, the path has to do.
         let sealed = copy.and_then(|bytes| sealed_copy(&bytes).ok());
-        let execute = sealed.map(|file| OpenProgram { file: Arc::new(file), is_script: true });
+        let execute = sealed.map(|file| (Arc::new(file), Execute::Script));
         return Ok(Ready { execute, ..by_path(pin) });
     }
     match program.file {
         Some(file) => {
-            let program = OpenProgram { file: Arc::new(file.into()), is_script: false };
-            Ok(Ready { execute: Some(program), ..by_path(pin) })
+            let program = Arc::new(OwnedFd::from(file));
+            Ok(Ready { execute: Some((program, Execute::Program)), ..by_path(pin) })
         }
         None => Err(Difference::Changed(format!(
             "`{}` cannot be read, and others than root can change it",

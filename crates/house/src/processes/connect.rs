@@ -2,21 +2,23 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use hostel_journal::{EndKind, ProcessId, Recovered};
-use hostel_keeper::proto::{Builder, Held, Limits, Note, State, kind, tag};
+use hostel_keeper::proto::{Builder, Held, Limits, Note, State, feature, kind, tag};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
 
+use super::greeting::{Greeting, Meeting};
 use super::label::Label;
-use super::link::{Answer, Caller, Greeting, Link, LinkEnd};
+use super::link::{Answer, Caller, Link, LinkEnd};
 use super::process::{Exit, Process, Progress};
-use super::{ConnectError, House, KeeperOptions, Processes, Registry, UpgradeError, launch};
+use super::{ConnectError, House, HouseKey, KeeperOptions, Processes, Registry, UpgradeError, launch};
 
 /// Attempts to reach a keeper that is just starting or replacing itself.
 const ATTEMPTS: u32 = 60;
@@ -36,7 +38,7 @@ impl Processes {
             .map_err(|errno| ConnectError::Journal(errno.into()))?;
         let caller = Caller { build: BUILD, started: since_boot_ns() };
         let notes = NoteTaker::early();
-        let (link, greeting) = reach(&options, caller, &notes).await?;
+        let (link, greeting) = reach(&options, caller, Meeting::First, &notes).await?;
         let stat = rustix::fs::fstat(&journal).map_err(|errno| ConnectError::Journal(errno.into()))?;
         if greeting.welcome.journal != (stat.st_dev, stat.st_ino) {
             return Err(ConnectError::OtherJournal);
@@ -53,6 +55,7 @@ impl Processes {
             relinked: signal::Sender::new(0),
             lost: signal::Sender::new((0, 0)),
             expecting_end: false.into(),
+            key: signal::Sender::new(greeting.key.map(Arc::new)),
             spared: Mutex::default(),
         });
         let processes = Self { house };
@@ -121,14 +124,14 @@ impl Processes {
         }
     }
 
-    /// Replaces the keeper's program in place; its children do not notice.
+    /// Replaces the keeper's program in place by the one behind a descriptor; its children do not notice.
     ///
     /// Runs to its end even if the caller stops waiting.
-    pub async fn upgrade_keeper(&self, program: &Path) -> Result<(), UpgradeError> {
-        let (processes, program) = (self.clone(), program.to_owned());
+    pub async fn upgrade_keeper(&self, program: Arc<OwnedFd>) -> Result<(), UpgradeError> {
+        let processes = self.clone();
         let upgrade = hostel_tasks::spawn(async move {
             processes.house.expecting_end.store(true, Ordering::Release);
-            let outcome = processes.upgrade_now(&program).await;
+            let outcome = processes.upgrade_now(program).await;
             processes.house.expecting_end.store(false, Ordering::Release);
             // Whatever happened, whoever watches over the link looks at it again.
             processes.house.relinked.send_modify(|count| *count += 1);
@@ -137,13 +140,22 @@ impl Processes {
         upgrade.await.map_err(|error| UpgradeError::Lost(error.to_string()))?
     }
 
-    async fn upgrade_now(&self, program: &Path) -> Result<(), UpgradeError> {
+    async fn upgrade_now(&self, program: Arc<OwnedFd>) -> Result<(), UpgradeError> {
         let link = self.house.link();
         let before = self.house.welcome.read().clone();
-        let path = program.as_os_str().as_encoded_bytes();
-        let asked = link
-            .request_alone(|corr, out| Builder::new(out, kind::UPGRADE, corr).bytes(tag::PATH, path).finish())
-            .await;
+        let asked = if before.features & feature::UPGRADE_BY_DESCRIPTOR != 0 {
+            let request = |corr, out: &mut Vec<u8>| {
+                Builder::new(out, kind::UPGRADE, corr).u32(tag::DESCRIPTORS, 1).finish();
+            };
+            link.request_alone(&[program], request).await
+        } else {
+            // An older keeper opens the program by itself.
+            let path = path_of(&program).map_err(|error| UpgradeError::Refused(error.to_string()))?;
+            let path = path.as_os_str().as_encoded_bytes();
+            let request =
+                |corr, out: &mut Vec<u8>| Builder::new(out, kind::UPGRADE, corr).bytes(tag::PATH, path).finish();
+            link.request_alone(&[], request).await
+        };
         match asked {
             Ok((Answer::Done { .. }, _quiet)) => {
                 // Nothing was in flight and nothing was sent since: the new image gets it all.
@@ -168,13 +180,15 @@ impl Processes {
     /// another one's silence about a process follows that the process is lost.
     async fn meet_again(&self) -> Result<(), ConnectError> {
         let notes = NoteTaker::early();
-        let (link, greeting) = reach(&self.house.options, self.house.caller, &notes).await.inspect_err(|error| {
-            if matches!(error, ConnectError::Superseded) {
-                self.house.superseded.send_replace(true);
-            }
-        })?;
+        let (link, greeting) =
+            reach(&self.house.options, self.house.caller, Meeting::Again, &notes).await.inspect_err(|error| {
+                if matches!(error, ConnectError::Superseded) {
+                    self.house.superseded.send_replace(true);
+                }
+            })?;
         let before = std::mem::replace(&mut *self.house.welcome.write(), greeting.welcome.clone());
         let older = std::mem::replace(&mut *self.house.link.write(), link);
+        self.take_key(greeting.key);
         self.learn(&greeting.states);
         notes.open(&self.house);
         if before.keeper_id != greeting.welcome.keeper_id {
@@ -186,6 +200,17 @@ impl Processes {
         self.house.relinked.send_modify(|count| *count += 1);
         self.send_limits().await;
         Ok(())
+    }
+
+    /// Takes the key of the keeper that was just met. After an upgrade it is the same one, and nobody is told.
+    fn take_key(&self, key: Option<HouseKey>) {
+        self.house.key.send_if_modified(|present| {
+            let changed = present.as_ref().map(|key| key.id()) != key.as_ref().map(HouseKey::id);
+            if changed {
+                *present = key.map(Arc::new);
+            }
+            changed
+        });
     }
 
     /// The keeper that held them is dead. The new one has killed what was left of their trees and
@@ -207,6 +232,16 @@ impl Processes {
             });
         }
     }
+}
+
+/// Where the file behind a descriptor is, as long as it is still there.
+fn path_of(file: &OwnedFd) -> io::Result<PathBuf> {
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    let text = format!("the program file `{}` was removed; restart the daemon", path.display());
+    Err(io::Error::new(io::ErrorKind::NotFound, text))
 }
 
 const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
@@ -237,6 +272,7 @@ fn since_boot_ns() -> u64 {
 async fn reach(
     options: &KeeperOptions,
     caller: Caller,
+    meeting: Meeting,
     notes: &NoteTaker,
 ) -> Result<(Arc<Link>, Greeting), ConnectError> {
     let socket: PathBuf = launch::socket(&options.run_dir);
@@ -244,7 +280,7 @@ async fn reach(
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for attempt in 0..ATTEMPTS {
         let taker = notes.clone();
-        match Link::open(&socket, caller, move |note| taker.take(note)).await {
+        match Link::open(&socket, caller, meeting, move |note| taker.take(note)).await {
             Ok(opened) => return Ok(opened),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ConnectError::Superseded),
             Err(error) => last = error,

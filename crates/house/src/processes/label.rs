@@ -14,6 +14,9 @@ pub(crate) struct Label {
     /// The program, without arguments.
     #[serde(default)]
     pub(crate) program: String,
+    /// Its standard input belongs to the house, see [`SpawnSpec::owned_input`](super::SpawnSpec::owned_input).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) owned_input: bool,
 }
 
 impl Label {
@@ -27,6 +30,7 @@ impl Label {
             name: id.to_owned(),
             door: "unknown".to_owned(),
             program: String::new(),
+            owned_input: false,
         })
     }
 }

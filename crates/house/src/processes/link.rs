@@ -3,20 +3,25 @@
 //! A request is on its way, in order, when [`Link::submit`] returns; its answer is awaited
 //! separately, so that input queued first is applied first whoever waits for what. Requests in
 //! flight are bounded by permits. The link knows frames, not processes.
+//!
+//! A daemon that greets the keeper for the first time is asked for the house key right after the keeper's welcome: see
+//! [`greeting`](super::greeting).
 
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hostel_keeper::proto::{
-    self, Builder, DecodeError, Frame, Hello, Note, Outcome, PROTOCOL, Role, Stage, State, Welcome, kind, tag,
-};
+use hostel_keeper::proto::{self, Builder, DecodeError, Frame, Note, Outcome, Role, Stage, kind, tag};
 use parking_lot::Mutex;
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::greeting::{self, Greeting, Meeting};
+use super::outbox::Outbox;
 
 /// Requests in flight.
 pub(crate) const IN_FLIGHT: usize = 256;
@@ -67,12 +72,6 @@ pub(crate) enum LinkEnd {
     Superseded,
 }
 
-/// What greeting the keeper brought.
-pub(crate) struct Greeting {
-    pub(crate) welcome: Welcome,
-    pub(crate) states: Vec<State>,
-}
-
 /// An answer that is on its way.
 pub(crate) struct Ticket {
     receiver: oneshot::Receiver<Answer>,
@@ -88,7 +87,7 @@ impl Ticket {
 /// The two connections.
 pub(crate) struct Link {
     stream: UnixStream,
-    unsent: Mutex<Vec<u8>>,
+    unsent: Mutex<Outbox>,
     more_to_send: Notify,
     waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_corr: AtomicU64,
@@ -101,11 +100,13 @@ impl Link {
     pub(crate) async fn open(
         socket: &Path,
         caller: Caller,
+        meeting: Meeting,
         on_note: impl Fn(Note) + Send + 'static,
     ) -> io::Result<(Arc<Self>, Greeting)> {
         let opening = async {
-            let (stream, input, greeting) = greet(socket, caller, Role::Controller, None).await?;
-            let (notes, notes_input, _) = greet(socket, caller, Role::Notes, greeting.welcome.notes_key).await?;
+            let (stream, input, greeting) = greeting::as_controller(socket, caller, meeting).await?;
+            let key = greeting.welcome.notes_key;
+            let (notes, notes_input, _) = greeting::greet(socket, caller, Role::Notes, key).await?;
             Ok::<_, io::Error>((stream, input, greeting, notes, notes_input))
         };
         let opened = tokio::time::timeout(GREETING_LIMIT, opening).await;
@@ -113,7 +114,7 @@ impl Link {
             opened.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         let link = Arc::new(Self {
             stream,
-            unsent: Mutex::new(Vec::new()),
+            unsent: Mutex::default(),
             more_to_send: Notify::new(),
             waiting: Mutex::new(HashMap::new()),
             next_corr: AtomicU64::new(1),
@@ -160,14 +161,19 @@ impl Link {
     }
 
     /// Sends a request; returns when it stands in line, before it is answered.
-    pub(crate) async fn submit(&self, encode: impl FnOnce(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
+    pub(crate) async fn submit(
+        &self,
+        descriptors: &[Arc<OwnedFd>],
+        encode: impl FnOnce(u64, &mut Vec<u8>),
+    ) -> Result<Ticket, Gone> {
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone::Unsent)?;
-        self.submit_with(permit, encode)
+        self.submit_with(permit, descriptors, encode)
     }
 
     fn submit_with(
         &self,
         permit: OwnedSemaphorePermit,
+        descriptors: &[Arc<OwnedFd>],
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<Ticket, Gone> {
         let corr = self.next_corr.fetch_add(1, Ordering::Relaxed);
@@ -179,10 +185,10 @@ impl Link {
         }
         let mut unsent = self.unsent.lock();
         let idle = unsent.is_empty();
-        encode(corr, &mut unsent);
+        unsent.push(descriptors, |out| encode(corr, out));
         if idle {
-            let sent = self.stream.try_write(&unsent).unwrap_or(0);
-            forget_sent(&mut unsent, sent);
+            // What does not go now is sent by the writer.
+            unsent.send(&self.stream).ok();
         }
         if !unsent.is_empty() {
             self.more_to_send.notify_one();
@@ -194,10 +200,11 @@ impl Link {
     /// until the returned guard is dropped.
     pub(crate) async fn request_alone(
         &self,
+        descriptors: &[Arc<OwnedFd>],
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<(Answer, OwnedSemaphorePermit), Gone> {
         let all = Arc::clone(&self.permits).acquire_many_owned(IN_FLIGHT as u32).await.map_err(|_| Gone::Unsent)?;
-        let Ticket { receiver, permit } = self.submit_with(all, encode)?;
+        let Ticket { receiver, permit } = self.submit_with(all, descriptors, encode)?;
         Ok((receiver.await.map_err(|_| Gone::Answerless)?, permit))
     }
 
@@ -219,9 +226,8 @@ impl Link {
                 if self.stream.writable().await.is_err() {
                     return;
                 }
-                let mut unsent = self.unsent.lock();
-                match self.stream.try_write(&unsent) {
-                    Ok(sent) => forget_sent(&mut unsent, sent),
+                match self.unsent.lock().send(&self.stream) {
+                    Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                     Err(_) => return,
                 }
@@ -277,15 +283,7 @@ fn decode_answer(frame: &Frame<'_>) -> Result<Answer, DecodeError> {
     })
 }
 
-/// Drops what was sent, and the memory of a large request with it.
-fn forget_sent(unsent: &mut Vec<u8>, sent: usize) {
-    unsent.drain(..sent);
-    if unsent.is_empty() && unsent.capacity() > 4 * READ_BYTES {
-        *unsent = Vec::new();
-    }
-}
-
-async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
+pub(super) async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
     loop {
         stream.readable().await?;
         input.reserve(READ_BYTES);
@@ -296,69 +294,6 @@ async fn read_more(stream: &UnixStream, input: &mut Vec<u8>) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Opens a connection and reads the keeper's whole greeting.
-async fn greet(
-    socket: &Path,
-    caller: Caller,
-    role: Role,
-    notes_key: Option<[u8; 16]>,
-) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
-    let short = hostel_keeper::socket_path::shorten(socket)?;
-    let stream = UnixStream::connect(&short).await?;
-    let mut hello = Vec::new();
-    Hello {
-        proto_min: PROTOCOL,
-        proto_max: PROTOCOL,
-        role,
-        build: caller.build.to_owned(),
-        started: caller.started,
-        notes_key,
-    }
-    .encode(1, &mut hello);
-    let mut sent = 0;
-    while sent < hello.len() {
-        stream.writable().await?;
-        match stream.try_write(&hello[sent..]) {
-            Ok(count) => sent += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let mut input = Vec::new();
-    let mut welcome = None;
-    let mut states = Vec::new();
-    loop {
-        let mut done = 0;
-        while let Some((frame, length)) = proto::split(&input[done..]).map_err(invalid)? {
-            done += length;
-            match frame.kind {
-                kind::WELCOME => welcome = Some(Welcome::decode(&frame).map_err(invalid)?),
-                kind::STATE => states.push(State::decode(&frame).map_err(invalid)?),
-                kind::SYNCED => {
-                    input.drain(..done);
-                    let welcome = welcome.ok_or_else(|| io::Error::other("the keeper did not introduce itself"))?;
-                    return Ok((stream, input, Greeting { welcome, states }));
-                }
-                kind::SUPERSEDED => {
-                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another daemon has taken over"));
-                }
-                kind::ERROR => {
-                    let text =
-                        String::from_utf8_lossy(frame.find(tag::TEXT).ok().flatten().unwrap_or_default()).into_owned();
-                    return Err(io::Error::other(format!("the keeper refused: {text}")));
-                }
-                _ => {}
-            }
-        }
-        input.drain(..done);
-        read_more(&stream, &mut input).await?;
-    }
-}
-
-fn invalid(error: DecodeError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
 async fn read_notes(stream: UnixStream, mut input: Vec<u8>, on_note: impl Fn(Note)) {

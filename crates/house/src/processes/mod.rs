@@ -6,9 +6,11 @@
 
 mod connect;
 mod garbage;
+mod greeting;
 mod label;
 mod launch;
 mod link;
+mod outbox;
 mod process;
 pub mod program;
 mod spawning;
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hostel_keeper::cgroup::Cgroups;
+use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
 use parking_lot::{Mutex, RwLock};
@@ -33,11 +36,12 @@ use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
 pub use hostel_journal::{ProcessId, Retention, Stream};
+pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
-pub(crate) use stage::{OpenProgram, StageError, StageSpec};
+pub(crate) use stage::{StageError, StageSpec};
 
 use link::{Answer, Caller, Gone, Link, Ticket};
 
@@ -131,6 +135,9 @@ pub struct SpawnSpec {
     pub id: Option<ProcessId>,
     /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
     pub socket_stdin: bool,
+    /// Its standard input belongs to this house: nobody can write to it or end it through [`Process::stdin`] and
+    /// [`Process::close_stdin`], and the keeper refuses everybody who does not show a token.
+    pub owned_input: bool,
 }
 
 /// The keeper, for people who look after it.
@@ -182,6 +189,8 @@ pub(crate) struct House {
     relinked: signal::Sender<u64>,
     /// The keeper is being replaced, or is to end: its silence is no accident.
     expecting_end: AtomicBool,
+    /// The key of the present keeper, once it was handed over.
+    key: signal::Sender<Option<Arc<HouseKey>>>,
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
 }
@@ -199,11 +208,20 @@ impl House {
 
     /// Sends a request by the present link, or by the next one if this one ends before it was sent.
     pub(crate) async fn submit(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
+        self.submit_carrying(&[], encode).await
+    }
+
+    /// As [`House::submit`], for a request that carries descriptors; its frame says how many.
+    pub(crate) async fn submit_carrying(
+        &self,
+        descriptors: &[Arc<OwnedFd>],
+        encode: impl Fn(u64, &mut Vec<u8>),
+    ) -> Result<Ticket, Gone> {
         let deadline = tokio::time::Instant::now() + RELINK_LIMIT;
         loop {
             let mut relinked = self.relinked.subscribe();
             let link = self.link();
-            let outcome = link.submit(&encode).await;
+            let outcome = link.submit(descriptors, &encode).await;
             match outcome {
                 Err(Gone::Unsent) if Arc::ptr_eq(&link, &self.link()) => {
                     if tokio::time::timeout_at(deadline, relinked.changed()).await.is_err() {
@@ -219,6 +237,16 @@ impl House {
     /// Sends a request and waits for its answer.
     pub(crate) async fn request(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Answer, Gone> {
         self.submit(encode).await?.answer().await
+    }
+
+    /// The token for the input of a process, if this daemon has the house key.
+    pub(crate) fn owner_token(&self, id: ProcessId) -> Option<OwnerToken> {
+        self.key.borrow().as_ref().map(|key| key.owner_token(id))
+    }
+
+    /// Whether the keeper can do something beyond the base protocol.
+    pub(crate) fn keeper_can(&self, feature: u64) -> bool {
+        self.welcome.read().features & feature != 0
     }
 
     pub(crate) fn journal_dir(&self) -> BorrowedFd<'_> {
@@ -329,6 +357,17 @@ impl Processes {
             child_limit: welcome.child_limit,
             cgroup: welcome.cgroup.is_some(),
         }
+    }
+
+    /// The house key: made by the keeper, kept in memory only, the same for the keeper's whole life and over its
+    /// upgrades. None if the keeper is older than this program or does not recognise this process as its daemon.
+    pub fn house_key(&self) -> Option<Arc<HouseKey>> {
+        self.house.key.borrow().clone()
+    }
+
+    /// The house key as it changes: another key, or none, means that the keeper that had the earlier one is dead.
+    pub fn house_keys(&self) -> signal::Receiver<Option<Arc<HouseKey>>> {
+        self.house.key.subscribe()
     }
 
     /// Sets quotas; what is held because of them looks again at once.

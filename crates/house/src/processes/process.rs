@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use hostel_journal::{ProcessId, Reader};
+use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Held, MAX_STDIN_BYTES, Note, Outcome, Scope, kind, tag};
 use hostel_keeper::tree::{self, Marks, Relation, Tree};
 use parking_lot::Mutex;
@@ -88,6 +89,12 @@ pub enum StdinError {
     /// The queue is full; nothing was taken.
     #[error("the input queue is full")]
     Full,
+    /// The input belongs to the session or the pipeline that the process serves.
+    #[error(
+        "the standard input of this process belongs to its session or pipeline; send a prompt to the session, or answer \
+         its question, instead"
+    )]
+    Owned,
     /// The keeper could not be asked.
     #[error("{0}")]
     Keeper(String),
@@ -125,12 +132,20 @@ impl StdinTicket {
                     Outcome::Duplicate => Ok(Applied { applied, duplicate: true }),
                     Outcome::Gap => Err(StdinError::Gap),
                     Outcome::Full => Err(StdinError::Full),
+                    Outcome::Owned => Err(StdinError::Owned),
                     Outcome::NotRunning | Outcome::Unknown => Err(StdinError::NotRunning),
                 }
             }
             Answer::Refused(text) => Err(StdinError::Keeper(text)),
             other => Err(StdinError::Keeper(format!("unexpected answer {other:?}"))),
         }
+    }
+}
+
+fn with_owner<'a>(builder: Builder<'a>, owner: Option<&OwnerToken>) -> Builder<'a> {
+    match owner {
+        Some(token) => builder.bytes(tag::OWNER, token.as_bytes()),
+        None => builder,
     }
 }
 
@@ -143,6 +158,8 @@ pub struct Process {
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
     pub(crate) applied: AtomicU64,
+    /// Shown to the keeper with input, if the input is owned. Made by the spawn, or from the house key when first needed.
+    pub(crate) owner: OnceLock<OwnerToken>,
     pub(crate) progress: watch::Sender<Progress>,
     /// Another process took its name.
     pub(crate) replaced: AtomicBool,
@@ -170,6 +187,7 @@ impl Process {
             house: Arc::downgrade(house),
             started: OnceLock::new(),
             applied: AtomicU64::new(0),
+            owner: OnceLock::new(),
             progress: watch::Sender::new(progress),
             replaced: AtomicBool::new(false),
             reader: Mutex::new(Weak::new()),
@@ -204,6 +222,23 @@ impl Process {
     /// Its command line while its keeper lives, its program afterwards.
     pub fn command(&self) -> &[u8] {
         if self.command.is_empty() { self.label.program.as_bytes() } else { &self.command }
+    }
+
+    /// Whether its standard input belongs to the house, so that [`Process::stdin`] is refused.
+    pub fn has_owned_input(&self) -> bool {
+        self.label.owned_input
+    }
+
+    /// What the keeper wants to see before it takes input; none if anybody's is taken, or if this daemon cannot know it.
+    fn owner_token(&self, house: &House) -> Option<&OwnerToken> {
+        if !self.label.owned_input {
+            return None;
+        }
+        if self.owner.get().is_none() {
+            let token = house.owner_token(self.id)?;
+            self.owner.get_or_init(|| token);
+        }
+        self.owner.get()
     }
 
     /// Whether another process has taken its name.
@@ -301,6 +336,9 @@ impl Process {
     ///
     /// Input larger than the keeper takes at once goes in pieces, each accepted before the next.
     pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
+        if self.label.owned_input {
+            return Err(StdinError::Owned);
+        }
         let (mut offset, mut rest) = (offset, data);
         while rest.len() > MAX_STDIN_BYTES {
             let (piece, after) = rest.split_at(MAX_STDIN_BYTES);
@@ -339,21 +377,34 @@ impl Process {
             return Err(StdinError::NotRunning);
         }
         let house = self.house()?;
+        let owner = self.owner_token(&house);
         let ticket = house.submit(|corr, out| {
-            Builder::new(out, kind::STDIN, corr)
+            let builder = Builder::new(out, kind::STDIN, corr)
                 .bytes(tag::ID, &self.id.0)
-                .bytes(tag::BYTES, data)
                 .u64(tag::OFFSET, offset)
-                .u64(tag::MARK, mark)
-                .finish();
+                .u64(tag::MARK, mark);
+            with_owner(builder, owner).bytes(tag::BYTES, data).finish();
         });
         StdinTicket { process: Arc::clone(self), ticket: ticket.await? }.done().await
     }
 
     /// Ends its input once all that was accepted is written.
     pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
-        let ticket = self.house()?.submit(super::link::about(kind::CLOSE_STDIN, self.id)).await?;
-        StdinTicket { process: Arc::clone(self), ticket }.done().await.map(drop)
+        if self.label.owned_input {
+            return Err(StdinError::Owned);
+        }
+        self.end_stdin().await
+    }
+
+    /// As [`Process::close_stdin`], by the owner of the input.
+    pub(crate) async fn end_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
+        let house = self.house()?;
+        let owner = self.owner_token(&house);
+        let ticket = house.submit(|corr, out| {
+            let builder = Builder::new(out, kind::CLOSE_STDIN, corr).bytes(tag::ID, &self.id.0);
+            with_owner(builder, owner).finish();
+        });
+        StdinTicket { process: Arc::clone(self), ticket: ticket.await? }.done().await.map(drop)
     }
 
     /// Signals its process group and every descendant that left it. Best effort: a process that

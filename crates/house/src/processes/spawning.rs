@@ -3,11 +3,13 @@
 //! Invariant: a process that was started is known, whatever becomes of the caller, of the link or of the answer.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 
 use hostel_keeper::TAG_VARIABLE;
-use hostel_keeper::proto::{OnFull, Spawn, Stage, StdinKind};
+use hostel_keeper::key::OwnerToken;
+use hostel_keeper::proto::{OnFull, Spawn, Stage, StdinKind, feature};
 use hostel_keeper::tree;
 
 use super::label::Label;
@@ -49,6 +51,7 @@ impl Processes {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+            owned_input: spec.owned_input,
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(SpawnError::Limit("the process's name is too long".to_owned()));
@@ -58,8 +61,12 @@ impl Processes {
         // It is kept for as long as the process is known, and may hold a whole prompt.
         command.truncate(COMMAND_LIMIT);
         command.shrink_to_fit();
-        let request = self.spawn_request(id, &label, spec)?;
+        let owner = self.owner_of(id, spec.owned_input).map_err(|error| SpawnError::Keeper(error.to_string()))?;
+        let request = self.spawn_request(id, &label, spec, owner.clone())?;
         let process = Process::new(&self.house, id, label, command, Progress::START);
+        if let Some(owner) = owner {
+            process.owner.get_or_init(|| owner);
+        }
         // Known before it is asked for: its first note may overtake the answer.
         self.house.registry.write().by_id.insert(id, Arc::clone(&process));
         let outcome = self.request_spawn(&process, &request).await;
@@ -77,7 +84,22 @@ impl Processes {
         Ok(process)
     }
 
-    fn spawn_request(&self, id: ProcessId, label: &Label, spec: SpawnSpec) -> Result<Spawn, SpawnError> {
+    /// The token of a process's input, if it is to be owned. Without the house key it is a random one, which is lost with
+    /// this daemon: the next one cannot go on talking to the process.
+    pub(super) fn owner_of(&self, id: ProcessId, owned: bool) -> io::Result<Option<OwnerToken>> {
+        if !owned || !self.house.keeper_can(feature::OWNED_INPUT) {
+            return Ok(None);
+        }
+        self.house.owner_token(id).map_or_else(OwnerToken::random, Ok).map(Some)
+    }
+
+    fn spawn_request(
+        &self,
+        id: ProcessId,
+        label: &Label,
+        spec: SpawnSpec,
+        owner: Option<OwnerToken>,
+    ) -> Result<Spawn, SpawnError> {
         let options = &self.house.options;
         let tag = tree::tag_value(&self.house.tag(), id);
         let mut env: Vec<Vec<u8>> = Vec::with_capacity(spec.env.len() + 1);
@@ -109,11 +131,13 @@ impl Processes {
             quota: 0,
             on_full: if options.drop_oldest { OnFull::DropOldest } else { OnFull::Hold },
             terms: None,
+            execute: None,
+            owner,
         })
     }
 
     async fn request_spawn(&self, process: &Process, request: &Spawn) -> Result<(), SpawnError> {
-        match self.ask_for(process, request).await {
+        match self.ask_for(process, request, &[]).await {
             Ok(()) => Ok(()),
             Err(NotStarted::TooLong) => Err(SpawnError::Exec { errno: rustix::io::Errno::TOOBIG.raw_os_error() }),
             Err(NotStarted::Failed { stage: Stage::Chdir, errno, .. }) => Err(SpawnError::Chdir { errno }),
@@ -128,12 +152,21 @@ impl Processes {
     }
 
     /// Sends a request to start a process and waits until it runs.
-    pub(super) async fn ask_for(&self, process: &Process, request: &Spawn) -> Result<(), NotStarted> {
+    pub(super) async fn ask_for(
+        &self,
+        process: &Process,
+        request: &Spawn,
+        descriptors: &[Arc<OwnedFd>],
+    ) -> Result<(), NotStarted> {
         if request.is_longer_than(hostel_keeper::proto::MAX_FRAME_BYTES) {
             return Err(NotStarted::TooLong);
         }
         let mut relinked = self.house.relinked.subscribe();
-        let answer = match self.house.request(|corr, out| request.encode(corr, out)).await {
+        let asked = async {
+            let ticket = self.house.submit_carrying(descriptors, |corr, out| request.encode(corr, out)).await?;
+            ticket.answer().await
+        };
+        let answer = match asked.await {
             Ok(answer) => answer,
             Err(gone) => {
                 // Nobody knows whether it was started, but the same keeper will, once there is a link again.

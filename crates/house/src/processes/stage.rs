@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_keeper::proto::{OnFull, Pin, PipelineTerms, Spawn, Stage, StdinKind, feature};
+use hostel_keeper::proto::{Execute, OnFull, Pin, PipelineTerms, Spawn, Stage, StdinKind, feature};
 use hostel_keeper::tree;
 
 use super::label::Label;
@@ -33,10 +33,10 @@ pub(crate) struct StageSpec {
     pub(crate) program: PathBuf,
     /// Which file that must be.
     pub(crate) pin: Option<Pin>,
-    /// An open file that is executed instead of the one that the path leads to.
-    pub(crate) execute: Option<OpenProgram>,
-    /// Its standard input, if that is neither empty nor another stage's output.
-    pub(crate) stdin: Option<OwnedFd>,
+    /// The open file to execute instead of the one that the path leads to by then, and how. The pin is not looked at then.
+    pub(crate) execute: Option<(Arc<OwnedFd>, Execute)>,
+    /// Its standard input, if that is neither empty nor the output of another stage.
+    pub(crate) stdin: Option<Arc<OwnedFd>>,
     /// Its arguments, the first being its own name.
     pub(crate) argv: Vec<OsString>,
     /// Its whole environment; nothing is added.
@@ -55,14 +55,6 @@ pub(crate) struct StageSpec {
     pub(crate) keep_bytes: u64,
     /// How long somebody else may hold its pipes after its end.
     pub(crate) drain: Duration,
-}
-
-/// An open file that can be executed.
-#[derive(Clone, Debug)]
-pub(crate) struct OpenProgram {
-    pub(crate) file: Arc<OwnedFd>,
-    /// It is a script: its interpreter opens it again through the descriptor, which stays open for that.
-    pub(crate) is_script: bool,
 }
 
 /// Why a stage does not run.
@@ -103,7 +95,12 @@ impl From<NotStarted> for StageError {
 impl Processes {
     /// Whether the keeper knows pipelines; one that was started by an older program does not.
     pub fn knows_pipelines(&self) -> bool {
-        self.house.welcome.read().features & feature::PIPELINES != 0
+        self.house.keeper_can(feature::PIPELINES)
+    }
+
+    /// Whether the keeper can execute an open file; one that was started by an older program cannot.
+    pub fn executes_descriptors(&self) -> bool {
+        self.house.keeper_can(feature::DESCRIPTORS)
     }
 
     /// When the keeper was started (its upgrades not counted), nanoseconds of wall clock.
@@ -118,26 +115,35 @@ impl Processes {
 
     /// Starts a stage. The caller must not stop waiting: what was started would not be known.
     pub(crate) async fn spawn_stage(&self, spec: StageSpec) -> Result<Arc<Process>, StageError> {
-        if !self.knows_pipelines() {
+        let carries = spec.execute.is_some() || spec.stdin.is_some();
+        if !self.knows_pipelines() || carries && !self.executes_descriptors() {
             return Err(StageError::OldKeeper);
         }
         let label = Label {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+            owned_input: true,
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(StageError::Refused("the process's name is too long".to_owned()));
         }
         let id = spec.id;
-        let request = self.stage_request(&label, spec);
+        let owner = self.owner_of(id, true).map_err(|error| StageError::Refused(error.to_string()))?;
+        let execute = spec.execute.as_ref().map(|(_, execute)| *execute);
+        let program = spec.execute.iter().map(|(file, _)| file);
+        let descriptors: Vec<Arc<OwnedFd>> = program.chain(&spec.stdin).map(Arc::clone).collect();
+        let request = Spawn { execute, owner: owner.clone(), ..self.stage_request(&label, spec) };
         let mut command = request.argv.join(&b' ');
         command.truncate(COMMAND_LIMIT);
         command.shrink_to_fit();
         let process = Process::new(&self.house, id, label, command, Progress::START);
+        if let Some(owner) = owner {
+            process.owner.get_or_init(|| owner);
+        }
         // Known before it is asked for: its first note may overtake the answer.
         self.house.registry.write().by_id.insert(id, Arc::clone(&process));
-        if let Err(error) = self.ask_for(&process, &request).await {
+        if let Err(error) = self.ask_for(&process, &request, &descriptors).await {
             self.house.remove(&process);
             return Err(error.into());
         }
@@ -167,8 +173,10 @@ impl Processes {
             quota: 0,
             on_full: OnFull::Hold,
             terms: Some(terms),
+            execute: None,
+            owner: None,
         };
-        match self.ask_for(&process, &request).await {
+        match self.ask_for(&process, &request, &[]).await {
             Ok(()) => Ok(process),
             // It may have ended, and been declared lost, with the keeper that knew it.
             Err(_) if !process.is_running() => Ok(process),
@@ -191,7 +199,11 @@ impl Processes {
             cwd: spec.cwd.into_os_string().as_bytes().to_vec(),
             umask: spec.umask,
             nofile: options.child_nofile,
-            stdin: if spec.stdin_from.is_some() { StdinKind::From } else { StdinKind::Null },
+            stdin: match (spec.stdin_from, &spec.stdin) {
+                (Some(_), _) => StdinKind::From,
+                (None, Some(_)) => StdinKind::Descriptor,
+                (None, None) => StdinKind::Null,
+            },
             quota: 0,
             // What is kept is bounded already; none of it may be lost.
             on_full: OnFull::Hold,
@@ -205,6 +217,8 @@ impl Processes {
                 pin: spec.pin,
                 only_if_known: false,
             }),
+            execute: None,
+            owner: None,
         }
     }
 }

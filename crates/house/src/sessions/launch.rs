@@ -80,6 +80,7 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         cwd: Some(cwd.clone()),
         id: Some(id),
         socket_stdin: true,
+        owned_input: true,
     };
     session.hub.processes.spare([id]);
     let process = session.hub.processes.spawn(spec).await.map_err(|error| match error {

@@ -3,6 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Debug;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -31,6 +32,18 @@ pub(crate) fn keeper_program() -> PathBuf {
     let program = here.parent().and_then(Path::parent).unwrap().join("examples/keeper");
     assert!(program.exists(), "{} is missing: run `cargo build -p hostel-house --examples` first", program.display());
     program
+}
+
+/// A program, open, as a daemon passes it to the keeper for an upgrade.
+pub(crate) fn opened(program: &Path) -> Arc<OwnedFd> {
+    Arc::new(OwnedFd::from(std::fs::File::open(program).unwrap()))
+}
+
+/// Puts a copy of a program in the place of another one that may be running.
+pub(crate) fn install(program: &Path, place: &Path) {
+    let next = place.with_extension("next");
+    std::fs::copy(program, &next).unwrap();
+    std::fs::rename(&next, place).unwrap();
 }
 
 /// A keeper in a directory of its own.
@@ -141,6 +154,14 @@ impl TestHouse {
         options_at(self.path())
     }
 
+    /// A house whose keeper runs from a file of its own, which can be replaced as a package manager does.
+    pub(crate) async fn open_with_own_program(&self) -> (Processes, PathBuf) {
+        let program = self.path().join("keeper");
+        std::fs::copy(keeper_program(), &program).unwrap();
+        let options = KeeperOptions { program: program.clone(), ..self.options() };
+        (Processes::connect(options).await.unwrap(), program)
+    }
+
     pub(crate) async fn open(&self) -> Processes {
         Processes::connect(self.options()).await.unwrap()
     }
@@ -172,6 +193,7 @@ pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
         cwd: Some(PathBuf::from("/")),
         id: None,
         socket_stdin: false,
+        owned_input: false,
     }
 }
 

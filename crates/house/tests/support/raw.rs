@@ -1,11 +1,12 @@
 //! The keeper's socket, frame by frame.
 
 use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use hostel_journal::ProcessId;
-use hostel_keeper::proto::{Frame, Hello, OnFull, Role, Spawn, StdinKind, kind, split};
+use hostel_keeper::proto::{Builder, Frame, Hello, OnFull, Role, Spawn, StdinKind, kind, split, tag};
 
 use super::{RawKeeper, limit};
 
@@ -49,6 +50,25 @@ impl Raw {
         let mut out = Vec::new();
         encode(&mut out);
         self.stream.write_all(&out).unwrap();
+    }
+
+    /// Sends one frame together with descriptors; the frame has to say how many.
+    pub(crate) fn send_with(&mut self, descriptors: &[BorrowedFd<'_>], encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut out = Vec::new();
+        encode(&mut out);
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
+        let mut control = rustix::net::SendAncillaryBuffer::new(&mut space);
+        assert!(control.push(rustix::net::SendAncillaryMessage::ScmRights(descriptors)));
+        let bytes = [std::io::IoSlice::new(&out)];
+        let sent = rustix::net::sendmsg(&self.stream, &bytes, &mut control, rustix::net::SendFlags::empty()).unwrap();
+        self.stream.write_all(&out[sent..]).unwrap();
+    }
+
+    /// Asks the keeper to become the program behind a descriptor.
+    pub(crate) fn upgrade(&mut self, program: &OwnedFd) {
+        self.send_with(&[program.as_fd()], |out| {
+            Builder::new(out, kind::UPGRADE, 3).u32(tag::DESCRIPTORS, 1).finish();
+        });
     }
 
     /// The next frame, `None` when the keeper hung up.
@@ -100,5 +120,7 @@ pub(crate) fn spawn_of(id: ProcessId, script: &str) -> Spawn {
         quota: 0,
         on_full: OnFull::Hold,
         terms: None,
+        execute: None,
+        owner: None,
     }
 }

@@ -5,6 +5,7 @@
 //! order they came, and a newer controller takes over only after the older one's complete frames
 //! were applied.
 
+mod greeting;
 mod reaping;
 mod requests;
 mod spawning;
@@ -25,9 +26,11 @@ use rustix::net::{SocketAddrUnix, SocketFlags};
 use crate::cgroup::Cgroups;
 use crate::channel::Channel;
 use crate::child_table::ChildTable;
-use crate::conn::{Arrived, Conn, UNSENT_LIMIT};
+use crate::conn::{Arrived, Conn, Peer, UNSENT_LIMIT};
+use crate::key::HouseKey;
 use crate::proto::{self, Role};
 use crate::pump::{Setting, now_ns};
+use crate::recognition::Recognition;
 use crate::state::{Command, Event, SlotKey};
 use crate::{sys, tree, upgrade};
 use stopping::Stopping;
@@ -76,6 +79,9 @@ pub(crate) struct Control {
     pub(crate) children: ChildTable,
     pub(crate) cgroups: Option<Cgroups>,
     pub(crate) child_limit: usize,
+    /// Which process is this keeper's daemon.
+    pub(crate) recognition: Recognition,
+    pub(crate) house_key: HouseKey,
     /// When this image of the program began.
     image_ns: u64,
     /// When the present controller was started; an older one is not let in again.
@@ -106,6 +112,8 @@ pub(crate) struct Parts {
     pub(crate) children: ChildTable,
     pub(crate) cgroups: Option<Cgroups>,
     pub(crate) controller_started: u64,
+    pub(crate) recognition: Recognition,
+    pub(crate) house_key: HouseKey,
 }
 
 impl Control {
@@ -129,6 +137,8 @@ impl Control {
             children: parts.children,
             cgroups: parts.cgroups,
             child_limit: spawning::child_limit(),
+            recognition: parts.recognition,
+            house_key: parts.house_key,
             image_ns: now_ns(),
             controller_started: parts.controller_started,
             notes_key: ProcessId::random()?.0,
@@ -199,9 +209,7 @@ impl Control {
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
                 Err(_) => return,
             };
-            if !self.may_connect(&fd) {
-                continue;
-            }
+            let Some(peer) = self.admit(&fd) else { continue };
             // An onlooker may always be replaced, the daemon never.
             if self.conns.len() >= CONNECTIONS
                 && let Some(oldest) = self
@@ -215,7 +223,7 @@ impl Control {
             }
             let index = self.next_conn;
             self.next_conn = self.next_conn.wrapping_add(1);
-            let conn = Conn::new(fd);
+            let conn = Conn::new(fd, peer);
             if epoll::add(&self.epoll, &conn.fd, event_key(CONNECTION, index, 0), conn.listening).is_ok() {
                 self.conns.insert(index, conn);
             }
@@ -229,12 +237,18 @@ impl Control {
         self.spare = spare();
     }
 
-    /// Only this user, and nobody who descends from the keeper: a hosted process must not rule
-    /// over its own keeper. Where `/proc` cannot tell, the answer is no.
-    fn may_connect(&self, fd: &OwnedFd) -> bool {
-        let Ok(peer) = rustix::net::sockopt::socket_peercred(fd) else { return false };
-        peer.uid == rustix::process::geteuid()
-            && tree::descends_from(peer.pid.as_raw_nonzero().get() as u32, std::process::id()) == Some(false)
+    /// Only this user, and nobody who descends from the keeper or carries a mark of its house: a hosted process must not
+    /// rule over its own keeper. Where `/proc` cannot tell, the answer is no.
+    fn admit(&self, fd: &OwnedFd) -> Option<Peer> {
+        let credentials = rustix::net::sockopt::socket_peercred(fd).ok()?;
+        let process = sys::peer_process(fd.as_fd())
+            .or_else(|_| rustix::process::pidfd_open(credentials.pid, rustix::process::PidfdFlags::empty()))
+            .ok()?;
+        let pid = credentials.pid.as_raw_nonzero().get() as u32;
+        let admitted = credentials.uid == rustix::process::geteuid()
+            && tree::descends_from(pid, std::process::id()) == Some(false)
+            && !tree::carries_limit_mark(pid, &self.identity.house_tag);
+        admitted.then_some(Peer { pid, process })
     }
 
     fn serve(&mut self, index: u32, flags: epoll::EventFlags) {

@@ -1,25 +1,25 @@
 //! What the daemon may ask for, one function each.
 
+use std::os::fd::OwnedFd;
+
 use hostel_syncpoint::points;
 use rustix::process::{Pid, Signal};
 
 use super::Control;
-use crate::conn::Arrived;
 use crate::proto::{
-    Builder, DecodeError, Frame, Hello, Limits, MAX_STDIN_BYTES, Outcome, PROTOCOL, Phase, Role, Scope, Spawn,
-    StopMode, Welcome, feature, kind, tag,
+    Builder, DecodeError, Frame, Hello, Limits, MAX_DESCRIPTORS, MAX_STDIN_BYTES, Outcome, Phase, Role, Scope, Spawn,
+    StopMode, kind, tag,
 };
+use crate::recognition::FileId;
 use crate::state::{Command, SlotKey};
 use crate::upgrade;
 use hostel_journal::ProcessId;
-
-/// The build that `WELCOME` names.
-pub(crate) const BUILD: &str = env!("CARGO_PKG_VERSION");
 
 impl Control {
     /// Applies one frame.
     pub(super) fn request(&mut self, index: u32, frame: &Frame<'_>) -> Result<(), DecodeError> {
         let role = self.conns.get(&index).and_then(|conn| conn.role);
+        let descriptors = self.descriptors_of(index, frame)?;
         let conn = u64::from(index);
         let corr = frame.corr;
         match (frame.kind, role) {
@@ -27,7 +27,7 @@ impl Control {
             (kind::PING, Some(_)) => self.done(conn, corr),
             (kind::SPAWN, Some(Role::Controller)) => {
                 let spawn = Spawn::decode(frame)?;
-                self.spawn(conn, corr, spawn);
+                self.spawn(conn, corr, spawn, descriptors);
             }
             (kind::STDIN, Some(Role::Controller)) => self.stdin(conn, frame)?,
             (kind::CLOSE_STDIN, Some(Role::Controller)) => self.close_stdin(conn, frame)?,
@@ -37,13 +37,10 @@ impl Control {
                 self.commands.push(Command::Limits(Limits::decode(frame)?));
                 self.done(conn, corr);
             }
+            (kind::HOUSE_KEY, Some(Role::Controller)) => self.hand_over_key(index, corr),
             (kind::UPGRADE, Some(Role::Controller)) => {
-                let path = frame.bytes(tag::PATH)?.to_vec();
-                if self.stopping.is_some() {
-                    self.refuse(conn, corr, "the keeper is stopping");
-                    return Ok(());
-                }
-                if let Err(text) = upgrade::upgrade(self, conn, corr, &path) {
+                let program = descriptors.into_iter().next();
+                if let Err(text) = self.upgrade(index, corr, program) {
                     self.refuse(conn, corr, &text);
                 }
             }
@@ -62,91 +59,47 @@ impl Control {
         Ok(())
     }
 
+    /// Takes the descriptors that came with a frame. Those of a frame that has no use for them are closed.
+    fn descriptors_of(&mut self, index: u32, frame: &Frame<'_>) -> Result<Vec<OwnedFd>, DecodeError> {
+        let Some(conn) = self.conns.get_mut(&index) else { return Ok(Vec::new()) };
+        // Input comes often and never with a descriptor: its fields are not searched for nothing.
+        if !conn.has_descriptors() && !matches!(frame.kind, kind::SPAWN | kind::UPGRADE) {
+            return Ok(Vec::new());
+        }
+        let count = frame.u32_or(tag::DESCRIPTORS, 0)? as usize;
+        let taken = if count > MAX_DESCRIPTORS { None } else { conn.take_descriptors(count) };
+        taken.ok_or(DecodeError::BadValue(tag::DESCRIPTORS))
+    }
+
+    /// Replaces this program by the one behind a descriptor. Returns only if it could not be done, with the reason.
+    fn upgrade(&mut self, index: u32, corr: u64, program: Option<OwnedFd>) -> Result<(), String> {
+        let Some(program) = program else {
+            return Err(
+                "an upgrade takes the program as a descriptor, not as a path; restart the daemon with the new \
+                        program, which then passes its own"
+                    .to_owned(),
+            );
+        };
+        if !self.conns.get(&index).is_some_and(|conn| conn.recognised) {
+            return Err("only the daemon that the keeper recognises may upgrade it".to_owned());
+        }
+        if !FileId::of_descriptor(&program).is_some_and(|file| self.recognition.is_program(file)) {
+            return Err(
+                "the new program is neither the keeper's own file nor the one installed in its place".to_owned()
+            );
+        }
+        if self.stopping.is_some() {
+            return Err("the keeper is stopping".to_owned());
+        }
+        upgrade::upgrade(self, u64::from(index), corr, &program)
+    }
+
     fn done(&mut self, conn: u64, corr: u64) {
         self.reply(conn, |out| Builder::new(out, kind::DONE, corr).finish());
     }
 
     pub(super) fn refuse(&mut self, conn: u64, corr: u64, text: &str) {
         self.reply(conn, |out| Builder::new(out, kind::ERROR, corr).bytes(tag::TEXT, text.as_bytes()).finish());
-    }
-
-    fn hello(&mut self, index: u32, corr: u64, hello: &Hello) {
-        let conn = u64::from(index);
-        if hello.proto_min > PROTOCOL || hello.proto_max < 1 {
-            return self.refuse(conn, corr, "no common protocol version");
-        }
-        match hello.role {
-            // It was replaced and has not heard of it.
-            Role::Controller if hello.started < self.controller_started => {
-                self.reply(conn, |out| Builder::new(out, kind::SUPERSEDED, 0).finish());
-                return self.drop_conn(index);
-            }
-            Role::Controller => {
-                self.controller_started = hello.started;
-                if let Some(older) = self.controller() {
-                    self.supersede(older);
-                }
-                // Whoever held the old key may not take the notes of the new controller.
-                match ProcessId::random() {
-                    Ok(random) => self.notes_key = random.0,
-                    Err(_) => return self.refuse(conn, corr, "no random numbers"),
-                }
-            }
-            // The key keeps a daemon that lost its place from taking the notes of the next one.
-            Role::Notes if hello.notes_key != Some(self.notes_key) => {
-                return self.refuse(conn, corr, "another daemon has taken over");
-            }
-            Role::Notes | Role::Observer => {}
-        }
-        let welcome = Welcome {
-            proto: PROTOCOL.min(hello.proto_max),
-            features: feature::ALL,
-            keeper_id: self.identity.keeper_id,
-            pid: std::process::id(),
-            since_ns: self.identity.since_ns,
-            build: BUILD.to_owned(),
-            child_limit: self.child_limit as u32,
-            cgroup: self.cgroups.as_ref().map(|cgroups| cgroups.root().display().to_string()),
-            journal: self.journal,
-            house_tag: self.identity.house_tag.clone(),
-            image_ns: self.image_ns,
-            notes_key: (hello.role == Role::Controller).then_some(self.notes_key),
-        };
-        let Some(entry) = self.conns.get_mut(&index) else { return };
-        entry.role = Some(hello.role);
-        let out = entry.output();
-        welcome.encode(corr, out);
-        let mut count = 0;
-        for slot in self.children.iter().filter(|_| hello.role != Role::Notes) {
-            slot.state().encode(corr, out);
-            count += 1;
-        }
-        Builder::new(out, kind::SYNCED, corr).u32(tag::COUNT, count).finish();
-        self.settle(index);
-        if hello.role == Role::Notes
-            && let Some(mut entry) = self.conns.remove(&index)
-        {
-            // The greeting is small and the socket new: it has gone out whole.
-            entry.flush();
-            rustix::event::epoll::delete(&self.epoll, &entry.fd).ok();
-            self.commands.push(Command::Notes(entry.fd));
-        }
-    }
-
-    /// A newer daemon is here: apply what the older one had sent completely, then let it go.
-    fn supersede(&mut self, older: u32) {
-        if let Some(conn) = self.conns.get(&older) {
-            // What was sent stays readable; nothing can be added.
-            rustix::net::shutdown(&conn.fd, rustix::net::Shutdown::Read).ok();
-        }
-        while let Some(conn) = self.conns.get_mut(&older) {
-            if conn.receive() != Arrived::Bytes {
-                break;
-            }
-            self.process_input(older);
-        }
-        self.reply(u64::from(older), |out| Builder::new(out, kind::SUPERSEDED, 0).finish());
-        self.drop_conn(older);
     }
 
     fn find(&self, frame: &Frame<'_>) -> Result<Option<SlotKey>, DecodeError> {
@@ -178,6 +131,7 @@ impl Control {
         let before = slot.stdin.applied;
         let outcome = match slot.phase() {
             Phase::Exited => Outcome::NotRunning,
+            _ if !slot.may_be_fed(frame.find(tag::OWNER)?) => Outcome::Owned,
             _ => slot.stdin.offer(offset, bytes, mark.is_some(), total),
         };
         let applied = slot.stdin.applied;
@@ -204,6 +158,7 @@ impl Control {
         let applied = slot.stdin.applied;
         let outcome = match (frame.maybe_u64(tag::OFFSET)?, slot.phase()) {
             (_, Phase::Exited) => Outcome::NotRunning,
+            _ if !slot.may_be_fed(frame.find(tag::OWNER)?) => Outcome::Owned,
             (Some(offset), _) if offset > applied => Outcome::Gap,
             _ => {
                 slot.stdin.close_when_empty = true;

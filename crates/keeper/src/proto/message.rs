@@ -78,6 +78,8 @@ wire_enum! {
         NotRunning = 5,
         /// No such process.
         Unknown = 6,
+        /// The input belongs to an owner, and the frame did not carry the owner's token; nothing was taken.
+        Owned = 7,
     }
 }
 
@@ -113,8 +115,24 @@ pub mod feature {
     pub const DROP_OLDEST: u64 = 1 << 3;
     /// Stages of pipelines: `SPAWN` with [`super::PipelineTerms`], empty input, input from another process.
     pub const PIPELINES: u64 = 1 << 4;
+    /// Frames with descriptors, and `SPAWN` that executes one ([`super::Execute`]).
+    pub const DESCRIPTORS: u64 = 1 << 5;
+    /// `SPAWN` with an owner of the input ([`super::Spawn::owner`]).
+    pub const OWNED_INPUT: u64 = 1 << 6;
+    /// `UPGRADE` takes the program as a descriptor, and only so.
+    pub const UPGRADE_BY_DESCRIPTOR: u64 = 1 << 7;
+    /// `HOUSE_KEY`.
+    pub const HOUSE_KEY: u64 = 1 << 8;
     /// All of this build.
-    pub const ALL: u64 = MARKS | UPGRADE | SOCKET_STDIN | DROP_OLDEST | PIPELINES;
+    pub const ALL: u64 = MARKS
+        | UPGRADE
+        | SOCKET_STDIN
+        | DROP_OLDEST
+        | PIPELINES
+        | DESCRIPTORS
+        | OWNED_INPUT
+        | UPGRADE_BY_DESCRIPTOR
+        | HOUSE_KEY;
 }
 
 /// The first frame of a connection.
@@ -161,6 +179,8 @@ pub struct Welcome {
     pub image_ns: u64,
     /// For a controller: proves that a [`Role::Notes`] greeting comes from the same daemon.
     pub notes_key: Option<[u8; 16]>,
+    /// The keeper recognises the controller as its daemon: it may have the house key and upgrade the keeper.
+    pub recognised: bool,
 }
 
 /// All the keeper knows of a process.
@@ -326,6 +346,9 @@ impl Welcome {
         if let Some(cgroup) = &self.cgroup {
             builder = builder.bytes(tag::CGROUP, cgroup.as_bytes());
         }
+        if self.recognised {
+            builder = builder.u32(tag::RECOGNISED, 1);
+        }
         builder.finish();
     }
 
@@ -344,6 +367,7 @@ impl Welcome {
             house_tag: text(frame, tag::HOUSE_TAG)?,
             image_ns: frame.u64(tag::IMAGE_NS)?,
             notes_key: maybe_key(frame)?,
+            recognised: frame.u32_or(tag::RECOGNISED, 0)? != 0,
         })
     }
 }

@@ -5,6 +5,9 @@
 //! field: tag u16 | len u32 | bytes                       (all numbers little-endian)
 //! ```
 //!
+//! A frame may carry descriptors of open files (`SCM_RIGHTS`). Its field [`tag::DESCRIPTORS`] says how many, at most
+//! [`MAX_DESCRIPTORS`]; they are attached to the first byte of the frame. Descriptors that no frame names are closed.
+//!
 //! Rules that let an old keeper serve a newer daemon: an unknown field is skipped; an unknown
 //! type with `corr != 0` is answered by [`kind::ERROR`]; numbers are never reused and a field
 //! never changes its meaning. This module encodes and decodes bytes; it opens nothing.
@@ -20,6 +23,8 @@ pub use spawn::*;
 
 /// The protocol version this build speaks.
 pub const PROTOCOL: u32 = 1;
+/// Most descriptors that one frame may carry.
+pub const MAX_DESCRIPTORS: usize = 4;
 /// Largest stdin payload of one frame.
 pub const MAX_STDIN_BYTES: usize = 1024 * 1024;
 
@@ -46,6 +51,8 @@ pub mod kind {
     pub const ERROR: u16 = 20;
     pub const NOTE: u16 = 32;
     pub const SUPERSEDED: u16 = 33;
+    pub const HOUSE_KEY: u16 = 34;
+    pub const KEY: u16 = 35;
 }
 
 /// Field tags. Numbers are never reused.
@@ -115,4 +122,9 @@ pub mod tag {
     pub const ONLY_IF_KNOWN: u16 = 62;
     pub const PIN: u16 = 63;
     pub const OWN_CGROUP: u16 = 64;
+    pub const DESCRIPTORS: u16 = 65;
+    pub const EXECUTE: u16 = 66;
+    pub const OWNER: u16 = 67;
+    pub const RECOGNISED: u16 = 68;
+    pub const KEY: u16 = 69;
 }

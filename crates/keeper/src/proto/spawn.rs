@@ -5,6 +5,7 @@ use hostel_journal::ProcessId;
 use super::frame::{Builder, DecodeError, Frame};
 use super::message::wire_enum;
 use super::{kind, tag};
+use crate::key::OwnerToken;
 
 wire_enum! {
     /// What to do when a journal may grow no further.
@@ -27,6 +28,8 @@ wire_enum! {
         Null = 2,
         /// What another process prints, see [`PipelineTerms::stdin_from`].
         From = 3,
+        /// The last descriptor of the frame. The keeper does not write to it. Needs [`super::feature::DESCRIPTORS`].
+        Descriptor = 4,
     }
 }
 
@@ -45,6 +48,17 @@ wire_enum! {
         Changed = 5,
         /// Asked for only if it is known, and it is not.
         Unknown = 6,
+    }
+}
+
+wire_enum! {
+    /// How the descriptor that a `SPAWN` carries is executed.
+    Execute by EXECUTE {
+        /// A program: the descriptor is closed when it runs.
+        Program = 1,
+        /// A script: its interpreter opens `/dev/fd/4`, so the descriptor stays open in the child, and in what that
+        /// starts unless the interpreter closes it.
+        Script = 2,
     }
 }
 
@@ -75,6 +89,12 @@ pub struct Spawn {
     pub on_full: OnFull,
     /// What a stage of a pipeline has beyond that; needs [`super::feature::PIPELINES`].
     pub terms: Option<PipelineTerms>,
+    /// The first descriptor of the frame is executed, not the file that the path leads to. The path is only shown then,
+    /// and a pin is not looked at. Needs [`super::feature::DESCRIPTORS`].
+    pub execute: Option<Execute>,
+    /// Whoever does not show this token may neither write to the process's standard input nor end it. Needs
+    /// [`super::feature::OWNED_INPUT`].
+    pub owner: Option<OwnerToken>,
 }
 
 /// What a stage of a pipeline has beyond an ordinary process. It leads a session of its own.
@@ -204,6 +224,16 @@ impl Spawn {
         if let Some(terms) = self.terms {
             builder = terms.put(builder);
         }
+        let descriptors = u32::from(self.execute.is_some()) + u32::from(self.stdin == StdinKind::Descriptor);
+        if descriptors > 0 {
+            builder = builder.u32(tag::DESCRIPTORS, descriptors);
+        }
+        if let Some(execute) = self.execute {
+            builder = builder.u32(tag::EXECUTE, execute.to_wire());
+        }
+        if let Some(owner) = &self.owner {
+            builder = builder.bytes(tag::OWNER, owner.as_bytes());
+        }
         for arg in &self.argv {
             builder = builder.bytes(tag::ARG, arg);
         }
@@ -237,6 +267,14 @@ impl Spawn {
             quota: frame.maybe_u64(tag::QUOTA)?.unwrap_or(0),
             on_full: OnFull::from_wire(frame.u32_or(tag::ON_FULL, 0)?)?,
             terms: PipelineTerms::take(frame)?,
+            execute: match frame.find(tag::EXECUTE)? {
+                Some(_) => Some(Execute::from_wire(frame.u32(tag::EXECUTE)?)?),
+                None => None,
+            },
+            owner: match frame.find(tag::OWNER)? {
+                Some(_) => Some(OwnerToken::from_bytes(frame.array(tag::OWNER)?)),
+                None => None,
+            },
         })
     }
 }

@@ -9,10 +9,10 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::pointers;
-use crate::proto::{Pin, Stage};
+use crate::proto::{Execute, Pin, Stage};
 
 /// A program to execute.
 pub(crate) struct Program {
@@ -34,6 +34,8 @@ pub(crate) struct Program {
     pub(crate) limit_tag: u64,
     /// Which file it must be.
     pub(crate) pin: Option<Pin>,
+    /// The open file to execute instead of the one that the path leads to, and how.
+    pub(crate) execute: Option<(OwnedFd, Execute)>,
 }
 
 /// The child's ends of its pipes, and the pipe by which a failed exec is told.
@@ -82,6 +84,8 @@ const STACK: usize = 16 * 1024;
 
 /// Where the failure pipe is moved to in the child, behind its standard streams.
 const FAILURE_PLACE: RawFd = 3;
+/// Where the open file to execute is moved to. Scripts see it: the protocol's page names the number.
+const PROGRAM_PLACE: RawFd = 4;
 
 /// From the kernel's `sched.h`; too wide for the type the C library's constant has.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
@@ -269,11 +273,7 @@ unsafe extern "C" fn steps(plan: *const Plan) -> ! {
         let plan = &*plan;
         let program = &plan.program;
         let [stdin, stdout, stderr, failure] = plan.ends;
-        let setup = |result: isize| {
-            if result < 0 {
-                fail(failure, Stage::Setup, result);
-            }
-        };
+        let setup = |result: isize| setup_at(failure, result);
         setup(match program.own_session {
             true => call(libc::SYS_setsid, [0; 4]),
             false => call(libc::SYS_setpgid, [0; 4]),
@@ -281,13 +281,26 @@ unsafe extern "C" fn steps(plan: *const Plan) -> ! {
         for (from, to) in [(stdin, 0), (stdout, 1), (stderr, 2)] {
             setup(call(libc::SYS_dup3, [from as usize, to, 0, 0]));
         }
+        // Out of the way of both places first: its number may be one of them.
+        let program_file = program.execute.as_ref().map(|(file, execute)| {
+            let from = [file.as_raw_fd() as usize, libc::F_DUPFD_CLOEXEC as usize, PROGRAM_PLACE as usize + 1, 0];
+            let copy = call(libc::SYS_fcntl, from);
+            setup(copy);
+            (copy as usize, *execute)
+        });
         // Nothing else of the keeper's may stay open in a child that hangs before its exec: not its
         // lock, not another child's pipe.
         if failure != FAILURE_PLACE {
             setup(call(libc::SYS_dup3, [failure as usize, FAILURE_PLACE as usize, libc::O_CLOEXEC as usize, 0]));
         }
         let failure = FAILURE_PLACE;
-        call(libc::SYS_close_range, [FAILURE_PLACE as usize + 1, libc::c_uint::MAX as usize, 0, 0]);
+        let mut first_closed = FAILURE_PLACE as usize + 1;
+        if let Some((copy, execute)) = program_file {
+            let flags = if execute == Execute::Script { 0 } else { libc::O_CLOEXEC };
+            setup_at(failure, call(libc::SYS_dup3, [copy, PROGRAM_PLACE as usize, flags as usize, 0]));
+            first_closed = PROGRAM_PLACE as usize + 1;
+        }
+        call(libc::SYS_close_range, [first_closed, libc::c_uint::MAX as usize, 0, 0]);
         let default: KernelAction = [0; 8];
         for signal in plan.ignored {
             call(libc::SYS_rt_sigaction, [*signal as usize, (&raw const default) as usize, 0, SIGNAL_SET]);
@@ -305,15 +318,65 @@ unsafe extern "C" fn steps(plan: *const Plan) -> ! {
         if moved < 0 {
             fail(failure, Stage::Chdir, moved);
         }
+        let (argv, envp) = (plan.argv.as_ptr() as usize, plan.envp.as_ptr() as usize);
+        if program.execute.is_some() {
+            fail(failure, Stage::Exec, execute_descriptor(PROGRAM_PLACE, argv, envp));
+        }
         if let Some(pin) = &program.pin
             && !is_pinned(&program.path, pin)
         {
             fail(failure, Stage::Changed, 0);
         }
-        let path = program.path.as_ptr() as usize;
-        let refused = call(libc::SYS_execve, [path, plan.argv.as_ptr() as usize, plan.envp.as_ptr() as usize, 0]);
+        let refused = call(libc::SYS_execve, [program.path.as_ptr() as usize, argv, envp, 0]);
         fail(failure, Stage::Exec, refused)
     }
+}
+
+/// Gives up if a call failed.
+///
+/// # Safety
+/// Only in a new process.
+unsafe fn setup_at(failure: RawFd, result: isize) {
+    if result < 0 {
+        // SAFETY: the caller's.
+        unsafe { fail(failure, Stage::Setup, result) }
+    }
+}
+
+/// Becomes the program behind a descriptor: exactly that file, whatever its path leads to by now. Returns only on failure.
+///
+/// # Safety
+/// Only in a new process; the arrays end with a null pointer.
+#[cfg(target_arch = "x86_64")]
+unsafe fn execute_descriptor(program: RawFd, argv: usize, envp: usize) -> isize {
+    let result;
+    // SAFETY: the kernel keeps every register but these three; the empty path is static.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_execveat as isize => result,
+            in("rdi") program as isize,
+            in("rsi") c"".as_ptr(),
+            in("rdx") argv,
+            in("r10") envp,
+            in("r8") libc::AT_EMPTY_PATH as isize,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The same by way of the C library.
+///
+/// # Safety
+/// Only in a new process; the arrays end with a null pointer.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn execute_descriptor(program: RawFd, argv: usize, envp: usize) -> isize {
+    // SAFETY: the caller's; the empty path is static.
+    unsafe { libc::syscall(libc::SYS_execveat, program, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH) };
+    -(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) as isize)
 }
 
 /// Sets a limit of the calling process.

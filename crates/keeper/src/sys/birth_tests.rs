@@ -27,6 +27,7 @@ fn program(path: &CStr, argv: &[&CStr], cwd: &CStr) -> Program {
         own_session: false,
         limit_tag: 0,
         pin: None,
+        execute: None,
     }
 }
 
@@ -78,6 +79,46 @@ fn what_cannot_be_started_says_where_and_why() {
         let pin = Some(Pin { dev: 1, inode: 2, size: 3, mtime_ns: 4, ctime_ns: 5 });
         let (_, said, _) = run(way, Program { pin, ..program(c"/bin/true", &[c"x"], c"/") });
         assert_eq!(said, told(Stage::Changed, 0));
+    }
+}
+
+/// The file that was opened runs, not the one that has its name by now; its descriptor is gone then.
+#[test]
+fn an_open_file_is_executed_whatever_became_of_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tool");
+    for way in WAYS {
+        std::fs::copy("/bin/ls", &path).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "#!/bin/sh\necho swapped\n").unwrap();
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let pin = Some(Pin { dev: 1, inode: 2, size: 3, mtime_ns: 4, ctime_ns: 5 });
+        let execute = Some((file.into(), Execute::Program));
+        let given = Program { pin, execute, ..program(&name, &[c"ls", c"/proc/self/fd"], c"/") };
+        let (printed, said, status) = run(way, given);
+        // The three streams, and the folder that is being read.
+        assert_eq!((printed.as_str(), said.as_slice(), status.code()), ("0\n1\n2\n3\n", &[][..], Some(0)));
+    }
+}
+
+#[test]
+fn a_script_is_executed_by_descriptor_only_if_its_interpreter_may_open_it() {
+    let file = || {
+        let memory = rustix::fs::memfd_create("script", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        std::fs::write(format!("/proc/self/fd/{}", memory.as_raw_fd()), "#!/bin/sh\necho $0 $1\n").unwrap();
+        memory
+    };
+    for way in WAYS {
+        let given = |execute| Program {
+            execute: Some((file(), execute)),
+            ..program(c"/no/such/file", &[c"script", c"word"], c"/")
+        };
+        let (printed, said, status) = run(way, given(Execute::Script));
+        assert_eq!((printed.as_str(), said.as_slice(), status.code()), ("/dev/fd/4 word\n", &[][..], Some(0)));
+        let (printed, said, _) = run(way, given(Execute::Program));
+        let refused = [Stage::Exec.to_wire().to_le_bytes(), libc::ENOENT.to_le_bytes()].concat();
+        assert_eq!((printed.as_str(), said), ("", refused));
     }
 }
 

@@ -4,8 +4,10 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod socket;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use socket::{peer_process, receive};
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -48,6 +50,18 @@ pub(crate) fn let_code_go(from: usize, to: usize) {
     // is no mapping any more is refused.
     unsafe {
         libc::madvise(std::ptr::with_exposed_provenance_mut(from), to.saturating_sub(from), libc::MADV_DONTNEED);
+    }
+}
+
+/// Keeps memory that holds a secret out of core dumps and out of swap. Best effort: a limit of locked memory may refuse
+/// the second.
+pub(crate) fn exclude_from_dumps(page: &mut [u8; 4096]) {
+    let start = page.as_mut_ptr().cast();
+    // SAFETY: both calls concern exactly the given, mapped bytes and do not change them; a start that is not at the
+    // beginning of a page is refused.
+    unsafe {
+        libc::madvise(start, page.len(), libc::MADV_DONTDUMP);
+        libc::mlock(start, page.len());
     }
 }
 

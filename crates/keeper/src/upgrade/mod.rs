@@ -7,21 +7,23 @@
 
 mod state;
 
-use std::ffi::{CString, OsStr};
-use std::io::Read as _;
+use std::ffi::CString;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command as Process, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use zeroize::Zeroizing;
 
 pub use state::fuzz_state;
 pub(crate) use state::{Resumed, proof_of_reading, read_state};
 
 use crate::child_table::Slot;
 use crate::control::Control;
+use crate::key::{HouseKey, KEY_BYTES};
 use crate::launch;
 use crate::proto::{Builder, kind};
 use crate::pump::{ParkedChild, ParkedPump};
@@ -34,32 +36,29 @@ const PARK_LIMIT: Duration = Duration::from_secs(2);
 /// How long the new build may take to read the state.
 const CHECK_LIMIT: Duration = Duration::from_secs(5);
 
-/// Does it. Returns only when it could not be done; the text says why.
-pub(crate) fn upgrade(control: &mut Control, conn: u64, corr: u64, path: &[u8]) -> Result<(), String> {
+/// Becomes the program behind a descriptor. Returns only when it could not be done; the text says why.
+pub(crate) fn upgrade(control: &mut Control, conn: u64, corr: u64, program: &OwnedFd) -> Result<(), String> {
     if control.children.iter().any(|slot| slot.starting.is_some()) {
         return Err("a process is just being started; try again".to_owned());
     }
-    let program = rustix::fs::open(
-        OsStr::from_bytes(path),
-        rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC,
-        rustix::fs::Mode::empty(),
-    )
-    .map_err(|errno| format!("cannot open the new program: {errno}"))?;
     let parked = park(control)?;
-    let attempt =
-        write_state(control, &parked).map_err(|error| format!("cannot write the state: {error}")).and_then(|state| {
-            check(path, &state)?;
-            Ok(state)
-        });
-    let state = match attempt {
-        Ok(state) => state,
+    let attempt = pass_on_key(control).and_then(|secrets| {
+        let state = write_state(control, &parked, &secrets)?;
+        Ok((state, secrets))
+    });
+    let attempt = attempt.map_err(|error| format!("cannot write the state: {error}")).and_then(|(state, secrets)| {
+        check(program, &state)?;
+        Ok((state, secrets))
+    });
+    let (state, secrets) = match attempt {
+        Ok(written) => written,
         Err(text) => {
             unpark(control, parked);
             return Err(text);
         }
     };
     control.reply(conn, |out| Builder::new(out, kind::DONE, corr).finish());
-    let kept = kept_descriptors(control, &parked, &state);
+    let kept = kept_descriptors(control, &parked, [&state, &secrets]);
     set_inherited(&kept, true);
     let argv: Vec<CString> = ["hostel", crate::SUBCOMMAND, "--resume-state", &state.as_raw_fd().to_string()]
         .iter()
@@ -141,8 +140,13 @@ pub(crate) fn reunite(slot: &Slot, mut parked: ParkedChild) -> (NewChild, Parked
 }
 
 /// Everything that must stay open over the exec.
-fn kept_descriptors<'a>(control: &'a Control, parked: &'a ParkedPump, state: &'a OwnedFd) -> Vec<BorrowedFd<'a>> {
-    let mut kept = vec![control.lock.as_fd(), control.listener.as_fd(), control.setting.journal.as_fd(), state.as_fd()];
+fn kept_descriptors<'a>(
+    control: &'a Control,
+    parked: &'a ParkedPump,
+    written: [&'a OwnedFd; 2],
+) -> Vec<BorrowedFd<'a>> {
+    let mut kept = vec![control.lock.as_fd(), control.listener.as_fd(), control.setting.journal.as_fd()];
+    kept.extend(written.map(AsFd::as_fd));
     for slot in control.children.iter() {
         kept.extend(slot.stdin.borrow().into_iter().chain(slot.held_stdout.as_ref().map(AsFd::as_fd)));
     }
@@ -159,10 +163,32 @@ fn set_inherited(descriptors: &[BorrowedFd<'_>], inherited: bool) {
     }
 }
 
-/// Lets the new build read the state without acting on it.
-fn check(path: &[u8], state: &OwnedFd) -> Result<(), String> {
+/// Puts the house key where only the next image of this process can read it: into a socket. Between its exec and its first
+/// instructions a process can be looked into by others of the same user, and the kernel lets them open its files by
+/// `/proc/PID/fd`, the memfd of the state among them, but no sockets.
+fn pass_on_key(control: &Control) -> io::Result<OwnedFd> {
+    let (near, far) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    let key = control.house_key.expose();
+    let sent = rustix::net::send(&near, key, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    if sent == key.len() { Ok(far) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// The house key that the image before this one has passed on; a new one if it has not, or knew none.
+pub(crate) fn take_key(secrets: Option<OwnedFd>) -> io::Result<HouseKey> {
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    let read = secrets.map(|socket| rustix::net::recv(&socket, bytes.as_mut_slice(), RecvFlags::DONTWAIT));
+    match read {
+        Some(Ok((_, KEY_BYTES))) => Ok(HouseKey::from_bytes(&bytes)),
+        _ => HouseKey::random(),
+    }
+}
+
+/// Lets the new build read the state without acting on it. The state holds no secret but input that waits: the trial is an
+/// ordinary process that others of the same user can look into.
+fn check(program: &OwnedFd, state: &OwnedFd) -> Result<(), String> {
     let copy = rustix::io::dup(state).map_err(|errno| format!("cannot copy the state: {errno}"))?;
-    let mut trial = Process::new(OsStr::from_bytes(path))
+    // The new process has our descriptors until its exec, so the name leads to the very file that was checked.
+    let mut trial = Process::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
         .args([crate::SUBCOMMAND, "--check-state"])
         .stdin(Stdio::from(copy))
         .stdout(Stdio::piped())

@@ -11,18 +11,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_journal::{Exit, Position, ProcessId, Stream};
+use rustix::fs::{MemfdFlags, SealFlags};
 
 use crate::child_table::{ChildTable, Chunk, Slot, Stdin};
 use crate::control::{Control, Identity};
+use crate::key::OwnerDigest;
 use crate::proto::{self, Builder, DecodeError, Frame, Limits, NoteExit, OnFull, tag};
 use crate::pump::{Kept, Mark, ParkedChild, ParkedPump};
+use crate::recognition::{FileId, KnownProcess, Recognition};
 use crate::state::{Bounds, Progress, SlotKey};
 use crate::sys;
 
-/// The layout that every build reads.
-const LAYOUT: u32 = 1;
-/// The layout with stages of pipelines: a build that would forget their bounds and held pipes refuses it.
-const LAYOUT_WITH_PIPELINES: u32 = 2;
+/// Layouts that are read. Version 1 has neither stages of pipelines nor a house key, version 2 has no house key. A build
+/// that knows only those refuses the present one, because it would forget the key and the owners of inputs.
+const LAYOUTS: std::ops::RangeInclusive<u32> = 1..=LAYOUT;
+/// The layout that is written.
+const LAYOUT: u32 = 3;
 
 /// Frame types and tags of the state; they never meet the wire.
 mod own {
@@ -51,6 +55,11 @@ mod own {
     pub(super) const EXIT: u16 = 1123;
     pub(super) const HELD_STDOUT: u16 = 1124;
     pub(super) const BOUNDS: u16 = 1125;
+    pub(super) const SECRETS: u16 = 1126;
+    pub(super) const PROGRAM_FILE: u16 = 1127;
+    pub(super) const PROGRAM_PATH: u16 = 1128;
+    pub(super) const KNOWN_PROCESS: u16 = 1129;
+    pub(super) const OWNER: u16 = 1130;
 }
 
 /// A keeper at rest, read back.
@@ -60,6 +69,9 @@ pub(crate) struct Resumed {
     pub(crate) lock: RawFd,
     pub(crate) listener: RawFd,
     pub(crate) journal: RawFd,
+    /// The socket that holds the house key.
+    pub(crate) secrets: Option<RawFd>,
+    pub(crate) recognition: Recognition,
     pub(crate) controller_started: u64,
     pub(crate) limits: Limits,
     pub(crate) children: Vec<ResumedChild>,
@@ -86,13 +98,12 @@ impl ResumedChild {
     }
 }
 
-pub(super) fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<OwnedFd> {
+pub(super) fn write_state(control: &Control, parked: &ParkedPump, secrets: &OwnedFd) -> io::Result<OwnedFd> {
     let mut bytes = Vec::new();
     let identity = &control.identity;
-    let is_stage = |slot: &Slot| slot.held_stdout.is_some() || slot.ended.is_none() && slot.bounds != Bounds::NONE;
-    let layout = if control.children.iter().any(is_stage) { LAYOUT_WITH_PIPELINES } else { LAYOUT };
     let mut house = Builder::new(&mut bytes, own::HOUSE, 0)
-        .u32(own::LAYOUT, layout)
+        .u32(own::LAYOUT, LAYOUT)
+        .i32(own::SECRETS, secrets.as_raw_fd())
         .bytes(tag::KEEPER_ID, &identity.keeper_id)
         .u64(tag::SINCE_NS, identity.since_ns)
         .u64(tag::STARTED, control.controller_started)
@@ -108,16 +119,28 @@ pub(super) fn write_state(control: &Control, parked: &ParkedPump) -> io::Result<
     if let Some(root) = &identity.cgroup_root {
         house = house.bytes(own::CGROUP_ROOT, root.as_os_str().as_bytes());
     }
+    if let Some(path) = &control.recognition.path {
+        house = house.bytes(own::PROGRAM_PATH, path.as_os_str().as_bytes());
+    }
+    for file in &control.recognition.files {
+        house = house.bytes(own::PROGRAM_FILE, &[file.dev, file.inode].map(u64::to_le_bytes).concat());
+    }
+    for process in &control.recognition.processes {
+        let numbers = [u64::from(process.pid), process.start_ticks];
+        house = house.bytes(own::KNOWN_PROCESS, &numbers.map(u64::to_le_bytes).concat());
+    }
     house.finish();
     for child in &parked.children {
         if let Some(slot) = control.children.get(child.key) {
             encode_child(slot, child, &mut bytes);
         }
     }
-    let memory = rustix::fs::memfd_create("hostel-keeper-state", rustix::fs::MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(memory);
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = std::fs::File::from(rustix::fs::memfd_create("hostel-keeper-state", flags)?);
     file.write_all(&bytes)?;
     file.rewind()?;
+    // Others of the same user may be able to open it for an instant, in the trial and after the exec: not to write.
+    rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(OwnedFd::from(file))
 }
 
@@ -137,6 +160,9 @@ fn encode_child(slot: &Slot, child: &ParkedChild, out: &mut Vec<u8>) {
         .u64(tag::WRITTEN, slot.stdin.written)
         .u32(own::CLOSE_WHEN_EMPTY, u32::from(slot.stdin.close_when_empty))
         .u64(own::SILENT_SEQ, child.silent_seq);
+    if let Some(owner) = &slot.owner {
+        builder = builder.bytes(own::OWNER, &owner.0);
+    }
     if slot.bounds != Bounds::NONE {
         let drain_ms = slot.bounds.drain.as_millis() as u64;
         let numbers = [slot.bounds.keep_bytes, drain_ms, child.kept.out, child.kept.err];
@@ -201,7 +227,7 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
     let mut rest = bytes;
     let (house, length) = proto::split_unbounded(rest)?.ok_or(DecodeError::Missing(own::HOUSE))?;
     let layout = house.u32(own::LAYOUT)?;
-    if house.kind != own::HOUSE || ![LAYOUT, LAYOUT_WITH_PIPELINES].contains(&layout) {
+    if house.kind != own::HOUSE || !LAYOUTS.contains(&layout) {
         return Err(DecodeError::BadValue(own::LAYOUT));
     }
     rest = &rest[length..];
@@ -219,6 +245,8 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         lock: house.i32(own::LOCK)?,
         listener: house.i32(own::LISTENER)?,
         journal: house.i32(own::JOURNAL)?,
+        secrets: house.find(own::SECRETS)?.map(|_| house.i32(own::SECRETS)).transpose()?,
+        recognition: decode_recognition(&house)?,
         controller_started: house.u64(tag::STARTED)?,
         limits: Limits::decode(&house)?,
         children: Vec::new(),
@@ -230,6 +258,30 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         rest = &rest[length..];
     }
     if rest.is_empty() { Ok(resumed) } else { Err(DecodeError::Truncated(own::CHILD)) }
+}
+
+/// Who the keeper recognises. A build of layout 1 or 2 recognised nobody: its controller is recognised once.
+fn decode_recognition(house: &Frame<'_>) -> Result<Recognition, DecodeError> {
+    let has_key = house.find(own::SECRETS)?.is_some();
+    let mut recognition = Recognition {
+        inherited_controller: if has_key { None } else { Some(house.u64(tag::STARTED)?) },
+        ..Recognition::default()
+    };
+    for field in house.fields() {
+        match field? {
+            (own::PROGRAM_PATH, bytes) => recognition.path = Some(PathBuf::from(OsStr::from_bytes(bytes))),
+            (own::PROGRAM_FILE, bytes) => {
+                let [dev, inode] = numbers(bytes, own::PROGRAM_FILE)?;
+                recognition.files.push(FileId { dev, inode });
+            }
+            (own::KNOWN_PROCESS, bytes) => {
+                let [pid, start_ticks] = numbers(bytes, own::KNOWN_PROCESS)?;
+                recognition.processes.push(KnownProcess { pid: pid as u32, start_ticks });
+            }
+            _ => {}
+        }
+    }
+    Ok(recognition)
 }
 
 fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
@@ -294,6 +346,7 @@ fn decode_child(frame: &Frame<'_>) -> Result<ResumedChild, DecodeError> {
             on_full: OnFull::from_wire(frame.u32(tag::ON_FULL)?)?,
             bounds,
             stdin,
+            owner: frame.find(own::OWNER)?.map(|_| frame.array(own::OWNER).map(OwnerDigest)).transpose()?,
             held_stdout: None,
             starting: None,
             observed: exit,

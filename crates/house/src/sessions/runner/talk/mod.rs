@@ -310,6 +310,12 @@ impl Talk {
             match self.process.stdin_marked(due.offset, &due.bytes, due.mark.0).await {
                 Ok(applied) => self.accepted = applied.applied,
                 Err(StdinError::NotRunning | StdinError::Gap) => return,
+                // The keeper did not give this daemon its key: nobody can talk to this process any more. Once it has ended
+                // the conversation goes on with another one.
+                Err(StdinError::Owned) => {
+                    self.process.kill_tree().await;
+                    return;
+                }
                 Err(error) => {
                     self.unsure = matches!(error, StdinError::Keeper(_)).then_some(due);
                     self.retry = Some(Instant::now() + NO_ROOM);
@@ -321,7 +327,7 @@ impl Talk {
         let said_all = self.prompt_in_args || self.conversation.wants_eof();
         if !self.eof && !self.ended && said_all {
             // A process that has ended needs no end of input.
-            self.process.close_stdin().await.ok();
+            self.process.end_stdin().await.ok();
             self.eof = true;
         }
     }

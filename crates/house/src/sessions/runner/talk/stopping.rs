@@ -123,7 +123,7 @@ impl Talk {
                 self.process.kill(Signal::TERM).await;
             } else {
                 // Its own way to leave.
-                self.process.close_stdin().await.ok();
+                self.process.end_stdin().await.ok();
             }
             if self.process.wait_exit(grace).await.is_some() && !hard {
                 return;
