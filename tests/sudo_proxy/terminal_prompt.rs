@@ -233,7 +233,7 @@ fn what_a_command_printed_is_shown_in_part_and_harmless() {
     assert_eq!(status(&mut client), "ok");
     let shown = see(&mut daemon, start, "│ oh");
     assert!(
-        shown.contains("exit 3\r\n== stdout == (first 3 lines, truncated)\r\n│ \\u{1b}[2Jfake\r\n│ ━━━"),
+        shown.contains("exit 3\r\n== stdout == (first 3 lines, truncated)\r\n│ ⟨ESC⟩[2Jfake\r\n│ ━━━"),
         "{shown}"
     );
     assert!(shown.contains("== stderr == (1 lines)\r\n│ oh"), "{shown}");

@@ -34,6 +34,7 @@ pub use caller::Caller;
 pub use caller::Process;
 pub use hosts::Desk;
 pub use hosts::HostInfo;
+pub use hosts::FirstContact;
 pub use hosts::LaunchError;
 pub use hosts::Launched;
 pub use http::HttpLimits;

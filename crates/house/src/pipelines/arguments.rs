@@ -190,3 +190,101 @@ mod optional_digest {
         Ok(Option::<Digest>::deserialize(deserializer)?.map(|digest| digest.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn named(list: &[&str]) -> Vec<(usize, String, bool)> {
+        let argv = words(list);
+        let program = super::super::resolve::resolve(&argv[0]);
+        let found = named_files(&argv, &program, Path::new("/"));
+        assert!(found.is_complete);
+        found.files.iter().map(|file| (file.word, file.path.to_str().unwrap().to_owned(), file.is_code)).collect()
+    }
+
+    #[test]
+    fn paths_are_found_in_every_form() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (file, place) = (scratch.path().join("x.sh"), scratch.path().to_str().unwrap().to_owned());
+        std::fs::write(&file, "echo\n").unwrap();
+        let file = file.to_str().unwrap().to_owned();
+        for (argv, word, path, is_code) in [
+            (vec!["bash", &file], 1, &file, true),
+            (vec!["bash", "-e", &file], 2, &file, true),
+            (vec!["cat", &file], 1, &file, false),
+            (vec!["make", "-C", &place, "install"], 2, &place, true),
+            (vec!["make", &format!("-C{place}")], 1, &place, true),
+            (vec!["make", "-f", &file], 2, &file, true),
+            (vec!["curl", &format!("--config={file}")], 1, &file, false),
+            (vec!["curl", "-d", &format!("@{file}")], 2, &file, false),
+            (vec!["env", &format!("X={file}"), "true"], 1, &file, true),
+            (vec!["sh", "-c", &format!("cd / && . '{file}'; true")], 2, &file, true),
+            (vec!["sh", "-c", &format!("make -C {place}")], 2, &place, true),
+            (vec!["sh", "-c", &format!("ls {place}")], 2, &place, false),
+        ] {
+            assert_eq!(named(&argv), [(word, path.clone(), is_code)], "{argv:?}");
+            assert!(!surely_names_none(&words(&argv), Path::new("/")), "{argv:?}");
+        }
+        let relative = file.trim_start_matches('/');
+        assert_eq!(named(&["python3", relative]), [(1, format!("/{relative}"), true)], "from the directory it runs in");
+    }
+
+    #[test]
+    fn words_that_name_nothing_are_not_listed() {
+        for argv in [
+            &["echo", "hello", "", "-n", "=", "@", "-", "--", "a=b", "no/such/file"][..],
+            // Devices are no files, and a plain word is no directory.
+            &["cat", "/dev/null", "usr", "bin"],
+        ] {
+            assert_eq!(named(argv), [], "{argv:?}");
+        }
+        let long = "x".repeat(200_000);
+        assert_eq!(named(&["echo", &long]), []);
+        // Asked once, the kernel knows.
+        let argv = words(&["echo", "hello-nobody", "-n"]);
+        assert!((0..100).any(|_| {
+            drop(Path::new("/hello-nobody").metadata());
+            drop(Path::new("/-n").metadata());
+            drop(Path::new("/n").metadata());
+            surely_names_none(&argv, Path::new("/"))
+        }));
+        assert!(surely_names_none(&words(&["true"]), Path::new("/")));
+    }
+
+    #[test]
+    fn too_many_candidates_are_told_of() {
+        let many: Vec<String> = (0..200).map(|number| format!("/no/such/file-{number}")).collect();
+        let argv: Vec<String> = [words(&["cat"]), many, words(&["/etc/passwd"])].concat();
+        let found = named_files(&argv, &super::super::resolve::resolve("cat"), Path::new("/"));
+        assert_eq!(found, Named { files: Vec::new(), is_complete: false });
+        assert!(!surely_names_none(&argv, Path::new("/")));
+    }
+
+    #[test]
+    fn code_has_a_digest_and_is_the_same_after_it_was_stored() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("x.sh");
+        std::fs::write(&file, "echo\n").unwrap();
+        let argv = words(&["sh", file.to_str().unwrap(), "/etc"]);
+        let found = named_files(&argv, &super::super::resolve::resolve("sh"), Path::new("/")).files;
+        assert_eq!(found.iter().map(|file| file.digest.is_some()).collect::<Vec<_>>(), [true, false]);
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Vec<NamedFile>>(&text).unwrap(), found);
+    }
+
+    #[test]
+    fn names_with_versions_are_known() {
+        for name in ["python3.11", "python3", "Python", "perl5.36.0", "bash", "ksh93"] {
+            assert!(is_in(RUNS_ARGUMENTS, name), "{name}");
+        }
+        for name in ["cat", "pythonx", "shx", ""] {
+            assert!(!is_in(RUNS_ARGUMENTS, name), "{name}");
+        }
+        assert!(RUNS_DIRECTORIES.iter().all(|name| RUNS_ARGUMENTS.contains(name)));
+    }
+}
