@@ -1,7 +1,8 @@
 //! Finds the files that the arguments of a command name, so that an approver sees them and who can change them.
 //!
 //! Guarantee: a word that is the path of a file, holds one behind `=`, `@` or a short option, or mentions an absolute
-//! path inside a longer text, is listed with who can change that file. If there are more candidates than are examined,
+//! path inside a longer text, is listed with who can change that file. Directories that only root can change are listed
+//! only where the program runs what they hold. If there are more candidates than are examined,
 //! [`Named::is_complete`] is false; nothing is left out silently.
 //!
 //! This is a reading of words, not of what the program does with them: a file that a command finds by itself is not
@@ -23,7 +24,7 @@ const MAX_CANDIDATES: usize = 128;
 const MAX_LISTED: usize = 32;
 /// A longer path is none.
 const MAX_PATH_BYTES: usize = 4095;
-/// A larger file that would be run as code has no digest.
+/// A larger script has no digest.
 const MAX_CODE_BYTES: u64 = 4 << 20;
 
 /// Programs that run what their arguments name: shells, interpreters, programs that start others, build tools, package
@@ -67,7 +68,7 @@ pub struct NamedFile {
     /// Whether the program is one that runs what its arguments name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_code: bool,
-    /// SHA-256 of its content, if it is code and not too large.
+    /// SHA-256 of its content, if it is the script that the program runs and not too large.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_digest")]
     pub digest: Option<[u8; 32]>,
 }
@@ -88,10 +89,11 @@ pub(super) fn named_files(argv: &[String], program: &Resolved, cwd: &Path) -> Na
         words.chain(names_of(argv, program)).any(|name| is_in(RUNS_DIRECTORIES, name))
     };
     let mut named = Named { files: Vec::new(), is_complete: true };
-    let mut seen = HashSet::new();
+    let (mut seen, mut has_script) = (HashSet::new(), false);
     for (word, path) in candidates(argv) {
         let full = cwd.join(path);
-        if !seen.insert(full.clone()) {
+        // What lies there is about the process that looks.
+        if full.starts_with("/proc") || !seen.insert(full.clone()) {
             continue;
         }
         if seen.len() > MAX_CANDIDATES || named.files.len() == MAX_LISTED {
@@ -105,12 +107,15 @@ pub(super) fn named_files(argv: &[String], program: &Resolved, cwd: &Path) -> Na
         }
         let is_code = if kind.is_dir() { runs_directories } else { runs_files };
         let writers = writers_of(&full);
-        // A plain word that happens to be the name of a directory is most likely no path.
-        if !path.contains('/') && metadata.is_dir() && writers.is_only_root() {
+        // A directory of the system says nothing, and a plain word may have its name by chance.
+        if metadata.is_dir() && !is_code && writers.is_only_root() {
             continue;
         }
+        // The first file that is a word of its own is the script; what follows may be data that changes by itself.
+        let is_script = is_code && path == argv.get(word).map_or("", String::as_str) && !has_script;
+        has_script |= is_script;
         let is_small = metadata.is_file() && metadata.len() <= MAX_CODE_BYTES;
-        let digest = match is_code && is_small {
+        let digest = match is_script && is_small {
             true => digests::read(&full, |_| Ok(())).ok().filter(digests::ReadFile::is_readable).map(|read| read.digest),
             false => None,
         };
@@ -225,7 +230,6 @@ mod tests {
             (vec!["env", &format!("X={file}"), "true"], 1, &file, true),
             (vec!["sh", "-c", &format!("cd / && . '{file}'; true")], 2, &file, true),
             (vec!["sh", "-c", &format!("make -C {place}")], 2, &place, true),
-            (vec!["sh", "-c", &format!("ls {place}")], 2, &place, false),
         ] {
             assert_eq!(named(&argv), [(word, path.clone(), is_code)], "{argv:?}");
             assert!(!surely_names_none(&words(&argv), Path::new("/")), "{argv:?}");
@@ -266,13 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn code_has_a_digest_and_is_the_same_after_it_was_stored() {
+    fn a_script_has_a_digest_and_is_the_same_after_it_was_stored() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("x.sh");
         std::fs::write(&file, "echo\n").unwrap();
-        let argv = words(&["sh", file.to_str().unwrap(), "/etc"]);
+        let argv = words(&["sh", file.to_str().unwrap(), "/etc", "/usr/bin/true"]);
         let found = named_files(&argv, &super::super::resolve::resolve("sh"), Path::new("/")).files;
         assert_eq!(found.iter().map(|file| file.digest.is_some()).collect::<Vec<_>>(), [true, false]);
+        assert_eq!(found[1].path, Path::new("/usr/bin/true"), "a directory of the system is not listed");
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vec<NamedFile>>(&text).unwrap(), found);
     }

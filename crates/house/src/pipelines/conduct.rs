@@ -27,6 +27,8 @@ use crate::store::StoreError;
 const DRAIN: Duration = Duration::from_millis(250);
 /// How long killed stages may take to end; after that the answer does not wait for them.
 const LAST_BREATH: Duration = Duration::from_secs(5);
+/// Bytes of a program's name that the kernel keeps.
+const COMM_BYTES: usize = 15;
 /// Longer than anything runs.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// Pauses, in seconds, before an outcome that the disk did not take is written again.
@@ -216,7 +218,9 @@ impl Conductor<'_> {
         let (mut password, mut input) = (None, None);
         if let Some((desk, pipe)) = prepared.password {
             let PasswordPipe { prompt, reader, writer } = pipe;
-            (password, input) = (Some(PasswordEnd { desk, prompt, writer }), Some(reader));
+            let file = prepared.lines.first().and_then(|(line, _)| line.program.file_name());
+            let sudo = file.unwrap_or_default().to_string_lossy().chars().take(COMM_BYTES).collect();
+            (password, input) = (Some(PasswordEnd { sudo, desk, prompt, writer }), Some(reader));
         }
         for (stage, (line, ready)) in (known..).zip(prepared.lines) {
             if let Some(why) = self.killed() {
@@ -269,6 +273,7 @@ impl Conductor<'_> {
         let order = &self.live.order;
         let attendance = Attendance {
             process,
+            sudo: &password.sudo,
             prompt: &password.prompt,
             desk: &password.desk,
             approval: &order.approval,
@@ -293,7 +298,7 @@ impl Conductor<'_> {
             if let (Some(password), Some(process)) = (password, processes.first()) {
                 self.attend(process, password).await;
             }
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         };
         let killed = async { kill.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) };
         let cut_short = tokio::select! {
@@ -370,6 +375,8 @@ struct Prepared {
 
 /// Our side of a sudo that may ask for its password.
 struct PasswordEnd {
+    /// The name of sudo's file, as far as the kernel keeps it.
+    sudo: String,
     desk: PasswordDesk,
     prompt: Prompt,
     writer: OwnedFd,

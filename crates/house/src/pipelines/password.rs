@@ -90,6 +90,8 @@ impl PasswordPipe {
 /// What a run of sudo needs to have its password typed.
 pub(super) struct Attendance<'a> {
     pub(super) process: &'a Arc<Process>,
+    /// What the kernel calls it until it becomes the command.
+    pub(super) sudo: &'a str,
     pub(super) prompt: &'a Prompt,
     pub(super) desk: &'a PasswordDesk,
     pub(super) approval: &'a str,
@@ -111,7 +113,7 @@ impl Attendance<'_> {
             let next = tokio::select! {
                 next = watch.next(&mut batch) => next,
                 () = tokio::time::sleep(CHECK_INTERVAL) => {
-                    if commands.has_started(self.process).await {
+                    if commands.has_started(self.process, self.sudo).await {
                         return;
                     }
                     continue;
@@ -177,7 +179,13 @@ struct CommandStart {
 }
 
 impl CommandStart {
-    async fn has_started(&mut self, process: &Process) -> bool {
+    async fn has_started(&mut self, process: &Process, sudo: &str) -> bool {
+        // sudo becomes the command itself where it has nothing to do afterwards.
+        let pid = process.pid();
+        let name = hostel_tasks::spawn_blocking(move || std::fs::read_to_string(format!("/proc/{pid}/comm")));
+        if name.await.ok().and_then(Result::ok).is_some_and(|name| name.trim_end() != sudo) {
+            return true;
+        }
         let mut children: Vec<u32> = process.offspring().await.iter().map(|member| member.pid).collect();
         children.sort_unstable();
         if children.is_empty() {
