@@ -4,7 +4,7 @@
 //! a launcher reports otherwise; a failure counts for a short time and is tried again.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -65,23 +65,32 @@ pub struct Request {
 #[derive(Debug)]
 pub struct Guards {
     house: HouseView,
+    /// The guard of agents that do not say otherwise.
+    usual: Guard,
     found: Mutex<Option<(Availability, Instant)>>,
 }
 
 impl Guards {
     /// The guards of a house that hides this.
     #[must_use]
-    pub fn new(house: HouseView) -> Self {
-        Guards { house, found: Mutex::new(None) }
+    pub fn new(house: HouseView, usual: Guard) -> Self {
+        Guards { house, usual, found: Mutex::new(None) }
     }
 
     /// A house that guards nobody, for programs that host no agents and for tests.
     #[must_use]
     pub fn none() -> Self {
-        let guards = Guards::new(HouseView::default());
+        let guards = Guards::new(HouseView::default(), Guard::off());
         let nothing = Availability::nothing("this house has no guard");
         *guards.found.lock() = Some((nothing, Instant::now() + Duration::from_secs(u64::from(u32::MAX))));
         guards
+    }
+
+    /// Whether a directory may belong to one session alone, so that its agent may see it.
+    #[must_use]
+    pub fn is_own_directory(&self, directory: &Path) -> bool {
+        let plain = directory.file_name().is_some() && !directory.components().any(|part| part == Component::ParentDir);
+        plain && directory.parent().is_some_and(|parent| self.house.own_roots.iter().any(|root| root == parent))
     }
 
     /// What was found out last; none if nobody has looked yet.
@@ -131,6 +140,12 @@ impl Guards {
         }
     }
 
+    /// What people are told about agents that do not say otherwise.
+    #[must_use]
+    pub fn usual_status(&self) -> GuardStatus {
+        self.status(&self.usual, None)
+    }
+
     /// What people are told about a process that has, or is to have, such a guard.
     #[must_use]
     pub fn status(&self, guard: &Guard, running: Option<&Confinement>) -> GuardStatus {
@@ -145,11 +160,10 @@ impl Guards {
         let why_not_stronger = match (setting, active == Layers::FULL) {
             (_, true) => None,
             (Setting::Off, false) => Some("the setting is `off`".to_owned()),
-            (_, false) => Some(
-                known.map_or_else(|| "not tried yet".to_owned(), |found| {
-                    found.why_not_full().unwrap_or_else(|| "it was started when less was possible".to_owned())
-                }),
-            ),
+            (_, false) => Some(known.map_or_else(
+                || "not tried yet".to_owned(),
+                |found| found.why_not_full().unwrap_or_else(|| "it was started when less was possible".to_owned()),
+            )),
         };
         GuardStatus { setting, active, why_not_stronger }
     }
@@ -180,7 +194,8 @@ mod tests {
     use super::*;
 
     fn guards(found: Availability) -> Guards {
-        let guards = Guards::new(HouseView { program: "/opt/hostel".into(), ..HouseView::default() });
+        let house = HouseView { program: "/opt/hostel".into(), ..HouseView::default() };
+        let guards = Guards::new(house, Guard::default());
         *guards.found.lock() = Some((found, Instant::now() + FAILURE_COUNTS));
         guards
     }
@@ -214,8 +229,8 @@ mod tests {
         let running = Confinement { guard: guard(Setting::Strict), layers: Layers::FULL };
         let told = partly.status(&Guard::off(), Some(&running));
         assert_eq!((told.setting, told.active, told.why_not_stronger), (Setting::Strict, Layers::FULL, None));
-        let early = Guards::new(HouseView::default());
-        assert_eq!(early.status(&Guard::default(), None).why_not_stronger.as_deref(), Some("not tried yet"));
+        let early = Guards::new(HouseView::default(), Guard::default());
+        assert_eq!(early.usual_status().why_not_stronger.as_deref(), Some("not tried yet"));
         assert!(Guards::none().is_known() && Guards::none().look().layers().is_none());
     }
 

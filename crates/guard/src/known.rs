@@ -90,10 +90,12 @@ pub(crate) fn all(around: &Surroundings<'_>) -> Vec<Known> {
     // `TMUX` is `SOCKET,PID,SESSION`.
     let socket = around.variable("TMUX").and_then(OsStr::to_str).and_then(|value| value.split(',').next());
     tmux.directories.extend(socket.and_then(|socket| own_parent(Path::new(socket))));
-    let mut ssh = plain("ssh-agent", &[], &["openssh_agent", "ssh-agent.socket", "keyring", "gcr"], &[
-        "SSH_AUTH_SOCK",
-        "SSH_AGENT_PID",
-    ]);
+    let mut ssh = plain(
+        "ssh-agent",
+        &[],
+        &["openssh_agent", "ssh-agent.socket", "keyring", "gcr"],
+        &["SSH_AUTH_SOCK", "SSH_AGENT_PID"],
+    );
     ssh.directories.extend(around.path("SSH_AUTH_SOCK").and_then(|socket| own_parent(&socket)));
     let mut docker = plain("docker", &[], &["docker.sock", "docker"], &["DOCKER_HOST"]);
     docker.sockets = vec![PathBuf::from("/run/docker.sock")];
@@ -111,17 +113,23 @@ pub(crate) fn all(around: &Surroundings<'_>) -> Vec<Known> {
         docker,
         plain("gpg-agent", &[], &["gnupg"], &["GPG_AGENT_INFO"]),
         plain("libvirt", &["/run/libvirt"], &["libvirt"], &["LIBVIRT_DEFAULT_URI"]),
-        plain("lxd", &["/run/lxd", "/run/incus", "/var/lib/incus", "/var/lib/lxd", "/var/snap/lxd/common/lxd"], &[], &[]),
+        plain(
+            "lxd",
+            &["/run/lxd", "/run/incus", "/var/lib/incus", "/var/lib/lxd", "/var/snap/lxd/common/lxd"],
+            &[],
+            &[],
+        ),
         plain("podman", &["/run/podman"], &["podman"], &["CONTAINER_HOST"]),
         screen,
         bus,
         ssh,
         tmux,
-        plain("x11", &["/tmp/.X11-unix", "/tmp/.ICE-unix"], &["wayland-0", "wayland-1", ".mutter-Xwaylandauth"], &[
-            "DISPLAY",
-            "WAYLAND_DISPLAY",
-            "XAUTHORITY",
-        ]),
+        plain(
+            "x11",
+            &["/tmp/.X11-unix", "/tmp/.ICE-unix"],
+            &["wayland-0", "wayland-1", ".mutter-Xwaylandauth"],
+            &["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"],
+        ),
     ]
 }
 

@@ -38,6 +38,8 @@ pub struct HouseView {
     pub program: PathBuf,
     /// The directory of commands that come first on the path, as agents see it with and without a view.
     pub commands: Option<Shown>,
+    /// Directories in which sessions have a directory each, which their own agents see.
+    pub own_roots: Vec<PathBuf>,
     /// Names in the runtime directory that lead to sockets of the house: the name, and what it leads to.
     pub runtime_links: Vec<(String, PathBuf)>,
 }
@@ -97,7 +99,9 @@ impl HouseView {
         if uid != 0 {
             let commands = self.commands.as_ref();
             plan.path_first = commands.map(|shown| if layers.view { shown.to.clone() } else { shown.from.clone() });
-            plan.sudo = layers.view.then(|| self.program.clone());
+            // A program whose file is gone has no path that could be put anywhere.
+            let has_file = !self.program.starts_with("/proc");
+            plan.sudo = (layers.view && has_file).then(|| self.program.clone());
         }
         for known in known::all(&around).iter().filter(|known| layers.view && !is_granted(known.name)) {
             let named = |variable: &&&str| around.variable(variable).is_some_and(|value| !is_open(value, guard));
@@ -113,7 +117,7 @@ impl HouseView {
         let paths = guard.grants.iter().filter(|grant| grant.starts_with('/')).map(PathBuf::from);
         let paths: BTreeSet<PathBuf> = paths.filter(|path| !of_house(path)).collect();
         plan.hidden.clone_from(&self.hidden);
-        plan.held = self.hidden.iter().chain([&self.program]).cloned().collect();
+        plan.held = self.hidden.iter().chain([&self.program]).chain(&self.read_only).cloned().collect();
         plan.shown = self.shown.iter().chain(own).cloned().collect();
         plan.read_only.clone_from(&self.read_only);
         plan.writable.clone_from(&self.writable);
@@ -229,11 +233,7 @@ mod tests {
     fn without_a_view_nothing_vanishes_and_sudo_still_asks() {
         let layers = Layers { view: false, scopes: true };
         let plan = house().plan(&guard(&[]), layers, &environment(&ENVIRONMENT), &[], 7);
-        let expected = Plan {
-            layers,
-            path_first: Some("/home/ada/.hostel/run/agents/bin".into()),
-            ..Plan::default()
-        };
+        let expected = Plan { layers, path_first: Some("/home/ada/.hostel/run/agents/bin".into()), ..Plan::default() };
         assert_eq!(plan, expected);
         let root = house().plan(&guard(&[]), Layers::FULL, &environment(&ENVIRONMENT), &[], 0);
         assert!(root.sudo.is_none() && root.path_first.is_none() && root.hidden.contains(&"/run/dbus".into()));

@@ -102,9 +102,8 @@ pub(crate) fn ask(program: &Path, plan: &Plan) -> Availability {
     if let Some(out) = child.stdout.take().filter(|_| ended) {
         out.take(MAX_ANSWER_BYTES).read_to_string(&mut answer).ok();
     }
-    serde_json::from_str(&answer).unwrap_or_else(|_| {
-        Availability::nothing(if ended { "trying it failed" } else { "trying it took too long" })
-    })
+    serde_json::from_str(&answer)
+        .unwrap_or_else(|_| Availability::nothing(if ended { "trying it failed" } else { "trying it took too long" }))
 }
 
 /// Waits for the end, or makes it. Says whether the process ended by itself.

@@ -100,6 +100,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if name == sudo_proxy::askpass::NAME {
         return sudo_proxy::askpass::main(&called);
     }
+    if name == daemon::guard::SUDO {
+        return sudo_proxy::sudo::main(words);
+    }
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);
     }

@@ -88,8 +88,7 @@ fn leave_namespaces(is_root: bool) -> Result<(), ViewError> {
         return sys::unshare(UnshareFlags::NEWNS).step(|| "a mount namespace cannot be made".to_owned());
     }
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
-        .step(|| "a user namespace cannot be made".to_owned())?;
+    sys::unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).step(|| "a user namespace cannot be made".to_owned())?;
     let write = |file: &str, text: String| fs::write(file, text).step(|| format!("`{file}` cannot be written"));
     // Without this the kernel does not let an ordinary user name a group.
     write("/proc/self/setgroups", "deny".to_owned())?;
@@ -194,7 +193,8 @@ impl<'a> View<'a> {
             for alias in self.table.aliases(&hidden.real) {
                 // Whoever cannot get there need not be kept away, and a mount may be covered by another one.
                 let Ok(found) = fs::symlink_metadata(&alias) else { continue };
-                let same = fs::metadata(&hidden.real).is_ok_and(|real| (real.dev(), real.ino()) == (found.dev(), found.ino()));
+                let same =
+                    fs::metadata(&hidden.real).is_ok_and(|real| (real.dev(), real.ino()) == (found.dev(), found.ino()));
                 if same {
                     aliases.push(Hidden { named: alias.clone(), real: alias, is_directory: hidden.is_directory });
                 }

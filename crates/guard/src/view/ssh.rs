@@ -42,7 +42,8 @@ pub(super) fn copy_included(scratch: &Path) -> io::Result<()> {
 fn included(text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for line in text.lines() {
-        let mut words = line.split(|letter: char| letter.is_whitespace() || letter == '=').filter(|word| !word.is_empty());
+        let mut words =
+            line.split(|letter: char| letter.is_whitespace() || letter == '=').filter(|word| !word.is_empty());
         if !words.next().is_some_and(|word| word.eq_ignore_ascii_case("include")) {
             continue;
         }
@@ -78,7 +79,8 @@ mod tests {
             std::fs::write(scratch.path().join(name), "").unwrap();
         }
         let directory = scratch.path().display();
-        let text = format!("# Include /no\nHost *\n  include {directory}/*.conf \"{directory}/c.txt\" # x\nInclude=rel\n");
+        let text =
+            format!("# Include /no\nHost *\n  include {directory}/*.conf \"{directory}/c.txt\" # x\nInclude=rel\n");
         let mut found = included(&text);
         found.sort_unstable();
         let expected = [scratch.path().join("a.conf"), scratch.path().join("b.conf"), scratch.path().join("c.txt")];

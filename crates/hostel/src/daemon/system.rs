@@ -6,11 +6,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use hostel_doors::claustrum::environment::PRIVATE;
 use hostel_house::processes::KeeperOptions;
 use rustix::process::Resource;
 
+use super::guard;
 use crate::config::OnFull;
 use crate::config::Settings;
 use crate::error::CommandError;
@@ -18,7 +20,7 @@ use crate::mesh::speaker;
 use crate::paths::HouseDir;
 
 /// The system's own link to the program that runs.
-const OWN_LINK: &str = "/proc/self/exe";
+pub(super) const OWN_LINK: &str = "/proc/self/exe";
 
 /// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
 /// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
@@ -49,6 +51,7 @@ pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<Keep
         drop_oldest: settings.journal.on_full == OnFull::DropOldest,
         child_umask: current_umask(),
         child_nofile: rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        guards: Arc::new(guard::guards(dir, settings)?),
     })
 }
 

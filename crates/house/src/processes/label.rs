@@ -2,6 +2,7 @@
 //!
 //! It is the one text that stays on disk, so it holds no arguments and no environment.
 
+use hostel_guard::Confinement;
 use serde::{Deserialize, Serialize};
 
 /// What the house knows of a process after everything but the keeper and the journal is gone.
@@ -14,6 +15,9 @@ pub(crate) struct Label {
     /// The program, without arguments.
     #[serde(default)]
     pub(crate) program: String,
+    /// The guard that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<Confinement>,
 }
 
 impl Label {
@@ -27,6 +31,7 @@ impl Label {
             name: id.to_owned(),
             door: "unknown".to_owned(),
             program: String::new(),
+            guard: None,
         })
     }
 }

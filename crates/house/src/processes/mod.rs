@@ -6,6 +6,7 @@
 
 mod connect;
 mod garbage;
+mod guarded;
 mod label;
 mod launch;
 mod link;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hostel_guard::Guards;
 use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
@@ -32,6 +34,7 @@ use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
+pub use guarded::SpawnGuard;
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use process::{Applied, Exit, HeldBecause, Process, Status, StdinError, StdinTicket};
@@ -67,6 +70,8 @@ pub struct KeeperOptions {
     pub child_umask: u32,
     /// The soft limit of open files that children get.
     pub child_nofile: u64,
+    /// What this house hides from agents, and which guards the machine allows.
+    pub guards: Arc<Guards>,
 }
 
 /// Why there is no keeper to talk to.
@@ -107,6 +112,9 @@ pub enum SpawnError {
     /// A limit is reached.
     #[error("{0}")]
     Limit(String),
+    /// The guard that it must have cannot be had.
+    #[error("{0}")]
+    Guard(String),
     /// The keeper could not do it, or is gone.
     #[error("{0}")]
     Keeper(String),
@@ -131,6 +139,8 @@ pub struct SpawnSpec {
     pub id: Option<ProcessId>,
     /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
     pub socket_stdin: bool,
+    /// The guard around it; none for what the owner of the house starts.
+    pub guard: Option<SpawnGuard>,
 }
 
 /// The keeper, for people who look after it.

@@ -181,5 +181,6 @@ fn info_of(row: SessionRow) -> SessionInfo {
         address: row.address,
         launched: mail::launched(&row.env),
         mesh: row.mesh,
+        guard: None,
     }
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hostel_guard::Guards;
 use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
 pub(crate) mod pipelines;
@@ -159,6 +160,7 @@ pub(crate) fn options_at(directory: &Path) -> KeeperOptions {
         drop_oldest: false,
         child_umask: 0o022,
         child_nofile: 1024,
+        guards: Arc::new(Guards::none()),
     }
 }
 
@@ -172,6 +174,7 @@ pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
         cwd: Some(PathBuf::from("/")),
         id: None,
         socket_stdin: false,
+        guard: None,
     }
 }
 
