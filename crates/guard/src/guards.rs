@@ -68,13 +68,15 @@ pub struct Guards {
     /// The guard of agents that do not say otherwise.
     usual: Guard,
     found: Mutex<Option<(Availability, Instant)>>,
+    /// Held by whoever tries.
+    trying: Mutex<()>,
 }
 
 impl Guards {
     /// The guards of a house that hides this.
     #[must_use]
     pub fn new(house: HouseView, usual: Guard) -> Self {
-        Guards { house, usual, found: Mutex::new(None) }
+        Guards { house, usual, found: Mutex::new(None), trying: Mutex::new(()) }
     }
 
     /// A house that guards nobody, for programs that host no agents and for tests.
@@ -101,26 +103,36 @@ impl Guards {
 
     /// Which layers the machine allows. Blocks for some milliseconds where that has to be tried.
     pub fn look(&self) -> Availability {
-        // Held while trying: others who ask meanwhile want the same answer.
-        let mut found = self.found.lock();
-        if let Some((known, until)) = found.as_ref()
-            && (known.layers() == Layers::FULL || Instant::now() < *until)
-        {
-            return known.clone();
+        if let Some(known) = self.counting() {
+            return known;
+        }
+        // Others who ask meanwhile want the same answer.
+        let _turn = self.trying.lock();
+        if let Some(known) = self.counting() {
+            return known;
         }
         let uid = rustix::process::geteuid().as_raw();
         let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let plan = self.house.plan(&Guard::default(), Layers::FULL, &environment, &[], uid);
-        let now = probe::ask(&self.house.program, &plan);
-        *found = Some((now.clone(), Instant::now() + FAILURE_COUNTS));
+        let mut now = probe::ask(&self.house.program, &plan);
+        if let Some(problem) = self.house.problem(&environment) {
+            now.no_view = Some(problem);
+        }
+        *self.found.lock() = Some((now.clone(), Instant::now() + FAILURE_COUNTS));
         now
+    }
+
+    /// What was found, while it counts.
+    fn counting(&self) -> Option<Availability> {
+        let found = self.found.lock();
+        let (known, until) = found.as_ref()?;
+        (known.layers() == Layers::FULL || Instant::now() < *until).then(|| known.clone())
     }
 
     /// Whether [`Guards::look`] answers without trying.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        let found = self.found.lock();
-        found.as_ref().is_some_and(|(known, until)| known.layers() == Layers::FULL || Instant::now() < *until)
+        self.counting().is_some()
     }
 
     /// Forgets what was found: a launcher could not do what had been found possible.

@@ -79,6 +79,17 @@ pub struct Plan {
 }
 
 impl HouseView {
+    /// Why this house cannot be hidden from agents with this environment.
+    pub(crate) fn problem(&self, environment: &[(OsString, OsString)]) -> Option<String> {
+        let home = Surroundings { environment, uid: 0 }.home()?;
+        let inside = self.hidden.iter().find(|hidden| home.starts_with(hidden))?;
+        Some(format!(
+            "the home directory `{}` is inside `{}`, which agents must not see",
+            home.display(),
+            inside.display()
+        ))
+    }
+
     /// The plan for a process with this environment.
     #[must_use]
     pub fn plan(
@@ -135,8 +146,9 @@ impl HouseView {
         if !guard.grants.contains("tmux") {
             plan.claimed.push(Path::new("/tmp").join(format!("tmux-{}", around.uid)));
         }
-        // The whole of it granted is no reason to empty it.
-        if !paths.contains(&runtime) && !runtime.parent().is_none_or(|parent| parent == Path::new("/")) {
+        // A home directory that doubles as one is needed, and so is one that was granted.
+        let is_home = around.home().is_some_and(|home| home.starts_with(&runtime));
+        if !paths.contains(&runtime) && !is_home && runtime.parent() != Some(Path::new("/")) {
             plan.links = self.runtime_links.iter().map(|(name, to)| (runtime.join(name), to.clone())).collect();
             plan.emptied.push(runtime);
         }
@@ -237,6 +249,16 @@ mod tests {
         assert_eq!(plan, expected);
         let root = house().plan(&guard(&[]), Layers::FULL, &environment(&ENVIRONMENT), &[], 0);
         assert!(root.sudo.is_none() && root.path_first.is_none() && root.hidden.contains(&"/run/dbus".into()));
+    }
+
+    #[test]
+    fn a_home_directory_never_vanishes() {
+        let both = environment(&[("HOME", "/home/ada"), ("XDG_RUNTIME_DIR", "/home/ada")]);
+        assert!(house().plan(&guard(&[]), Layers::FULL, &both, &[], 7).emptied.is_empty());
+        assert_eq!(house().problem(&both), None);
+        let inside = environment(&[("HOME", "/home/ada/.hostel/user")]);
+        let problem = house().problem(&inside).unwrap();
+        assert!(problem.contains("`/home/ada/.hostel/user` is inside `/home/ada/.hostel`"), "{problem}");
     }
 
     #[test]
