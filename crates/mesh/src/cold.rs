@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_wire::Clock;
+use hostel_wire::authorship::{MessageContext, SessionProof};
 use hostel_wire::body::{BODY_VERSION, Body};
 use hostel_wire::encoding::hex;
 use hostel_wire::fingerprint;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::authors::Authors;
 use crate::inbox::Cursor;
 use crate::keep::Kept;
 use crate::link::End;
@@ -36,11 +38,15 @@ use crate::mesh::invite::{self, Inviter};
 use crate::mesh::sending::mentioned;
 use crate::mesh::{InviteRequest, Invited, Refusal, SendRequest, Sent};
 use crate::resolve::{self, Target};
-use crate::roster::Roster;
+use crate::roster::{Admission, Roster};
 use crate::topics::{GENERAL, Known, Topics, talk};
 
 /// How long the broker may take to take a message.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the member vouches for the key of the connection. Long: the clock of this host may be wrong, and the key is
+/// gone with the connection.
+const VOUCHED_FOR_MS: u64 = 24 * 3_600_000;
 
 /// With what one connects.
 pub struct ColdOptions {
@@ -152,9 +158,25 @@ impl Cold {
             client_message_id: Some(client_message_id.clone()),
             fingerprint: Some(made),
             session,
-            sender: None,
+            author: Some(self.name()),
+            session_proof: (kind == Kind::Dm).then(|| self.session_proof()),
+            ..Body::default()
         };
-        let plain = body.to_bytes();
+        let plain = match kind {
+            Kind::Dm => body.to_bytes(),
+            _ => body.to_signed_bytes(
+                &MessageContext {
+                    mesh_id: &self.options.mesh_id,
+                    member_id: &self.options.member_id,
+                    member_key: &self.options.member_key.public(),
+                    sender_key: &self.key.public(),
+                    kind,
+                    destination: &dest_ref,
+                    client_message_id: &client_message_id,
+                },
+                &self.options.member_key,
+            ),
+        };
         if sealed_len(plain.len()) > self.line.welcome.limits.message_bytes {
             return Err(
                 Refusal::new("message_too_large", "the mesh does not allow messages of this size").about("message")
@@ -212,6 +234,17 @@ impl Cold {
             target_pubkey: member.map(|member| member.pubkey),
             recipient_online: None,
         })
+    }
+
+    /// Our name, as others know it from the broker.
+    fn name(&self) -> String {
+        self.roster.name(&self.options.member_id).unwrap_or_else(|| self.options.display_name.clone())
+    }
+
+    /// The member's word for the key of this connection.
+    fn session_proof(&self) -> SessionProof {
+        let until = self.options.clock.now_ms().saturating_add(VOUCHED_FOR_MS);
+        SessionProof::new(&self.options.member_key, &self.key.public(), until)
     }
 
     async fn destination(&self, target: &Target) -> Result<(Kind, &'static str, String, To, Option<String>), Refusal> {
@@ -399,6 +432,12 @@ async fn pump(
         drop(line);
         weak
     };
+    // Nothing is known of anybody from before: this is the broker's word.
+    let authors = Authors::default();
+    let take = |list, first| {
+        let admission = Admission { authors: &authors, mesh_id: "", own_id: "", signs_from: None };
+        here.send_modify(|here| *here |= roster.take_part(list, first, &admission).is_whole);
+    };
     loop {
         tokio::select! {
             biased;
@@ -411,8 +450,8 @@ async fn pump(
                     let (Ok(frame), Some(line)) = (ServerFrame::decode(&text), line.upgrade()) else { continue };
                     match frame {
                         ServerFrame::Ack(ack) => drop(acks.send(*ack).await),
-                        ServerFrame::Roster(list) => here.send_modify(|here| *here |= roster.take_part(list, true)),
-                        ServerFrame::RosterDelta(list) => here.send_modify(|here| *here |= roster.take_part(list, false)),
+                        ServerFrame::Roster(list) => take(list, true),
+                        ServerFrame::RosterDelta(list) => take(list, false),
                         ServerFrame::TopicKey(frame) => {
                             let id = frame.req_id.clone();
                             line.answered(id.as_deref(), Ok(Reply::TopicKey(frame)));

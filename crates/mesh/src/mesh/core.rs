@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::faces::Faces;
 use super::tuning::Tuning;
 use super::{Ending, Refusal, State};
+use crate::authors::Authors;
 use crate::events::{Events, NewEvent};
 use crate::home::{Live, Settings};
 use crate::inbox::{Inbox, InboxRow};
@@ -31,7 +32,7 @@ use crate::link::seal::Pairs;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::outbox::{DeadRow, Outbox};
-use crate::roster::Roster;
+use crate::roster::{Admission, Roster};
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::time::MeshTime;
@@ -289,6 +290,23 @@ impl Core {
     /// Our key, as it is now.
     pub(crate) fn key(&self) -> Arc<MemberKey> {
         self.keys.current()
+    }
+
+    /// What is proven about other members.
+    pub(crate) fn authors(&self) -> &Authors {
+        self.inbox.authors()
+    }
+
+    /// By what lists of members are judged.
+    pub(crate) fn admission(&self) -> Admission<'_> {
+        let Me { mesh_id, member_id, .. } = &self.me;
+        Admission { authors: self.authors(), mesh_id, own_id: member_id, signs_from: None }
+    }
+
+    /// Our name, as others know it from the broker.
+    pub(crate) fn known_name(&self) -> String {
+        let listed = self.roster.name(&self.me.member_id).filter(|name| !name.is_empty());
+        listed.unwrap_or_else(|| self.display_name())
     }
 
     /// Its public half, hex.

@@ -115,9 +115,10 @@ impl Mesh {
     }
 
     /// Fetches a file to an absolute path.
-    pub async fn file_get(&self, id: &str, out: &str) -> Result<Fetched, Refusal> {
+    /// `take_unverified`: also one that nobody is proven to have shared, of a member that proves what it shares.
+    pub async fn file_get(&self, id: &str, out: &str, take_unverified: bool) -> Result<Fetched, Refusal> {
         self.core.check()?;
-        let head = fetch::fetch(&self.core, id, out).await?;
+        let fetch::File { head, verified } = fetch::fetch(&self.core, id, out, take_unverified).await?;
         Ok(Fetched {
             ok: true,
             file_id: id.to_owned(),
@@ -125,6 +126,7 @@ impl Mesh {
             saved_to: out.to_owned(),
             size: head.size,
             sha256: head.sha256,
+            verified,
         })
     }
 
@@ -138,7 +140,13 @@ impl Mesh {
             Some((text("id")?, text("sha256")?))
         };
         let digests: HashMap<String, String> = announced.iter().filter_map(digest).collect();
-        Ok(listed.iter().take(MOST_LISTED as usize).filter_map(|value| item(value, &digests)).collect())
+        let proven = self.core.inbox.proven_files().await.map_err(Refusal::internal)?;
+        let items = listed.iter().take(MOST_LISTED as usize).filter_map(|value| item(value, &digests));
+        let judged = |item: FileItem| {
+            let senders = proven.get(&item.id).map(Vec::as_slice).unwrap_or_default();
+            FileItem { verified: senders.contains(&item.uploaded_by), ..item }
+        };
+        Ok(items.map(judged).collect())
     }
 }
 
@@ -161,5 +169,6 @@ fn item(value: &Value, digests: &HashMap<String, String>) -> Option<FileItem> {
         persistent: value.get("persistent").and_then(Value::as_bool).unwrap_or_default(),
         encrypted: true,
         to: text("to").filter(|to| to != "*"),
+        verified: false,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hostel_syncpoint::points;
 use hostel_wire::frames::Group;
 use hostel_wire::frames::client::Call;
 use hostel_wire::keys::PublicKey;
@@ -245,7 +246,23 @@ impl Mesh {
         core.line_soon().await?.ask(Call::Rename { display_name: name.clone() }).await?;
         *core.rename.write() = false;
         name.clone_into(&mut core.name.write());
+        self.state_name(&name).await;
         Ok(name)
+    }
+
+    /// Signs the new name for others. They know us by the old one until then; the next connection says it again.
+    async fn state_name(&self, name: &str) {
+        let core = &self.core;
+        // The broker's list follows its answer.
+        let mut changed = core.roster.watch();
+        let listed = async { while core.known_name() != name && changed.changed().await.is_ok() {} };
+        let said = async {
+            tokio::time::timeout(Duration::from_secs(2), listed).await.ok();
+            greet::state(core, &*core.line()?).await
+        };
+        if let Err(refusal) = said.await {
+            core.log.warn("statement_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
+        }
     }
 
     /// Makes an invite; only on the owner's host.
@@ -298,8 +315,26 @@ impl Mesh {
             .map_err(|refusal| super::sending::unknown(core, peer, refusal.about("peer")))?;
         let key = PublicKey::from_hex(&member.pubkey).ok_or_else(|| Refusal::internal("the member's key is no key"))?;
         let number = safety::number(&core.key().public(), &key);
-        let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});
+        let peer = json!({
+            "memberId": member.id, "displayName": member.name, "pubkey": member.pubkey,
+            "signs": core.authors().signs(&member.id), "claimedPubkey": core.authors().claimed_key(&member.id),
+        });
         Ok(json!({"safetyNumber": number, "peer": peer}))
+    }
+
+    /// Accepts what the broker says of a peer's key, also where the peer has not signed it, and forgets that the peer
+    /// signs until it does so again. For a person who has compared the number that this gives.
+    pub async fn trust(&self, peer: &str) -> Result<Value, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let member = resolve::member(&core.roster, peer)
+            .map_err(|refusal| super::sending::unknown(core, peer, refusal.about("peer")))?;
+        if let Some(key) = core.authors().trust(&member.id) {
+            core.inbox.keep_authors(points::AUTHOR_TRUSTED).await.map_err(Refusal::internal)?;
+            core.roster.set_key(&member.id, &key);
+            core.log.warn("member_key_trusted", json!({"memberId": member.id, "name": member.name, "pubkey": key}));
+        }
+        self.safety_number(&member.id)
     }
 }
 

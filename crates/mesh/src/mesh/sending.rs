@@ -22,6 +22,9 @@ use crate::topics::{Known, talk};
 /// Mentions a message may have.
 const MOST_MENTIONS: usize = 16;
 
+/// What a signature, or the member's word for a session key, takes in a body.
+const PROOF_BYTES: usize = 160;
+
 /// A destination as the outbox has it, and as people see it.
 pub(crate) struct Destination {
     pub(crate) kind: DestKind,
@@ -353,8 +356,13 @@ fn check_size(core: &Core, payload: &Payload, id: Option<&str>, caller: &Caller)
         session: payload.session.clone(),
         // The longest name or id a session may have: it may be called otherwise when this is sent.
         sender: caller.session().map(|_| "x".repeat(128)),
+        author: Some("x".repeat(64)),
+        origin: None,
+        session_proof: None,
+        successions: core.keys.recent_lineage(&core.key(), core.broker_now_ms()),
+        signature: None,
     };
-    let size = sealed_len(body.to_bytes().len());
+    let size = sealed_len(body.to_bytes().len() + PROOF_BYTES);
     match size <= most {
         true => Ok(()),
         false => Err(Refusal::new(
