@@ -14,6 +14,7 @@ mod capabilities;
 mod contract;
 mod five;
 mod fleet;
+mod forged;
 mod hooks;
 mod hooks_confined;
 mod hooks_gate;
