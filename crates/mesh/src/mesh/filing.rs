@@ -1,9 +1,13 @@
 //! Files as callers see them.
+//!
+//! Guarantee: no byte of a file leaves this host before the hook `pre-send` has let its announcement through. Until then
+//! the sealed copy lies in the spool and the uploader does not know of it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use hostel_wire::frames::Priority;
+use hostel_wire::frames::client::Call;
 use hostel_wire::ids;
 use hostel_wire::keys::PublicKey;
 use hostel_wire::sealed::{FileKey, plain_size};
@@ -67,18 +71,35 @@ impl Mesh {
             shared_at: core.clock.now_ms(),
             ..Outgoing::default()
         };
-        core.files.put(outgoing, snapshot.body).map_err(Refusal::internal)?;
         let about = json!({"file": {"id": id, "name": head.name, "size": head.size, "sha256": head.sha256}});
-        let announced = async {
+        let admitted = async {
             let mut payload = sending::payload(&request.text(), Some(about), None, &[], &destination)?;
             payload.file_id = Some(id.clone());
-            self.accept(None, destination, Priority::Next, payload, caller).await
+            self.admit(None, &destination, Priority::Next, payload, caller).await
         };
-        if let Err(refusal) = announced.await {
-            core.files.forget(&id);
+        let payload = match admitted.await {
+            Ok(payload) => payload,
+            Err(refusal) => {
+                // The uploader has never heard of it.
+                core.files.discard(&id, &snapshot.body);
+                return Err(refusal);
+            }
+        };
+        // From here on the uploader takes it: whatever may refuse the file has been asked.
+        core.files.put(outgoing, snapshot.body).map_err(Refusal::internal)?;
+        if let Err(refusal) = self.take(None, destination, Priority::Next, payload, caller).await {
+            self.withdraw(&id).await;
             return Err(refusal);
         }
         Ok(Shared { ok: true, file_id: id, name: head.name, size: head.size, sha256: head.sha256, to: request.to })
+    }
+
+    /// Takes a file back whose announcement found no room, also from the broker, which may have it by now.
+    async fn withdraw(&self, id: &str) {
+        self.core.files.forget(id);
+        if let Ok(line) = self.core.line() {
+            line.ask(Call::DeleteFile { file_id: id.to_owned() }).await.ok();
+        }
     }
 
     /// The key, sealed for those who may read.

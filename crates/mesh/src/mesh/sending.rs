@@ -111,7 +111,36 @@ impl Mesh {
         taken.map(|taken| taken.sent)
     }
 
-    pub(super) async fn accept(
+    /// Takes a message that nobody has looked at yet.
+    async fn accept(
+        &self,
+        client_message_id: Option<String>,
+        destination: Destination,
+        priority: Priority,
+        payload: Payload,
+        caller: &Caller,
+    ) -> Result<Taken, Refusal> {
+        let id = client_message_id.as_deref();
+        let payload = self.admit(id, &destination, priority, payload, caller).await?;
+        self.take(client_message_id, destination, priority, payload, caller).await
+    }
+
+    /// Whether a message may leave: it is not too large, and the hook `pre-send` lets it through, with the words it may
+    /// have put there. Nothing has left when this returns.
+    pub(super) async fn admit(
+        &self,
+        id: Option<&str>,
+        destination: &Destination,
+        priority: Priority,
+        payload: Payload,
+        caller: &Caller,
+    ) -> Result<Payload, Refusal> {
+        check_size(&self.core, &payload, id, caller)?;
+        self.through_gate(id, destination, priority, payload, caller).await
+    }
+
+    /// Puts a message that was let through into the outbox.
+    pub(super) async fn take(
         &self,
         client_message_id: Option<String>,
         destination: Destination,
@@ -120,8 +149,6 @@ impl Mesh {
         caller: &Caller,
     ) -> Result<Taken, Refusal> {
         let core = &self.core;
-        check_size(core, &payload, client_message_id.as_deref(), caller)?;
-        let payload = self.through_gate(client_message_id.as_deref(), &destination, priority, payload, caller).await?;
         let (here, online) = (destination.is_here(), destination.online(core));
         let accepted = core.outbox.accept(NewMessage {
             client_message_id,
