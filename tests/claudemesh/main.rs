@@ -12,6 +12,7 @@
 mod backup;
 mod capabilities;
 mod contract;
+mod files_gate;
 mod five;
 mod fleet;
 mod forged;
@@ -19,7 +20,9 @@ mod hooks;
 mod hooks_confined;
 mod hooks_gate;
 mod hooks_history;
+mod hooks_sockets;
 mod identity;
+mod invites;
 mod keys;
 mod launch;
 mod limits;
