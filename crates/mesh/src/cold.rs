@@ -3,6 +3,7 @@
 //! Invariant: it speaks as a session of its own, with a key made for this one connection and vouched for by the member's
 //! key. Nothing is kept and nothing is queued: what the broker does not take at once has failed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub struct ColdOptions {
     pub dial: Arc<dyn Dial>,
     /// The time of day.
     pub clock: Clock,
+    /// The directory of the mesh's daemon: what it knows of other members counts here, too.
+    pub dir: Option<PathBuf>,
 }
 
 /// A connection for one errand.
@@ -116,9 +119,18 @@ impl Cold {
         let roster = Roster::load(Kept::new(None, ""), log.clone()).map_err(Refusal::internal)?;
         let topics = Topics::load(Kept::new(None, ""), log, options.root_key.as_ref()).map_err(Refusal::internal)?;
         let roster = Arc::new(roster);
+        let authors = Authors::default();
+        let before = Roster::load(Kept::new(options.dir.as_deref(), "roster.json"), Log::silent());
+        before.map_err(Refusal::internal)?.remember(&Admission {
+            authors: &authors,
+            mesh_id: &options.mesh_id,
+            own_id: &options.member_id,
+            signs_from: None,
+        });
+        let own = (options.mesh_id.clone(), options.member_id.clone());
         let (taken, acks) = mpsc::channel(16);
         let (here, mut listed) = watch::channel(false);
-        let pump = pump(ear, mouth, Arc::clone(&line), frames, Arc::clone(&roster), taken, here);
+        let pump = pump(ear, mouth, Arc::clone(&line), frames, Arc::clone(&roster), authors, own, taken, here);
         let work = hostel_tasks::spawn(pump);
         let cold = Self { options, key, line, roster, topics, acks, work };
         match tokio::time::timeout(PATIENCE, listed.wait_for(|here| *here)).await {
@@ -236,9 +248,12 @@ impl Cold {
         })
     }
 
-    /// Our name, as others know it from the broker.
+    /// The name that we sign: the one this host was given, not the one that the broker says. The mesh's own name stands for
+    /// one that is not known.
     fn name(&self) -> String {
-        self.roster.name(&self.options.member_id).unwrap_or_else(|| self.options.display_name.clone())
+        let ColdOptions { display_name, slug, member_id, .. } = &self.options;
+        let own = Some(display_name).filter(|name| *name != slug).cloned();
+        own.or_else(|| self.roster.name(member_id)).unwrap_or_default()
     }
 
     /// The member's word for the key of this connection.
@@ -417,12 +432,15 @@ async fn reach(
 }
 
 /// Carries frames until one side ends.
+#[expect(clippy::too_many_arguments, reason = "each is one part of this connection")]
 async fn pump(
     mut ear: Ear,
     mut mouth: Mouth,
     line: Arc<Line>,
     mut frames: mpsc::Receiver<String>,
     roster: Arc<Roster>,
+    authors: Authors,
+    (mesh_id, own_id): (String, String),
     acks: mpsc::Sender<Ack>,
     here: watch::Sender<bool>,
 ) {
@@ -432,10 +450,8 @@ async fn pump(
         drop(line);
         weak
     };
-    // Nothing is known of anybody from before: this is the broker's word.
-    let authors = Authors::default();
     let take = |list, first| {
-        let admission = Admission { authors: &authors, mesh_id: "", own_id: "", signs_from: None };
+        let admission = Admission { authors: &authors, mesh_id: &mesh_id, own_id: &own_id, signs_from: None };
         here.send_modify(|here| *here |= roster.take_part(list, first, &admission).is_whole);
     };
     loop {

@@ -176,7 +176,7 @@ impl Roster {
         let mut state = self.state.write();
         let mut members: Vec<Member> = state.members.values().cloned().collect();
         let Admission { authors, mesh_id, own_id, .. } = admission;
-        authors.admit(mesh_id, own_id, &mut members, &mut state.members, None);
+        authors.remember(mesh_id, own_id, &mut members, &mut state.members);
         state.members.extend(members.into_iter().map(|member| (member.id.clone(), member)));
     }
 

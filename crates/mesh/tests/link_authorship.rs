@@ -145,13 +145,13 @@ impl World {
         Self { fake, dir, carol: SecretKey::generate(), mesh, task }
     }
 
-    fn members(&self, bob: Value) -> Value {
+    fn members(&self, bob: &Value) -> Value {
         json!([member("alice-id", "alice", &self.fake.alice), bob, member("carol-id", "carol", &self.carol)])
     }
 
     /// A connection in which bob has just become known to sign: everything from entry 1 on.
     async fn connect(&self) -> Talk {
-        let talk = self.fake.accept_with(0, self.members(stated("bob-id", "bob", &self.fake.bob))).await;
+        let talk = self.fake.accept_with(0, self.members(&stated("bob-id", "bob", &self.fake.bob))).await;
         soon("connecting", self.mesh.connected()).await;
         talk
     }
@@ -309,7 +309,7 @@ async fn a_broker_cannot_speak_as_a_member_that_signs() {
 async fn older_members_are_heard_and_marked() {
     let world = World::new().await;
     let (fake, bob) = (&world.fake, &world.fake.bob);
-    let mut talk = fake.accept_with(0, world.members(member("bob-id", "bob", bob))).await;
+    let mut talk = fake.accept_with(0, world.members(&member("bob-id", "bob", bob))).await;
     soon("connecting", world.mesh.connected()).await;
     talk.say(Letter::new("c1", bob, Kind::All).unproven().push(fake, 1)).await;
     let session = Letter { sender: SecretKey::generate(), ..Letter::new("c2", bob, Kind::Dm) };
@@ -338,7 +338,7 @@ async fn who_has_signed_once_must_sign_for_ever() {
     // The broker forgets the statement, in the next connection and after a restart of the daemon.
     let bob = world.fake.bob.clone();
     for round in 1..=2_u64 {
-        let mut talk = world.fake.accept_with(100, world.members(member("bob-id", "bob", &bob))).await;
+        let mut talk = world.fake.accept_with(100, world.members(&member("bob-id", "bob", &bob))).await;
         let id = format!("c{round}");
         talk.say(Letter::new(&id, &bob, Kind::All).unproven().push(&world.fake, round)).await;
         let shown = world.shown(round as usize).await;
@@ -352,7 +352,7 @@ async fn what_was_sent_before_its_author_signed_is_not_lost() {
     let world = World::new().await;
     let (fake, bob) = (&world.fake, &world.fake.bob);
     // Bob's program was replaced by a newer one while alice was away: three entries wait for her.
-    let mut talk = fake.accept_with(3, world.members(stated("bob-id", "bob", bob))).await;
+    let mut talk = fake.accept_with(3, world.members(&stated("bob-id", "bob", bob))).await;
     for seq in 1..=3 {
         talk.say(Letter::new(&format!("c{seq}"), bob, Kind::All).unproven().push(fake, seq)).await;
     }
@@ -390,7 +390,7 @@ async fn another_key_counts_only_if_its_member_has_signed_it() {
     let number = world.mesh.safety_number("bob").unwrap()["safetyNumber"].clone();
     drop(talk);
     let (fake, old, thief) = (&world.fake, world.fake.bob.clone(), SecretKey::generate());
-    let mut talk = fake.accept_with(100, world.members(stated("bob-id", "bob", &thief))).await;
+    let mut talk = fake.accept_with(100, world.members(&stated("bob-id", "bob", &thief))).await;
     talk.say(Letter::new("c1", &thief, Kind::All).push(fake, 1)).await;
     talk.say(Letter::new("c2", &thief, Kind::Dm).push(fake, 2)).await;
     // A rotation that only the new key signed.
@@ -430,7 +430,7 @@ async fn a_rotation_is_followed_wherever_it_is_heard_of() {
             "roster" => bob["lineage"] = serde_json::to_value(&steps).unwrap(),
             _ => first.successions = steps,
         }
-        let mut talk = fake.accept_with(100, world.members(bob)).await;
+        let mut talk = fake.accept_with(100, world.members(&bob)).await;
         talk.say(first.push(fake, 1)).await;
         // What the earlier key signed came before, and counts.
         talk.say(Letter::new("c2", &old, Kind::All).push(fake, 2)).await;
@@ -438,7 +438,7 @@ async fn a_rotation_is_followed_wherever_it_is_heard_of() {
         let shown = world.shown(3).await;
         let expected: Vec<_> = (1..=3).map(|seq| read(&format!("text of c{seq}"), true)).collect();
         assert_eq!(shown, expected, "{way}");
-        talk.say(json!({"type": "roster", "rev": 2, "members": world.members(member("bob-id", "bob", &new))})).await;
+        talk.say(json!({"type": "roster", "rev": 2, "members": world.members(&member("bob-id", "bob", &new))})).await;
         until("the new key", async || {
             let key = key_of_bob(&world);
             if key == new.public().hex() { Ok(()) } else { Err(key) }
@@ -529,4 +529,47 @@ async fn what_waited_for_its_key_is_judged_when_it_opens() {
     let shown = world.shown(4).await;
     let expected = [read("text of c1", true), refused("unsigned"), refused("mismatch"), refused("bad_signature")];
     assert_eq!(shown, expected);
+}
+
+#[tokio::test]
+async fn a_member_signs_the_name_it_was_given_and_no_other() {
+    let mut fake = Fake::new().await;
+    fake.features.push("member_statements");
+    let dir = tempfile::tempdir().unwrap();
+    let (mesh, _task) = start(&fake, &dir).await;
+    let bob = member("bob-id", "bob", &fake.bob);
+    // The broker calls alice by another member's name.
+    let mut talk = fake.accept_with(0, json!([member("alice-id", "carol", &fake.alice), bob.clone()])).await;
+    soon("connecting", mesh.connected()).await;
+    let request = SendRequest { to: "bob".into(), message: "hello".into(), ..SendRequest::default() };
+    mesh.send(request, &Caller::Member).await.unwrap();
+    let send = loop {
+        let frame = talk.hear().await;
+        assert_ne!(frame["type"], "member_state", "she has not agreed to that name");
+        if frame["type"] == "send" {
+            break frame;
+        }
+        if let Some(id) = frame.get("_reqId") {
+            talk.say(json!({"type": "ok", "_reqId": id})).await;
+        }
+    };
+    let text = |name: &str| send[name].as_str().unwrap().to_owned();
+    let pair = PairKey::new(&fake.bob, &fake.alice.public()).unwrap();
+    let body = Body::from_bytes(3, &pair.open_parts(&text("nonce"), &text("ciphertext")).unwrap()).unwrap();
+    assert_eq!(body.author.as_deref(), Some("alice"));
+    drop(talk);
+    // By her own name she is called again, and says so.
+    let mut talk = fake.accept_with(0, json!([member("alice-id", "alice", &fake.alice), bob])).await;
+    let said = loop {
+        let frame = talk.hear().await;
+        if frame["type"] == "member_state" {
+            break frame;
+        }
+        if let Some(id) = frame.get("_reqId") {
+            talk.say(json!({"type": "ok", "_reqId": id})).await;
+        }
+    };
+    let statement: Statement = serde_json::from_value(said.clone()).unwrap();
+    assert_eq!(statement.name, "alice");
+    assert!(statement.verify("mesh", "alice-id", &fake.alice.public()), "{said}");
 }

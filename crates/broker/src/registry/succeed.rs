@@ -88,7 +88,7 @@ impl<E: Engine> Inner<E> {
         let old_name = unique(&format!("{}-old", old.name), |name| snapshot.name_taken(name, &old.id));
         let mut update = Update::of(mesh);
         self.tell(&mut update, kind::MEMBER_RETIRING, &old.id, &old.id, json!({"at": iso(at), "successor": new.id}));
-        update.news(What::Renamed { member: old.id.clone(), old_name: old.name.clone(), name: old_name.clone() });
+        let renamed = What::Renamed { member: old.id.clone(), old_name: old.name.clone(), name: old_name.clone() };
         // First the name is given up, then it is taken.
         update.member(MemberRecord { name: old_name, leaves_ms: Some(at), ..old.record.clone() });
         for topic in snapshot.topics().filter(|topic| topic.is_general() || snapshot.subscribed(&topic.id, &old.id)) {
@@ -97,6 +97,8 @@ impl<E: Engine> Inner<E> {
         let body = json!({"name": new.name, "pubkey": new.pubkey, "predecessor": old.id});
         self.tell(&mut update, kind::MEMBER_JOINED, &old.id, &new.id, body);
         update.news(What::Joined { member: new.id.clone() });
+        // Told after the successor is known, which shows that the old one has given its name away.
+        update.news(renamed);
         update.member(new.clone());
         self.commit(update).await?;
         Ok(Joined::of(&snapshot, &new, false))

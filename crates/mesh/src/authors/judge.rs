@@ -87,6 +87,9 @@ impl Authors {
             if is_changed {
                 state.change(claim.member_id);
             }
+            if claim.sender_key != claim.member_key {
+                state.note_session(claim.sender_key, claim.member_id);
+            }
             return Verdict::Verified;
         }
         let is_older = |from: u64| claim.seq_in_order.is_some_and(|seq| seq < from);
@@ -131,6 +134,17 @@ impl State {
         }
         let in_time = claim.created_at.is_none_or(|created| created <= proof.until.saturating_add(SKEW_MS));
         Some(has_id && in_time)
+    }
+
+    fn note_session(&mut self, session: &PublicKey, member_id: &str) {
+        let key = session.hex();
+        if self.owners.get(&key).is_some_and(|owner| owner == member_id) {
+            return;
+        }
+        if self.owners.len() >= MAX_SESSION_KEYS {
+            self.owners.clear();
+        }
+        self.owners.insert(key, member_id.to_owned());
     }
 
     /// Verifies a session's proof, once for each session key.

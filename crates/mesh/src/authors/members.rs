@@ -19,7 +19,7 @@ use hostel_wire::frames::server::{Member, RetiredKey};
 use hostel_wire::keys::PublicKey;
 use serde_json::{Value, json};
 
-use super::{Authors, MAX_EARLIER_KEYS, MAX_PINS, Pin, State};
+use super::{Authors, MAX_EARLIER_KEYS, MAX_PINS, NEXT_CONNECTION, Pin, State};
 
 /// Something a person should know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +39,32 @@ const KEY_PREFIX: usize = 8;
 const MAX_NAME: usize = 64;
 
 impl Authors {
+    /// Takes members as this host had listed them, before anything is heard of a broker: what they have signed counts from
+    /// the next connection on, also if its broker does not hand that out any more. Those that are known already stay as
+    /// they are.
+    pub(crate) fn remember(
+        &self,
+        mesh_id: &str,
+        own_id: &str,
+        members: &mut [Member],
+        known: &mut BTreeMap<String, Member>,
+    ) {
+        let is_new = |id: &str| !self.0.lock().pins.contains_key(id);
+        let new: Vec<String> =
+            members.iter().map(|member| member.id.clone()).filter(|id| id != own_id && is_new(id)).collect();
+        self.admit(mesh_id, own_id, members, known, None);
+        let mut state = self.0.lock();
+        for id in new {
+            let State { pins, changed, .. } = &mut *state;
+            // Only a statement that verified has a name.
+            if let Some(pin) = pins.get_mut(&id).filter(|pin| pin.name.is_some())
+                && pin.must_sign_from(NEXT_CONNECTION)
+            {
+                changed.insert(id);
+            }
+        }
+    }
+
     /// Takes members as a broker lists them and makes them what is proven. `known` are the members as they are shown
     /// until now. With `signs_from`, members whose statements are new must sign from that entry of the log on.
     pub(crate) fn admit(
@@ -50,6 +76,9 @@ impl Authors {
         signs_from: Option<u64>,
     ) -> Vec<Notice> {
         let mut state = self.0.lock();
+        if let Some(seq) = signs_from {
+            state.draw_lines(seq);
+        }
         let mut notices = Vec::new();
         for member in members.iter_mut().filter(|member| member.id != own_id) {
             state.admit_key(mesh_id, member, &mut notices);
@@ -94,6 +123,15 @@ impl Notice {
 }
 
 impl State {
+    /// A connection begins: who signs, since a time that nobody knows, does so from here on.
+    fn draw_lines(&mut self, seq: u64) {
+        let State { pins, changed, .. } = self;
+        for (id, pin) in pins.iter_mut().filter(|(_, pin)| pin.signs_from == Some(NEXT_CONNECTION)) {
+            pin.must_sign_from(seq);
+            changed.insert(id.clone());
+        }
+    }
+
     fn admit_key(&mut self, mesh_id: &str, member: &mut Member, notices: &mut Vec<Notice>) {
         if PublicKey::from_hex(&member.pubkey).is_none() {
             return;

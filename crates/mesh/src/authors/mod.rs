@@ -16,6 +16,8 @@
 mod judge;
 mod members;
 pub(crate) mod rows;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -31,6 +33,9 @@ const MAX_EARLIER_KEYS: usize = 64;
 
 /// Members that are remembered. There is no room made for more: a broker could make up members to have others forgotten.
 const MAX_PINS: usize = 50_000;
+
+/// Stands for an entry of the log that is not known yet: the next list that a connection begins with says which.
+const NEXT_CONNECTION: u64 = i64::MAX as u64;
 
 /// Session keys whose proof was verified and is remembered.
 const MAX_SESSION_KEYS: usize = 4096;
@@ -76,6 +81,8 @@ struct State {
     unproven: HashMap<String, Unproven>,
     /// Member key and session key of proofs that were verified, with their ends.
     sessions: HashMap<([u8; 32], [u8; 32]), u64>,
+    /// Whose session keys are, by what was proven with messages.
+    owners: HashMap<String, String>,
 }
 
 impl State {
@@ -100,6 +107,11 @@ impl Authors {
         let Some(pin) = state.pins.get(member_id).filter(|pin| !pin.is_unproven) else { return Vec::new() };
         let keys = std::iter::once(&pin.keys.current).chain(pin.keys.earlier.iter().rev());
         keys.filter_map(|key| PublicKey::from_hex(key)).collect()
+    }
+
+    /// The member that a session key is proven to belong to.
+    pub(crate) fn session_owner(&self, session_key: &str) -> Option<String> {
+        self.0.lock().owners.get(session_key).cloned()
     }
 
     /// Whether a member is known to sign.

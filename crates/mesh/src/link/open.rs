@@ -77,7 +77,11 @@ pub(super) fn arrival(core: &Core, push: &Push, in_order: bool) -> Result<Arriva
         return Err("sender");
     }
     let sender = Sender { member_id: &push.sender_member_id, member_key: public, key: sealer };
-    let name = known.unwrap_or_else(|| push.sender_name.clone());
+    let name = match known {
+        Some(name) => name,
+        // Nobody we know: the name of one that we know is not theirs.
+        None => told_apart(core, &push.sender_member_id, push.sender_name.clone(), member_key),
+    };
     let topic = topic_name(core, push, kind);
     let mut arrival = Arrival {
         sender_member_id: push.sender_member_id.clone(),
@@ -119,13 +123,22 @@ pub(super) fn arrival(core: &Core, push: &Push, in_order: bool) -> Result<Arriva
     }
     if let Content::Open(plain) = &mut arrival.content {
         arrival.sender_name = shown_name(core, sender.member_id, &arrival.sender_name, plain);
-        // Whose id it has is the author's to say, where the author says who it is.
-        if plain.author.is_some() {
-            arrival.origin.clone_from(&plain.origin);
+        // That it has the id of another member counts only if the broker, which knows who has taken whose place, and the
+        // author both say so: one alone could have messages of others taken for known.
+        if plain.author.is_some() && arrival.origin != plain.origin {
+            arrival.origin = None;
         }
         finish(core, &arrival.sender_name, kind, is_direct, plain);
     }
     Ok(arrival)
+}
+
+/// A name with the beginning of a key behind it, if somebody else is known here by that name.
+fn told_apart(core: &Core, member_id: &str, name: String, key: &str) -> String {
+    match core.roster.is_name_of_other(member_id, &name) {
+        true => format!("{name}-{}", key.chars().take(8).collect::<String>()),
+        false => name,
+    }
 }
 
 /// What the sender of an opened message is called. A name that the author signed counts over what the broker says, unless
@@ -133,11 +146,8 @@ pub(super) fn arrival(core: &Core, push: &Push, in_order: bool) -> Result<Arriva
 fn shown_name(core: &Core, member_id: &str, listed: &str, plain: &Plain) -> String {
     let mut name = listed.to_owned();
     if let Some(author) = plain.author.as_ref().filter(|_| plain.verified && !core.authors().is_named(member_id)) {
-        name = hostel_wire::topic::display_name(author).unwrap_or(name);
-        if core.roster.is_name_of_other(member_id, &name) {
-            let key = core.roster.key(member_id).map(|key| key.hex()).unwrap_or_default();
-            name = format!("{name}-{}", key.chars().take(8).collect::<String>());
-        }
+        let key = core.roster.key(member_id).map(|key| key.hex()).unwrap_or_default();
+        name = told_apart(core, member_id, hostel_wire::topic::display_name(author).unwrap_or(name), &key);
     }
     // An answer to that name goes back to the session that asked.
     match &plain.sender {
@@ -211,7 +221,8 @@ fn shared(core: &Core, push: &Push, frame: Frame<'_>) -> Content {
         _ => GENERAL.to_owned(),
     };
     let epoch = push.key_epoch.unwrap_or_default();
-    let group = push.group.as_deref().map(|name| name.trim_start_matches('@').to_owned());
+    let group =
+        (kind == Kind::Group).then(|| push.group.as_deref().unwrap_or_default().trim_start_matches('@').to_owned());
     let Some(key) = core.topics.key(&ring, epoch) else {
         return Content::KeyPending(Sealed {
             topic_id: ring,
@@ -319,6 +330,7 @@ fn finish(core: &Core, sender: &str, kind: Kind, direct: bool, plain: &mut Plain
 /// Opens what waited for its key.
 pub(crate) fn waited(core: &Core, key: &TopicKey, row: &Waiting) -> Result<Plain, Unreadable> {
     let content = match senders_keys(row) {
+        Some(_) if row.kind == Kind::Group && row.sealed.group.is_none() => without_group(key, row),
         Some(sender) => {
             let sealed = &row.sealed;
             let id = core.topics.id_of_ring(&sealed.topic_id).unwrap_or_default();
@@ -353,6 +365,20 @@ pub(crate) fn waited(core: &Core, key: &TopicKey, row: &Waiting) -> Result<Plain
             Err(why)
         }
         Content::KeyPending(_) => Err(Unreadable::Failed),
+    }
+}
+
+/// Opens a message for a group that was stored by a program which did not keep the group's name: where it was for cannot be
+/// compared, so nobody is proven to have written it.
+fn without_group(key: &TopicKey, row: &Waiting) -> Content {
+    let sealed = &row.sealed;
+    let Ok(bytes) = key.open_parts(&sealed.nonce, &sealed.ciphertext) else {
+        return Content::Unreadable(Unreadable::Failed);
+    };
+    match Body::from_bytes(sealed.body_version, &bytes) {
+        Ok(body) if body.matches(&row.client_message_id, &sealed.request_fingerprint) => Content::Open(plain(body)),
+        Ok(_) => Content::Unreadable(Unreadable::Mismatch),
+        Err(_) => Content::Unreadable(Unreadable::Failed),
     }
 }
 

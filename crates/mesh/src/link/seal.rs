@@ -133,7 +133,7 @@ pub(super) fn row(core: &Core, keys: &Keys, row: &Row) -> Result<Send, Unsealed>
         fingerprint: Some(row.fingerprint),
         session: payload.session.clone(),
         sender: row.lane.sender_session.as_deref().map(|id| core.sessions.name_of(id)),
-        author: Some(core.known_name()),
+        author: Some(core.signed_name()),
         origin: origin.map(str::to_owned),
         session_proof: if is_direct { keys.session_proof(core.broker_now_ms()) } else { None },
         successions: core.keys.recent_lineage(&keys.member, core.broker_now_ms()),

@@ -69,11 +69,19 @@ impl Mesh {
             None | Some("control-plane") => "service".to_owned(),
             Some(role) => role.to_owned(),
         };
+        // Keys and names of members are those that are proven, not those of this list.
+        let known = member_id.as_deref().and_then(|id| self.core.roster.member(id));
+        let is_session = pubkey != member_pubkey;
+        let display_name = match &known {
+            Some(member) if !is_session => member.name.clone(),
+            _ => text("displayName").unwrap_or_default(),
+        };
+        let member_pubkey = known.map_or(member_pubkey, |member| member.pubkey);
         Some(Peer {
-            pubkey,
+            pubkey: if is_session { pubkey } else { member_pubkey.clone() },
             member_pubkey,
             member_id: member_id.unwrap_or_default(),
-            display_name: text("displayName").unwrap_or_default(),
+            display_name,
             online: value.get("online").and_then(Value::as_bool).unwrap_or(status != "offline"),
             status,
             summary: text("summary"),
@@ -246,23 +254,13 @@ impl Mesh {
         core.line_soon().await?.ask(Call::Rename { display_name: name.clone() }).await?;
         *core.rename.write() = false;
         name.clone_into(&mut core.name.write());
-        self.state_name(&name).await;
-        Ok(name)
-    }
-
-    /// Signs the new name for others. They know us by the old one until then; the next connection says it again.
-    async fn state_name(&self, name: &str) {
-        let core = &self.core;
-        // The broker's list follows its answer.
-        let mut changed = core.roster.watch();
-        let listed = async { while core.known_name() != name && changed.changed().await.is_ok() {} };
-        let said = async {
-            tokio::time::timeout(Duration::from_secs(2), listed).await.ok();
-            greet::state(core, &*core.line()?).await
-        };
-        if let Err(refusal) = said.await {
+        core.set_own_name(&name);
+        // Others know us by the old name until we have signed the new one; the next connection says it again.
+        let stated = async { greet::state(core, &*core.line()?).await };
+        if let Err(refusal) = stated.await {
             core.log.warn("statement_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
         }
+        Ok(name)
     }
 
     /// Makes an invite; only on the owner's host.

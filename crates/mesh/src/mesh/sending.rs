@@ -254,7 +254,19 @@ fn target(core: &Core, to: &str) -> Result<Target, Refusal> {
     let session = core.sessions.by_key(&to.trim().to_ascii_lowercase());
     match session.zip(core.roster.member(&core.me.member_id)) {
         Some((session, me)) => Ok(Target::Member(Box::new(me), Some(session.entry.session_id.clone()))),
-        None => resolve::target(&core.roster, to).map_err(|refusal| unknown(core, to, refusal)),
+        None => {
+            let target = resolve::target(&core.roster, to).map_err(|refusal| unknown(core, to, refusal))?;
+            // The broker says whose sessions are. One whose key was proven is not somebody else's.
+            let owner = core.authors().session_owner(&to.trim().to_ascii_lowercase());
+            match (&target, owner) {
+                (Target::Member(member, Some(_)), Some(owner)) if member.id != owner => Err(Refusal::new(
+                    "peer_not_found",
+                    "the broker says that this session is of another member than the one that proved it",
+                )
+                .about("to")),
+                _ => Ok(target),
+            }
+        }
     }
 }
 

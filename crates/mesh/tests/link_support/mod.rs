@@ -372,6 +372,7 @@ pub fn cold_options(membership: &Membership) -> ColdOptions {
         broker_urls: membership.broker_urls.clone(),
         dial: Arc::new(NetDial::new(None).unwrap()),
         clock: Clock::system(),
+        dir: None,
     }
 }
 
