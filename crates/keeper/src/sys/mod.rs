@@ -4,8 +4,10 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod seal;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use seal::seal;
 
 use std::ffi::{CStr, CString};
 use std::io;
