@@ -19,7 +19,7 @@ const fn setting(name: &'static str, make: fn(&Repository<'_>), runs_at: Option<
 }
 
 const STATUS: Option<&[&str]> = Some(&["status"]);
-const ADD: Option<&[&str]> = Some(&["worktree", "add", "-b", "own", "../own-tree"]);
+const ADD: Option<&[&str]> = Some(&["worktree", "add", "-b", "own", "own-tree"]);
 const FETCH: Option<&[&str]> = Some(&["fetch", "origin"]);
 
 pub(crate) const SETTINGS: &[Setting] = &[
@@ -188,10 +188,11 @@ fn submodule_filter(repository: &Repository<'_>) {
 fn embedded(repository: &Repository<'_>) {
     let bare = repository.path().join("embedded.git");
     repository.person(&["clone", "--quiet", "--bare", ".", "embedded.git"]);
-    for (setting, value) in [("core.bare", "false"), ("core.worktree", ".."), ("core.fsmonitor", &repository.evil())] {
-        repository.person(&["config", "--file", "embedded.git/config", setting, value]);
-    }
+    let configure = |setting, value| repository.person(&["config", "--file", "embedded.git/config", setting, value]);
+    configure("core.bare", "false");
+    configure("core.worktree", "..");
     repository.person(&["-C", "embedded.git", "reset"]);
+    configure("core.fsmonitor", &repository.evil());
     for path in [bare.clone(), bare.join("objects")] {
         for method in ["git.info", "git.status", "git.list_branches"] {
             repository.ask(method, &serde_json::json!({"path": path}));
