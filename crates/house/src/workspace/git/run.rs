@@ -268,6 +268,8 @@ impl Git {
         command.arg("-C").arg(call.directory).args(hardening::settings()).args(&call.arguments);
         command.env_clear().envs(hardening::environment(&self.hidden, call.overrides));
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        // A repository can have git run programs of whoever writes its configuration.
+        hostel_peer::marks::mark_children_of(command.as_std_mut());
 
         let failed = |error: io::Error| GitError::Start { program: self.program.clone(), errno: errno_of(&error) };
         let (answer, diagnostics) = output_pipes(&mut command, call.streams).map_err(failed)?;
