@@ -102,3 +102,29 @@ fn variables_of_the_daemon_name_no_program_for_git() {
     assert!(answers.contains(r#""changes":["M a.txt","?? new"]"#), "{answers}");
     scene.check_harmless("variables of the daemon");
 }
+
+/// A git that runs the program itself: what the daemon starts is inside the house, also when it has left git's tree and
+/// has given up everything that can be given up.
+#[test]
+fn what_runs_below_the_daemons_git_decides_nothing() {
+    for way in ["", "env -i ", "env -i setsid --fork "] {
+        let scene = Scene::start_with_wrapper(way);
+        let repository = scene.repository("wrapped");
+        scene.arm();
+        let status = repository.ask("git.status", &json!({"path": repository.path()}));
+        assert_eq!(status, r#"{"isRepo":true,"clean":false,"changes":["M a.txt","?? new"]}"#);
+        let heard = scene.wait_for_answer();
+        assert!(heard.contains("inside"), "{way}: {heard}");
+        assert_eq!(scene.question(), "pending", "{way}");
+        assert_ne!(scene.take_trace(), "", "{way}: the program did not run");
+    }
+}
+
+/// The login shell is the daemon's child as well, and profiles belong to whoever may write them.
+#[test]
+fn what_a_profile_starts_decides_nothing() {
+    let scene = Scene::start_with_profile();
+    let heard = scene.wait_for_answer();
+    assert!(heard.contains("inside"), "{heard}");
+    assert_eq!(scene.question(), "pending");
+}

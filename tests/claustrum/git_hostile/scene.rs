@@ -31,24 +31,68 @@ pub(crate) struct Scene {
 impl Scene {
     /// A house whose daemon has these variables, each naming the evil program.
     pub(crate) fn start(variables: &[&str]) -> Self {
+        Self::prepare().up(|scene, up| {
+            for name in variables {
+                let value = match *name {
+                    "GIT_CONFIG_PARAMETERS" => format!("'core.fsmonitor'='{}'", scene.evil()),
+                    _ => scene.evil(),
+                };
+                up.env(name, value);
+            }
+        })
+    }
+
+    /// A house whose git runs the program by way of some other command first.
+    pub(crate) fn start_with_wrapper(way: &str) -> Self {
+        let scene = Self::prepare();
+        let programs = scene.sandbox.make("programs");
+        let search_path = std::env::var_os("PATH").expect("a search path");
+        let mut found = std::env::split_paths(&search_path).map(|directory| directory.join("git"));
+        let git = found.find(|path| path.is_file()).expect("a git in the search path");
+        let text =
+            format!("#!/bin/sh\n{way}'{}' < /dev/null > /dev/null\nexec '{}' \"$@\"\n", scene.evil(), git.display());
+        write_program(&programs.join("git"), &text);
+        scene.up(|_, up| {
+            let path = std::env::var("PATH").expect("a search path");
+            up.env("PATH", format!("{}:{path}", programs.display()));
+        })
+    }
+
+    /// A house whose user has a profile that runs the program once it is there and armed.
+    pub(crate) fn start_with_profile() -> Self {
+        let scene = Self::prepare();
+        let text = format!(
+            "( until [ -e '{}' ]; do sleep 0.05; done; exec '{}' ) < /dev/null > /dev/null 2>&1 &\n",
+            scene.safety().display(),
+            scene.evil()
+        );
+        fs::write(scene.sandbox.home().join(".profile"), text).expect("a profile");
+        scene.up(|_, _| {})
+    }
+
+    fn prepare() -> Self {
         let sandbox = Sandbox::new("git");
         sandbox.write_settings(SETTINGS);
-        let mut scene = Self { sandbox, question: String::new() };
-        let mut up = scene.sandbox.hostel(&["up"]);
-        for name in variables {
-            let value = match *name {
-                "GIT_CONFIG_PARAMETERS" => format!("'core.fsmonitor'='{}'", scene.evil()),
-                _ => scene.evil(),
-            };
-            up.env(name, value);
-        }
+        Self { sandbox, question: String::new() }
+    }
+
+    fn up(mut self, prepare: impl FnOnce(&Self, &mut Command)) -> Self {
+        let mut up = self.sandbox.hostel(&["up"]);
+        prepare(&self, &mut up);
         let output = house::run(up);
         assert!(output.status.success(), "hostel up: {}", String::from_utf8_lossy(&output.stderr));
-        scene.sandbox.remember();
-        let (session, question) = scene.ask_question();
-        scene.question = question;
-        scene.write_evil(&session);
-        scene
+        self.sandbox.remember();
+        let (session, question) = self.ask_question();
+        self.question = question;
+        self.write_evil(&session);
+        self
+    }
+
+    /// What the house said to the program.
+    pub(crate) fn wait_for_answer(&self) -> String {
+        wait::content(&self.sandbox.join("heard"), "what the program heard", |text| {
+            (!text.is_empty()).then(|| text.to_owned())
+        })
     }
 
     fn native(&self) -> Peer {
@@ -90,8 +134,7 @@ impl Scene {
             self.sandbox.join("heard").display(),
             line(2, "session/approve", &decision),
         );
-        fs::write(self.evil(), text).expect("a program");
-        fs::set_permissions(self.evil(), fs::Permissions::from_mode(0o755)).expect("a mode");
+        write_program(Path::new(&self.evil()), &text);
         self.arm();
     }
 
@@ -239,4 +282,9 @@ impl Repository<'_> {
         eprintln!("{round}:\n{answers}");
         answers
     }
+}
+
+fn write_program(path: &Path, text: &str) {
+    fs::write(path, text).expect("a program");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a mode");
 }

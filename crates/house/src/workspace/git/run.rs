@@ -268,7 +268,7 @@ impl Git {
         command.arg("-C").arg(call.directory).args(hardening::settings()).args(&call.arguments);
         command.env_clear().envs(hardening::environment(&self.hidden, call.overrides));
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
-        // A repository can have git run programs of whoever writes its configuration.
+        // A git that cannot be sealed may yet run something, and whatever that is must not decide for the owner.
         hostel_peer::marks::mark_children_of(command.as_std_mut());
 
         let failed = |error: io::Error| GitError::Start { program: self.program.clone(), errno: errno_of(&error) };
