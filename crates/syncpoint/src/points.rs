@@ -105,10 +105,11 @@ points! {
     ATTEMPT_PASSED = "house.passphrase.attempt-passed";
     /// A wrong passphrase is committed with its audit record; the decider has no answer.
     ATTEMPT_FAILED = "house.passphrase.attempt-failed";
-    /// The file with the digest of a new passphrase is in place; the audit has no record and the asker no answer.
-    PASSPHRASE_WRITTEN = "house.passphrase.written";
-    /// The audit record of a changed or removed passphrase is committed; the asker has no answer.
+    /// The digest of a new passphrase, or that there is none any more, is committed with its audit record; the file still
+    /// holds the one of before, and the asker has no answer.
     PASSPHRASE_RECORDED = "house.passphrase.recorded";
+    /// The file with the digest of a new passphrase is in place; the asker has no answer.
+    PASSPHRASE_WRITTEN = "house.passphrase.written";
 
     /// What somebody else has changed is recorded, and denied or written again; nobody has been told.
     TAMPERING_RECORDED = "house.tampering.recorded";
