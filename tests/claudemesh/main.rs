@@ -12,6 +12,7 @@
 mod backup;
 mod capabilities;
 mod contract;
+mod external;
 mod five;
 mod fleet;
 mod hooks;

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod claudemesh;
 pub mod claustrum;
 pub mod codecast;

@@ -94,7 +94,11 @@ async fn check(
 ) -> Result<Response<Body>, Turned> {
     let live = door.live();
     size(&head, &live.settings.limits)?;
-    let visitor = guard::admit(&door, &live, transport, &head)?;
+    let visitor = guard::admit(&door, &live, transport, connection.peer().ends(), &head)?;
+    if !matches!(visitor, Visitor::Anybody) && !connection.is_admitted().await {
+        let busy = Refused::new(StatusCode::TOO_MANY_REQUESTS, "daemon_busy", "too many connections are open");
+        return Err(busy.retry_after(1).into());
+    }
     live.pace(transport, &visitor)?;
     if let Visitor::Hook(grant) = &visitor
         && !matches!(found, Found::Endpoint(Endpoint::Send | Endpoint::TopicPost, _))

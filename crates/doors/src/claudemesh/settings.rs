@@ -18,7 +18,7 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// Names of this machine that a `Host` may have besides those of loopback.
     pub hosts: Vec<String>,
-    /// The token of a listener that others can reach; it then takes no other.
+    /// The token of a listener that others can reach. Others have to show this one; on loopback either counts.
     pub external: Option<Arc<Secret>>,
     /// Metrics are served.
     pub metrics: bool,

@@ -3,11 +3,11 @@
 //! Nothing here is needed to serve a process again after a restart: the counters start anew and
 //! everything else is read from the house.
 
+use super::Secret;
 use super::flag::Flag;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::request::{Gate, METHODS};
-use super::secret::Secret;
 use super::settings::{Limits, LoginPath, Reattach, Settings};
 use super::shellenv::LoginShell;
 use super::stream::Subscription;

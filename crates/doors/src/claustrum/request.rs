@@ -5,10 +5,10 @@
 //!
 //! This module reads; it never calls a method and never writes to a connection.
 
+use super::Secret;
 use super::errors::{self, RpcError};
 use super::gojson::decode::{field_of, string};
 use super::gojson::{Malformed, Scanner, decode, value};
-use super::secret::Secret;
 use std::borrow::Cow;
 
 /// A request whose line was well-formed.

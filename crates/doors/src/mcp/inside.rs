@@ -6,17 +6,17 @@
 use std::io;
 use std::path::PathBuf;
 
+use hostel_peer::Peer;
 use tokio::net::UnixStream;
 
 use super::Backend;
 use super::Caller;
 use super::Later;
-use super::Process;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
 
-/// Serves one end of a pair as a door does, for the process that is behind it; none where that is not known.
-pub type Attend = Box<dyn Fn(UnixStream, Option<Process>) + Send + Sync>;
+/// Serves one end of a pair as a door does, for the process that is really behind it.
+pub type Attend = Box<dyn Fn(UnixStream, Peer) + Send + Sync>;
 
 /// Finds the tunnel socket of a host.
 pub type Tunnel = Box<dyn Fn(&str) -> PathBuf + Send + Sync>;
@@ -37,6 +37,11 @@ impl std::fmt::Debug for Inside {
     }
 }
 
+/// Whoever calls. A caller of whom nothing is known is unknown, and not this daemon.
+fn peer_of(caller: &Caller) -> Peer {
+    caller.peer.clone().unwrap_or_else(Peer::unknown)
+}
+
 impl Backend for Inside {
     fn door(&self, host: Option<&str>) -> Option<PathBuf> {
         host.map(|host| (self.tunnel)(host))
@@ -48,7 +53,7 @@ impl Backend for Inside {
                 Some(host) => UnixStream::connect((self.tunnel)(host)).await,
                 None => {
                     let (ours, theirs) = UnixStream::pair()?;
-                    (self.sudo)(theirs, caller.process);
+                    (self.sudo)(theirs, peer_of(caller));
                     Ok(ours)
                 }
             }
@@ -58,7 +63,7 @@ impl Backend for Inside {
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>> {
         Box::pin(async move {
             let (ours, theirs) = UnixStream::pair().map_err(ClientError::Lost)?;
-            (self.native)(theirs, caller.process);
+            (self.native)(theirs, peer_of(caller));
             Client::over(ours).await
         })
     }

@@ -31,7 +31,6 @@ mod stdio;
 pub use backend::Backend;
 pub use backend::Later;
 pub use caller::Caller;
-pub use caller::Process;
 pub use hosts::Desk;
 pub use hosts::HostInfo;
 pub use hosts::LaunchError;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hostel_agents::Raw;
 use hostel_house::processes::Processes;
+use hostel_peer::accept::Arrival;
 use hostel_tasks::SpawnBoxed as _;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -17,7 +18,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -51,7 +51,6 @@ use crate::zeroclaw::Face;
 use crate::zeroclaw::Greeting;
 use crate::zeroclaw::Incoming;
 use crate::zeroclaw::Params;
-use crate::zeroclaw::Peer;
 
 /// What every request has to say of itself.
 const VERSION: &str = r#""2.0""#;
@@ -95,18 +94,17 @@ struct Connection {
     in_flight: Arc<Semaphore>,
 }
 
-/// Serves one connection to its end. Without a permit it is told that there is no room.
+/// Serves one connection to its end. Without a place it is told that there is no room.
 pub(super) async fn run(
-    stream: UnixStream,
-    peer: Peer,
-    permit: Option<OwnedSemaphorePermit>,
+    arrival: Arrival<UnixStream>,
     processes: Processes,
     settings: Arc<Settings>,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let Arrival { stream, peer, place } = arrival;
     let (reader, half) = stream.into_split();
     let writer = Writer::unix(half);
-    if permit.is_none() {
+    if place.is_none() {
         let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
         let told = writer.answer(Some(&RawValue::NULL), Err(full));
         drop(tokio::time::timeout(GOODBYE, told).await);

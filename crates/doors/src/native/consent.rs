@@ -8,7 +8,6 @@ use hostel_house::approvals::Approval;
 use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Claim;
 use hostel_house::approvals::DecideError;
-use hostel_house::approvals::DeciderPeer;
 use hostel_house::approvals::Face;
 use hostel_house::approvals::FaceGuard;
 use hostel_house::approvals::Looked;
@@ -29,6 +28,7 @@ use crate::rpc::Outcome;
 use crate::rpc::Writer;
 use crate::zeroclaw::Door;
 use crate::zeroclaw::Peer;
+use crate::zeroclaw::PeerNames as _;
 use crate::zeroclaw::Spelling;
 use crate::zeroclaw::approvals::abridged;
 use crate::zeroclaw::approvals::describe;
@@ -57,7 +57,7 @@ const LISTED_BYTES: usize = 4 << 20;
 pub(super) struct Consent {
     approvals: Approvals,
     sessions: Sessions,
-    peer: DeciderPeer,
+    peer: Peer,
     label: String,
     spelling: Spelling,
     unlock: Option<Unlock>,
@@ -71,7 +71,7 @@ impl Consent {
         Consent {
             approvals: door.0.approvals.clone(),
             sessions: door.0.sessions.clone(),
-            peer: peer.decider(),
+            peer: peer.clone(),
             label: peer.label(),
             spelling: door.0.settings.spelling,
             unlock: None,

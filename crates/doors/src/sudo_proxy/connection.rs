@@ -9,7 +9,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use futures_util::FutureExt as _;
-use hostel_house::approvals::PeerInfo;
+use hostel_peer::Peer;
+use hostel_peer::PeerInfo;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use sha2::Digest as _;
@@ -30,26 +31,17 @@ use super::door::Ended;
 use super::gates::Accepted;
 use super::gates::Refused;
 use super::gates::Screened;
-use super::listen;
 use super::notice::Notice;
 use super::replay::Seen;
 use super::request;
 use super::request::Action;
+use crate::admission;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
 
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub(crate) enum Peer {
-    /// A process and its user, as the system told when it connected.
-    Of(Option<(u32, u32)>),
-    /// Somebody in this process speaks for this one.
-    Is(Option<Box<PeerInfo>>),
-}
 
 /// A client while it is served.
 pub(crate) struct Client<'a> {
@@ -86,10 +78,10 @@ pub(crate) async fn run(mut stream: UnixStream, door: &Door, peer: Peer) {
         if !progress.answered {
             let failed = Plain::Error("internal error; the request was given up".to_owned());
             let line = answer::line(&progress.id, &failed, &door.0.settings.reported_version);
-            listen::say_at_once(&stream, &line);
+            admission::say_at_once(&stream, &line);
         }
     }
-    listen::discard(&stream);
+    admission::discard(&stream);
 }
 
 async fn serve(stream: &mut UnixStream, door: &Door, peer: Peer, progress: &mut Progress) {
@@ -250,10 +242,7 @@ impl Client<'_> {
     }
 
     /// Who is asking, as the system knows it.
-    pub(crate) fn peer(&self) -> Option<PeerInfo> {
-        match &self.peer {
-            Peer::Of(known) => known.and_then(|(pid, uid)| self.door.0.approvals.peer(pid, uid)),
-            Peer::Is(peer) => peer.as_deref().cloned(),
-        }
+    pub(crate) async fn peer(&self) -> Option<PeerInfo> {
+        self.peer.info().await
     }
 }

@@ -94,6 +94,11 @@ impl Door {
         })))
     }
 
+    /// The places for connections.
+    pub(crate) fn slots(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.slots)
+    }
+
     /// A place for one more connection, if there is one.
     pub(crate) fn slot(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.0.slots).try_acquire_owned().ok()

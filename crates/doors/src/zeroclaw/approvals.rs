@@ -62,7 +62,9 @@ pub(crate) async fn announce(visitor: Arc<Visitor>) {
 
 /// Whether a question is put to this client as a choice instead of a request for approval.
 pub(crate) async fn may_elicit(visitor: &Visitor, tool: &str, input: &Raw) -> bool {
-    visitor.elicits() && elicit::applies(tool, input) && visitor.peer.may_decide(&visitor.house().processes).await
+    visitor.elicits()
+        && elicit::applies(tool, input)
+        && visitor.house().approvals.may_decide(&visitor.peer).await.is_ok()
 }
 
 async fn tell(visitor: &Visitor, approval: &Approval) -> std::io::Result<()> {

@@ -17,6 +17,7 @@ use super::Face;
 use super::PROTOCOL_VERSION;
 use super::Params;
 use super::Peer;
+use super::PeerNames as _;
 use super::agents;
 use super::approvals;
 use super::attach;

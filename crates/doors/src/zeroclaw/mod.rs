@@ -53,6 +53,7 @@ pub use logs::LogRing;
 pub use logs::Tee;
 pub(crate) use params::Params;
 pub(crate) use peer::Peer;
+pub(crate) use peer::PeerNames;
 pub use settings::Settings;
 pub(crate) use visitor::Face;
 pub use wss::serve_wss;

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::Client;
 use super::Params;
+use super::PeerNames as _;
 use super::approvals;
 use super::attachments;
 use super::attachments::Stored;

@@ -21,6 +21,7 @@ use super::values::Policy;
 use super::values::Reattach;
 use super::values::Size;
 use super::values::Time;
+use super::values::Users;
 
 /// A mistake in a layer.
 #[derive(Debug)]
@@ -89,6 +90,7 @@ pub(super) struct Zeroclaw {
     pub(super) wss_cert: Option<String>,
     pub(super) wss_key: Option<String>,
     pub(super) wss_token_file: Option<String>,
+    pub(super) wss_proxy_users: Option<Users>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 86] = [
+pub(super) const KEYS: [(&str, Shape); 87] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -36,6 +36,7 @@ pub(super) const KEYS: [(&str, Shape); 86] = [
     ("doors.zeroclaw.wss_cert", Shape::Text),
     ("doors.zeroclaw.wss_key", Shape::Text),
     ("doors.zeroclaw.wss_token_file", Shape::Text),
+    ("doors.zeroclaw.wss_proxy_users", Shape::List),
     ("doors.sudo-proxy.enabled", Shape::Bare),
     ("doors.sudo-proxy.listen", Shape::List),
     ("doors.sudo-proxy.reported_version", Shape::Text),
@@ -148,6 +149,7 @@ impl Settings {
         take!("doors.zeroclaw.wss_cert", from.wss_cert.map(path), into.wss.cert);
         take!("doors.zeroclaw.wss_key", from.wss_key.map(path), into.wss.key);
         take!("doors.zeroclaw.wss_token_file", from.wss_token_file.map(path), into.wss.token_file);
+        take!("doors.zeroclaw.wss_proxy_users", from.wss_proxy_users.map(|users| users.0), into.wss.proxy_users);
 
         let from = layer.doors.sudo_proxy;
         let into = &mut self.sudo_proxy;
@@ -285,6 +287,9 @@ impl Settings {
             "doors.zeroclaw.wss_cert" => path(&wss.cert),
             "doors.zeroclaw.wss_key" => path(&wss.key),
             "doors.zeroclaw.wss_token_file" => path(&wss.token_file),
+            "doors.zeroclaw.wss_proxy_users" => {
+                wss.proxy_users.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+            }
             "doors.sudo-proxy.enabled" => sudo_proxy.enabled.to_string(),
             "doors.sudo-proxy.listen" => all(&sudo_proxy.listen),
             "doors.sudo-proxy.reported_version" => sudo_proxy.reported_version.clone(),

@@ -83,6 +83,8 @@ pub(crate) struct WssSettings {
     pub(crate) key: Option<PathBuf>,
     /// The token; none = one of our own, made once.
     pub(crate) token_file: Option<PathBuf>,
+    /// Users of this machine whose connections are those of others: proxies.
+    pub(crate) proxy_users: Vec<u32>,
 }
 
 /// How sessions behave.
@@ -180,6 +182,7 @@ impl Default for ZeroclawSettings {
                 cert: None,
                 key: None,
                 token_file: None,
+                proxy_users: Vec::new(),
             },
         }
     }

@@ -18,9 +18,9 @@ use hostel_doors::native::Phase;
 use hostel_doors::sudo_proxy;
 use hostel_doors::sudo_proxy::Leaving;
 use hostel_doors::zeroclaw;
-use hostel_house::approvals::Approvals;
 use hostel_house::processes::Processes;
 use hostel_house::sessions::Sessions;
+use hostel_peer::Peer;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -101,7 +101,6 @@ pub(crate) struct McpDoor {
 pub(super) struct Serving {
     pub(super) processes: Processes,
     pub(super) sessions: Sessions,
-    pub(super) approvals: Approvals,
     pub(super) native: Arc<native::Settings>,
     pub(super) log: Log,
     pub(super) phases: watch::Receiver<Phase>,
@@ -152,18 +151,15 @@ impl Door {
 /// Serves the MCP door: its tools reach the doors of this house from the inside, each call as the process behind it.
 async fn serve_mcp(door: McpDoor, serving: Serving, stop: impl Future<Output = ()>) {
     let McpDoor { listener, settings, sudo_proxy, port_file } = door;
-    let approvals = serving.approvals.clone();
-    let sudo = Box::new(move |stream, caller: Option<mcp::Process>| {
+    let sudo = Box::new(move |stream, peer: Peer| {
         // Without a door the stream is closed at once, and the tool says so.
         if let Some(door) = sudo_proxy.clone() {
-            let peer = caller.and_then(|caller| approvals.peer(caller.pid, caller.uid));
             hostel_tasks::spawn(sudo_proxy::serve_stream(stream, door, peer));
         }
     });
-    let native = Box::new(move |stream, caller: Option<mcp::Process>| {
-        let caller = caller.map(|caller| (caller.pid, caller.uid));
+    let native = Box::new(move |stream, peer: Peer| {
         let (processes, settings) = (serving.processes.clone(), Arc::clone(&serving.native));
-        hostel_tasks::spawn(native::attend(stream, caller, processes, settings, serving.phases.clone()));
+        hostel_tasks::spawn(native::attend(stream, peer, processes, settings, serving.phases.clone()));
     });
     let server = crate::mcp::inside(sudo, native);
     mcp::serve_http(listener, server, settings, stop).await;

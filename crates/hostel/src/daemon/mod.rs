@@ -71,6 +71,7 @@ use system::connection_limit;
 pub(crate) use system::hide_memory;
 pub(crate) use system::journal_dir;
 pub(crate) use system::keeper_options;
+pub(crate) use system::mark_inside;
 pub(crate) use system::own_program;
 pub(crate) use system::raise_open_files;
 pub(crate) use system::runtime;
@@ -175,6 +176,9 @@ impl House {
     ) -> Result<Self, CommandError> {
         let program = system::open_own_program()?;
         dir.create()?;
+        // What this daemon starts is inside, also what was started without a mark.
+        let add = || hostel_peer::registry::registry().add_this_process();
+        hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         let options = keeper_options(&dir, &settings)?;
@@ -276,7 +280,6 @@ impl House {
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
-            approvals: self.approvals.clone(),
             native,
             log: self.log.clone(),
             phases,

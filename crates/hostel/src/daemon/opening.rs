@@ -82,6 +82,7 @@ pub(crate) fn zeroclaw_door(house: &House, face: ZeroclawFace) -> Result<zerocla
     settings.question_wait = house.settings.approvals.wait;
     settings.started = house.started;
     settings.logs = house.ring.clone();
+    settings.proxy_users.clone_from(&ours.wss.proxy_users);
     if face.remote && ours.wss.enabled {
         settings.token = Some(Secret::new(token(&wss_token_file(house))?.to_vec()));
     }

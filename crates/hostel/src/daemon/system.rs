@@ -112,6 +112,13 @@ pub(crate) fn raise_open_files() {
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
 }
 
+/// Marks this process and everything it starts as inside the house. Not for the daemon of a house, which speaks to mesh
+/// daemons in the owner's name.
+pub(crate) fn mark_inside() {
+    // To lower an own limit needs no right. Where it fails all the same, what this process starts is known by its parents.
+    hostel_peer::marks::mark_this_process().unwrap_or_default();
+}
+
 /// Nobody of the same user may look into our memory, which holds tokens.
 pub(crate) fn hide_memory() {
     // A system without this protection is served all the same.

@@ -61,7 +61,7 @@ pub(super) struct Mesh {
 
 impl Mesh {
     async fn speaker(&self, caller: &Caller) -> Result<Speaker, Failure> {
-        let (words, process) = (self.words, caller.process.map(|process| process.pid));
+        let (words, process) = (self.words, caller.peer.as_ref().and_then(hostel_peer::Peer::pid));
         let looked = hostel_tasks::spawn_blocking(move || words.speaker(process));
         looked.await.map_err(|error| Failure::internal(error.to_string()))
     }

@@ -104,7 +104,7 @@ impl Approvals {
         let Some(approval) = waiting else { return Err(self.not_pending(id).await) };
         let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict)
             .and_then(|()| makes_sense(&decision, terms.is_some(), &approval, &claim.face));
-        let another = who::is_another(&claim.peer, &approval.requester).await;
+        let another = who::is_another(&claim.peer, &approval).await;
         if let Err(why) = allowed.and(another) {
             return Err(self.refuse(id, claim, why).await);
         }

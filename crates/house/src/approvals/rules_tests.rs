@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use hostel_agents::Raw;
 use proptest::prelude::*;
 
-use super::super::peer::PeerInfo;
 use super::*;
 use crate::pipelines::Privilege;
+use hostel_peer::PeerInfo;
 
 fn stage(words: &[&str]) -> Stage {
     let path = PathBuf::from("/usr/bin").join(words[0].trim_start_matches('/'));

@@ -416,13 +416,6 @@ impl Processes {
         self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))
     }
 
-    /// Whether a process of this machine belongs to what the keeper holds: one of its children, or anything they
-    /// started. Who cannot be looked at counts as inside: this guards decisions that are a person's.
-    pub async fn is_inside(&self, pid: u32) -> bool {
-        let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
-        hostel_tasks::spawn_blocking(move || tree::is_inside(&tag, keeper, pid)).await.unwrap_or(true)
-    }
-
     /// Journals that may go by the retention rule.
     pub async fn collect_garbage(&self, retention: Retention, dry_run: bool) -> io::Result<Collected> {
         garbage::collect(&self.house, retention, dry_run).await

@@ -67,6 +67,9 @@ pub(super) fn run(
     launcher: Option<Launcher>,
 ) -> Result<ExitCode, Failure> {
     daemon::hide_memory();
+    // Hooks are inside, whatever becomes of this process.
+    daemon::mark_inside();
+    hostel_peer::registry::registry().add_this_process();
     let share = match budget::share(desk) {
         Ok(share) => share,
         Err(failure) => {

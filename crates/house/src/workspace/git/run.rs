@@ -221,6 +221,8 @@ impl Git {
             command.env_remove(variable);
         }
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        // A repository can have git run programs of whoever writes its configuration.
+        hostel_peer::marks::mark_children_of(command.as_std_mut());
 
         let failed = |error: io::Error| GitError::Start { program: self.program.clone(), errno: errno_of(&error) };
         let (answer, diagnostics) = output_pipes(&mut command, streams).map_err(failed)?;
