@@ -9,6 +9,8 @@ mod admission;
 pub mod claudemesh;
 pub mod claustrum;
 pub mod codecast;
+#[cfg(test)]
+mod insiders;
 pub mod mcp;
 pub mod native;
 mod rpc;

@@ -43,4 +43,4 @@ pub use process::{Process, start_of};
 pub use secret::Secret;
 pub use standing::Standing;
 pub use tcp::Ends;
-pub use tree::PeerInfo;
+pub use tree::{Ancestor, PeerInfo};

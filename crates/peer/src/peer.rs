@@ -19,7 +19,7 @@ use crate::process::Process;
 use crate::standing::Standing;
 use crate::sys;
 use crate::tcp::{self, Ends, OtherEnd};
-use crate::tree::{self, PeerInfo};
+use crate::tree::{self, Ancestor, PeerInfo};
 
 /// How often the holder of a TCP connection is looked for, and the pause before each further look. The system's tables are
 /// not of one moment: a process that is just being made holds what its parent has until it becomes another program.
@@ -222,6 +222,18 @@ impl Peer {
         })
         .await
         .flatten()
+    }
+
+    /// The processes that the peer may be, each with its parents, nearest first. Empty for somebody elsewhere, for this
+    /// process itself, and for whoever cannot be found.
+    pub async fn lines(&self) -> Vec<Vec<Ancestor>> {
+        let Some(known) = self.known().await else { return Vec::new() };
+        let look_up = move || {
+            let line = |process: &Process| process.look_up(|pid, stat| Some(tree::line_of(pid, stat)));
+            // One that is gone has no parents: what is left of the line says that somebody cannot be told apart.
+            known.processes.iter().map(|process| line(process).unwrap_or_default()).collect()
+        };
+        lookups::run(look_up).await.unwrap_or_default()
     }
 
     /// Where the connection comes from. Asks the kernel, which does not wait; only where that cannot be asked, `/proc` is

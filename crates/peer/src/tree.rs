@@ -137,6 +137,28 @@ pub(crate) fn parents(pid: u32, own: Stat) -> Vec<(u32, u32)> {
     line
 }
 
+/// A process or one of its parents.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Ancestor {
+    /// Its process id.
+    pub pid: u32,
+    /// The terminal session it is in, by the process id of the leader.
+    pub session: u32,
+}
+
+/// A process and its parents, nearest first. Ends early where `/proc` does.
+pub(crate) fn line_of(pid: u32, own: Stat) -> Vec<Ancestor> {
+    let mut line = vec![Ancestor { pid, session: own.session }];
+    let (mut at, mut stat) = (pid, own);
+    while line.len() < MAX_ANCESTORS
+        && let Some(Some(parent)) = parent_of(at, stat)
+    {
+        line.push(Ancestor { pid: parent.pid, session: parent.stat.session });
+        (at, stat) = (parent.pid, parent.stat);
+    }
+    line
+}
+
 /// Whether a process is another one or descends from it. `None` if that cannot be found out.
 pub(crate) fn belongs_to(pid: u32, own: Stat, root: u32, root_started: u64) -> Option<bool> {
     let is_root = |pid: u32, stat: Stat| pid == root && stat.started == root_started;

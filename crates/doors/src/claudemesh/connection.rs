@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hostel_peer::Peer;
 use hostel_peer::accept::{Arrival, Place};
+use hostel_peer::{Peer, Standing};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -56,6 +56,11 @@ impl Connection {
     /// Who is at the other end.
     pub(super) fn peer(&self) -> &Peer {
         &self.peer
+    }
+
+    /// Whether the client is a process inside a house of this user, or cannot be recognised.
+    pub(super) async fn is_inside(&self) -> bool {
+        !matches!(self.peer.standing().await, Standing::Owner | Standing::Remote)
     }
 
     /// The client has shown a token. Says whether there is a place for it.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: it holds no state of the mesh. What it holds are limits, counts and whether it is closing.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -43,6 +44,8 @@ pub(super) struct Door {
     pub(super) mesh: Mesh,
     pub(super) tokens: Tokens,
     pub(super) metrics: Metrics,
+    /// Directories whose files are not for processes inside a house.
+    pub(super) private: Vec<PathBuf>,
     log: Log,
     /// True when open streams are to end.
     pub(super) stop: watch::Sender<bool>,
@@ -138,9 +141,10 @@ async fn turn(places: &Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePer
 }
 
 impl Door {
-    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
+    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
         Self {
             mesh,
+            private,
             tokens,
             metrics: Metrics::default(),
             log,

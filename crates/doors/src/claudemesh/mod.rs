@@ -17,6 +17,7 @@
 //!
 //! The door binds nothing: the caller brings listening sockets with the modes and addresses they shall have.
 
+mod access;
 mod answer;
 mod connection;
 mod door;
@@ -38,6 +39,7 @@ mod stream;
 pub use settings::{Limits, Settings};
 
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,10 +70,11 @@ pub struct Listeners {
 pub struct Door(Arc<door::Door>);
 
 impl Door {
-    /// A door to `mesh`; over TCP it is opened by `tokens`.
+    /// A door to `mesh`; over TCP it is opened by `tokens`. Processes inside a house may do less, and have no files of
+    /// `private` directories sent or written.
     #[must_use]
-    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
-        Self(Arc::new(door::Door::new(mesh, tokens, log, settings)))
+    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
+        Self(Arc::new(door::Door::new(mesh, tokens, log, settings, private)))
     }
 
     /// Goes on with other settings. What is under way is finished as it began; where the door listens stays.
@@ -150,4 +153,10 @@ impl Door {
             Notice::Panicked(error) => door.warn("ipc_connection_failed", json!({"error": error.to_string()})),
         })
     }
+}
+
+/// Every endpoint as the table of what processes inside a house may do calls it, and whether it is for sessions.
+#[cfg(test)]
+pub(crate) fn endpoint_scopes() -> impl Iterator<Item = (String, bool)> {
+    route::names().map(|(name, endpoint)| (name, endpoint.is_for_sessions()))
 }

@@ -254,6 +254,15 @@ fn free_part<'a>(template: &str, path: &'a str) -> Option<&'a str> {
     }
 }
 
+/// Every endpoint as the table of what processes inside a house may do calls it.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = (String, Endpoint)> {
+    let of = |path: &'static Path| {
+        path.methods.iter().map(|(method, endpoint)| (format!("{method} {}", path.template), *endpoint))
+    };
+    PATHS.iter().flat_map(of)
+}
+
 /// Every way a path is counted.
 #[cfg(test)]
 pub(super) fn templates() -> impl Iterator<Item = &'static str> {

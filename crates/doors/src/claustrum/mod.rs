@@ -42,6 +42,7 @@ pub use server::{architecture, platform};
 pub use settings::{Limits, LoginPath, Reattach, Settings};
 
 use door::Door;
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, WhenFull};
 use std::future::Future;
@@ -72,10 +73,11 @@ pub struct Closing {
 pub async fn serve(
     listener: UnixListener,
     processes: Processes,
+    insiders: Insiders,
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Closing {
-    let door = Door::open(processes, settings);
+    let door = Door::open(processes, insiders, settings);
     let local: Arc<str> = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address)).into();
     let log = door.log.clone();
     let gate =
@@ -93,14 +95,14 @@ pub async fn serve(
         }
     };
     let serve = |arrival: Arrival<UnixStream>| {
-        let Arrival { stream, place, .. } = arrival;
+        let Arrival { stream, peer: client, place } = arrival;
         let peer = stream.peer_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address));
         let (door, local) = (Arc::clone(&door), Arc::clone(&local));
         door.metrics.connections.add(1);
         door.log.info(format_args!("[Server] New connection from: {peer}"));
         async move {
             let log = door.log.clone();
-            connection::serve(door, stream, &local, peer.clone()).await;
+            connection::serve(door, stream, client, &local, peer.clone()).await;
             log.info(format_args!("[Server] Connection closed: {peer}"));
             drop(place);
         }

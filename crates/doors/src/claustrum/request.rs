@@ -116,6 +116,11 @@ impl Method {
         METHODS.iter().find(|(_, known)| *known == name).map(|(method, _)| *method)
     }
 
+    /// Its name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        METHODS.iter().find(|(method, _)| *method == self).map_or("", |(_, name)| *name)
+    }
+
     /// Whether the method reads its params, and so demands that there be some.
     fn takes_params(self) -> bool {
         !matches!(self, Self::ServerPing | Self::ServerVersion | Self::ServerCapabilities | Self::ServerShutdown)

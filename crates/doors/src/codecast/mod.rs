@@ -6,6 +6,7 @@
 //!
 //! The door binds nothing: the caller brings a listening socket, and a certificate if others can reach it.
 
+mod access;
 mod auth;
 mod body;
 mod caller;
@@ -30,6 +31,8 @@ mod stream;
 mod wire;
 pub mod yaml;
 
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 pub use settings::{Auth, Limits, Settings};
 
 use std::convert::Infallible;
@@ -38,7 +41,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::insiders::{self, Insiders};
 use hostel_house::sessions::Sessions;
+use hostel_peer::Peer;
 use hostel_peer::accept::{self, Arrival, Place};
 use hyper::Request;
 use hyper::body::Incoming;
@@ -64,11 +69,12 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub async fn serve(
     listener: TcpListener,
     sessions: Sessions,
+    insiders: Insiders,
     settings: Settings,
     log: Log,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let door = Arc::new(Door::new(sessions, settings, log));
+    let door = Arc::new(Door::new(sessions, insiders, settings, log));
     let gate = caller::gate(&door);
     let serve = |arrival: Arrival<TcpStream>| converse(Arc::clone(&door), arrival);
     let ((), mut connections) = accept::serve_each(&listener, &gate, stop, serve).await;
@@ -83,15 +89,15 @@ pub async fn serve(
 
 /// One connection, from its first byte to its last.
 async fn converse(door: Arc<Door>, arrival: Arrival<TcpStream>) {
-    let Arrival { stream, place, .. } = arrival;
+    let Arrival { stream, peer, place } = arrival;
     let Some(place) = place else { return };
     tokio::select! {
-        () = serve_stream(&door, stream, &place) => {}
+        () = serve_stream(&door, stream, peer, &place) => {}
         () = place.expired() => door.log.debug(format_args!("codecast: a connection showed no token in time")),
     }
 }
 
-async fn serve_stream(door: &Arc<Door>, stream: TcpStream, place: &Place) {
+async fn serve_stream(door: &Arc<Door>, stream: TcpStream, peer: Peer, place: &Place) {
     let line = match Line::new(stream) {
         Ok(line) => line,
         // Gone before it was here.
@@ -100,7 +106,7 @@ async fn serve_stream(door: &Arc<Door>, stream: TcpStream, place: &Place) {
     let mut stop = door.stop.subscribe();
     let wire = Wire(Arc::clone(&line));
     let Some(auth) = &door.settings.auth else {
-        let connection = connect(door, line, Layers::Plain);
+        let connection = connect(door, line, peer, Layers::Plain);
         http1(door, &connection, place, TokioIo::new(wire), &mut stop).await;
         return connection.end();
     };
@@ -113,18 +119,19 @@ async fn serve_stream(door: &Arc<Door>, stream: TcpStream, place: &Place) {
         Err(_) => return door.log.debug(format_args!("codecast: no TLS with {} in time", line.remote())),
     };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let connection = connect(door, line, Layers::Multiplexed);
+        let connection = connect(door, line, peer, Layers::Multiplexed);
         http2(door, &connection, place, TokioIo::new(stream), &mut stop).await;
         connection.end();
     } else {
-        let connection = connect(door, line, Layers::Tls);
+        let connection = connect(door, line, peer, Layers::Tls);
         http1(door, &connection, place, TokioIo::new(stream), &mut stop).await;
         connection.end();
     }
 }
 
-fn connect(door: &Door, line: Arc<Line>, layers: Layers) -> Arc<Connection> {
-    Connection::new(line, layers, door.settings.limits.behind)
+fn connect(door: &Door, line: Arc<Line>, peer: Peer, layers: Layers) -> Arc<Connection> {
+    let rights = door.insiders.rights(insiders::Door::Codecast, peer, format!("codecast:{}", line.remote()));
+    Connection::new(line, layers, door.settings.limits.behind, rights)
 }
 
 async fn http1<I>(

@@ -6,6 +6,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Insiders;
+use hostel_house::insiders::Own;
 use hostel_peer::Peer;
 use tokio::net::UnixStream;
 
@@ -14,6 +17,7 @@ use super::Caller;
 use super::Later;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
+use crate::zeroclaw::PeerNames as _;
 
 /// Serves one end of a pair as a door does, for the process that is really behind it.
 pub type Attend = Box<dyn Fn(UnixStream, Peer) + Send + Sync>;
@@ -29,6 +33,8 @@ pub struct Inside {
     pub native: Attend,
     /// Where the tunnels to other machines end.
     pub tunnel: Tunnel,
+    /// What knows the processes inside the house, and what they may do.
+    pub insiders: Insiders,
 }
 
 impl std::fmt::Debug for Inside {
@@ -57,6 +63,24 @@ impl Backend for Inside {
                     Ok(ours)
                 }
             }
+        })
+    }
+
+    fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let peer = caller.peer.clone().unwrap_or_else(Peer::unknown);
+            let label = format!("mcp {} {}", caller.word(), peer.label());
+            let rights = self.insiders.rights(Door::Mcp, peer, label);
+            let refused = match rights.check(tool).await {
+                // The doors behind see to the rest, but a mesh daemon takes us for the member.
+                Ok(Some(Own::Mailbox)) => match rights.insider().await.and_then(|one| self.insiders.session_of(&one)) {
+                    Some(_) => return None,
+                    None => rights.refuse(tool, "").await,
+                },
+                Ok(_) => return None,
+                Err(refusal) => refusal,
+            };
+            Some(refused.text().to_owned())
         })
     }
 

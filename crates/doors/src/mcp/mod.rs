@@ -52,5 +52,11 @@ pub use server::Server;
 pub use stdio::NotServed;
 pub use stdio::serve_stdio;
 
+/// The names of all tools.
+#[cfg(test)]
+pub(crate) fn tool_names() -> Vec<String> {
+    tools::tools(false).into_iter().chain(mesh::tools()).map(|tool| tool.name.into_owned()).collect()
+}
+
 /// The door's name in the house.
 pub const NAME: &str = "mcp";

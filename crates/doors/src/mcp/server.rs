@@ -178,6 +178,9 @@ impl Server {
         if !self.tools.iter().any(|tool| tool.name == request.name) {
             return Err(ErrorData::invalid_params("tool not found", None));
         }
+        if let Some(why) = self.backend.refuses(caller, &request.name).await {
+            return Ok(failed(why));
+        }
         let done = match &*request.name {
             "execute" => execute::execute(self, read(arguments)?, caller, context).await,
             "start_server" => Some(servers::start(self, read(arguments)?, caller).await?),

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::Raw;
+use hostel_house::insiders;
+use hostel_house::insiders::Rights;
 use hostel_house::processes::Processes;
 use hostel_peer::accept::Arrival;
 use hostel_tasks::SpawnBoxed as _;
@@ -51,6 +53,7 @@ use crate::zeroclaw::Face;
 use crate::zeroclaw::Greeting;
 use crate::zeroclaw::Incoming;
 use crate::zeroclaw::Params;
+use crate::zeroclaw::PeerNames as _;
 
 /// What every request has to say of itself.
 const VERSION: &str = r#""2.0""#;
@@ -78,6 +81,8 @@ type Streams = Arc<Mutex<HashMap<String, AbortHandle>>>;
 struct Connection {
     writer: Writer,
     processes: Processes,
+    /// What the client may do, which is less for a process inside the house.
+    rights: Rights,
     settings: Arc<Settings>,
     initialized: bool,
     /// What serves sessions, in a house that has some.
@@ -110,7 +115,8 @@ pub(super) async fn run(
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
-    let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer));
+    let rights = settings.insiders.rights(insiders::Door::Native, peer.clone(), peer.label());
+    let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer, rights.clone()));
     let asking = settings.sessions.as_ref().map(|door| Asking::new(door, &peer));
     let client = settings.sessions.clone().map(|door| {
         let greeting = Greeting { version: settings.version.clone(), more: &methods::METHODS, admitted: true };
@@ -119,6 +125,7 @@ pub(super) async fn run(
     let mut connection = Connection {
         writer: writer.clone(),
         processes,
+        rights,
         settings,
         initialized: false,
         client,
@@ -240,6 +247,9 @@ impl Connection {
             let failure = Failure::new(code::INITIALIZE_FIRST, "initialize first".to_owned());
             return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
+        if let Err(refusal) = self.rights.check(&request.method).await {
+            return self.writer.answer(request.id.as_ref(), Err(methods::refused(refusal))).await;
+        }
         match request.method.as_str() {
             "approval/ask" => self.ask(request.id, params).await,
             inbox if consent::serves(inbox) => self.inbox(request.id, inbox, params).await,
@@ -250,7 +260,7 @@ impl Connection {
             }
             "process/stdin" => self.stdin(request.id, params).await,
             "process/close_stdin" => {
-                let outcome = methods::close_stdin(&self.processes, params).await;
+                let outcome = methods::close_stdin(&self.processes, &self.rights, params).await;
                 self.writer.answer(request.id.as_ref(), outcome).await
             }
             method => {
@@ -321,8 +331,9 @@ impl Connection {
         };
         let id = id.map(ToOwned::to_owned);
         let (writer, processes, settings) = (self.writer.clone(), self.processes.clone(), Arc::clone(&self.settings));
+        let rights = self.rights.clone();
         self.work.spawn_boxed(async move {
-            let outcome = methods::call(&method, &params, &processes, &settings).await;
+            let outcome = methods::call(&method, &params, &processes, &settings, &rights).await;
             let closing = method == "house/down" && outcome.is_ok();
             // A client that is gone wants no answer, but what it asked for still counts.
             drop(writer.answer(id.as_ref(), outcome).await);
@@ -338,7 +349,7 @@ impl Connection {
         let Ok(permit) = Arc::clone(&self.in_flight).acquire_owned().await else {
             return Ok(());
         };
-        match methods::stdin(&self.processes, params).await {
+        match methods::stdin(&self.processes, &self.rights, params).await {
             Err(failure) => self.writer.answer(id.as_ref(), Err(failure)).await,
             Ok(ticket) => {
                 let id = id.map(ToOwned::to_owned);
@@ -365,6 +376,9 @@ impl Connection {
             Ok(prepared) => prepared,
             Err(failure) => return self.writer.answer(id.as_ref(), Err(failure)).await,
         };
+        if let Err(refusal) = self.rights.may_read("process/attach", prepared.process()).await {
+            return self.writer.answer(id.as_ref(), Err(methods::refused(refusal))).await;
+        }
         self.writer.answer(id.as_ref(), methods::value(&prepared.attached)).await?;
         let key = prepared.attached.id.clone();
         let task = stream::run(prepared, attach.follow, self.writer.clone());

@@ -21,6 +21,8 @@ mod stream;
 mod terms;
 
 pub(crate) use ask::LONGEST as LONGEST_QUESTION;
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 
 pub use crate::rpc::line;
 
@@ -30,6 +32,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
 use hostel_peer::Peer;
@@ -74,6 +77,8 @@ pub struct Settings {
     pub program: Arc<OwnedFd>,
     /// The agents in residence; none in a house that has no sessions.
     pub sessions: Option<zeroclaw::Door>,
+    /// What knows the processes inside the house, and what they may do.
+    pub insiders: Insiders,
     /// Whom to tell that somebody asked the house to close; the value says whether processes are kept.
     pub down: mpsc::Sender<bool>,
 }

@@ -9,6 +9,8 @@ use std::time::Duration;
 use std::time::Instant;
 
 use futures_util::FutureExt as _;
+use hostel_house::insiders;
+use hostel_house::insiders::Rights;
 use hostel_peer::Peer;
 use hostel_peer::PeerInfo;
 use rustix::event::PollFd;
@@ -39,6 +41,7 @@ use crate::admission;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
+use crate::zeroclaw::PeerNames as _;
 
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
@@ -165,6 +168,10 @@ impl Client<'_> {
     }
 
     async fn carry_out(&mut self, request: Accepted, digest: [u8; 32]) {
+        if let Err(refusal) = self.rights().check(request.action.name()).await {
+            self.say(&Plain::Error(refusal.text().to_owned())).await.ok();
+            return;
+        }
         self.log(&request);
         match request.action {
             Action::Ping => self.say(&Plain::Pong).await.unwrap_or_default(),
@@ -239,6 +246,11 @@ impl Client<'_> {
         // Who cannot be looked at is not there.
         rustix::event::poll(&mut poll, Some(&now)).is_err()
             || poll[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// What the client may do, which is less for a process inside the house.
+    fn rights(&self) -> Rights {
+        self.door.0.insiders.rights(insiders::Door::SudoProxy, self.peer.clone(), self.peer.label())
     }
 
     /// Who is asking, as the system knows it.

@@ -34,7 +34,8 @@ pub(crate) async fn announce(visitor: Arc<Visitor>) {
         visitor.forget_told(|told| pending.iter().any(|approval| approval.id == told));
         for approval in pending {
             let owned = visitor.house().sessions.get(&approval.session).is_some_and(|session| visitor.owns(&session));
-            if !owned {
+            // An identity can be claimed by anybody: a process inside the house hears of its own sessions alone.
+            if !owned || !visitor.rights.sees_session(&approval.session).await {
                 continue;
             }
             if may_elicit(&visitor, &approval.tool, &approval.input).await {

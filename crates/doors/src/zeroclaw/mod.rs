@@ -9,6 +9,7 @@
 pub mod code;
 pub mod fuzzing;
 
+mod access;
 mod agents;
 pub(crate) mod approvals;
 mod attach;

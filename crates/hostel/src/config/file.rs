@@ -74,6 +74,7 @@ pub(super) struct Codecast {
     pub(super) tls_cert: Option<String>,
     pub(super) tls_key: Option<String>,
     pub(super) tokens_file: Option<String>,
+    pub(super) mode: Option<Mode>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 87] = [
+pub(super) const KEYS: [(&str, Shape); 88] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -25,6 +25,7 @@ pub(super) const KEYS: [(&str, Shape); 87] = [
     ("doors.codecast.tls_cert", Shape::Text),
     ("doors.codecast.tls_key", Shape::Text),
     ("doors.codecast.tokens_file", Shape::Text),
+    ("doors.codecast.mode", Shape::Text),
     ("doors.zeroclaw.enabled", Shape::Bare),
     ("doors.zeroclaw.listen", Shape::List),
     ("doors.zeroclaw.reported_version", Shape::Text),
@@ -135,6 +136,7 @@ impl Settings {
         take!("doors.codecast.tls_cert", from.tls_cert.map(path), into.tls_cert);
         take!("doors.codecast.tls_key", from.tls_key.map(path), into.tls_key);
         take!("doors.codecast.tokens_file", from.tokens_file.map(path), into.tokens_file);
+        take!("doors.codecast.mode", from.mode, into.mode);
 
         let from = layer.doors.zeroclaw;
         let into = &mut self.zeroclaw;
@@ -276,6 +278,7 @@ impl Settings {
             "doors.codecast.tls_cert" => path(&codecast.tls_cert),
             "doors.codecast.tls_key" => path(&codecast.tls_key),
             "doors.codecast.tokens_file" => path(&codecast.tokens_file),
+            "doors.codecast.mode" => codecast.mode.name().to_owned(),
             "doors.zeroclaw.enabled" => zeroclaw.enabled.to_string(),
             "doors.zeroclaw.listen" => all(&zeroclaw.listen),
             "doors.zeroclaw.reported_version" => zeroclaw.reported_version.clone(),

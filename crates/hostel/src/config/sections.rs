@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostel_agents::Mode;
 use hostel_house::sessions::MeshPolicy;
 
 use super::values::OnFull;
@@ -52,6 +53,8 @@ pub(crate) struct CodecastSettings {
     pub(crate) tls_key: Option<PathBuf>,
     /// Who may come in from other machines; none = the contract's own file.
     pub(crate) tokens_file: Option<PathBuf>,
+    /// The mode of sessions whose client names none and whose agent has none.
+    pub(crate) mode: Mode,
 }
 
 /// The zeroclaw door.
@@ -163,6 +166,8 @@ impl Default for CodecastSettings {
             tls_cert: None,
             tls_key: None,
             tokens_file: None,
+            // The contract's: its clients have no way to answer a question.
+            mode: Mode::Auto,
         }
     }
 }

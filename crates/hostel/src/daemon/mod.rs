@@ -32,6 +32,7 @@ use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::zeroclaw;
 use hostel_doors::zeroclaw::LogRing;
 use hostel_house::approvals::Approvals;
+use hostel_house::insiders::Insiders;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
@@ -117,6 +118,8 @@ pub(crate) struct House {
     pub(crate) processes: Processes,
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
+    /// The processes inside the house, and what they may do.
+    pub(crate) insiders: Insiders,
     /// The commands that were allowed.
     pub(crate) pipelines: Pipelines,
     pub(crate) started: Instant,
@@ -218,6 +221,7 @@ impl House {
         let started = Instant::now();
         let Logs { log, ring } = logs;
         let pipelines = consent::pipelines(&settings, &processes, &approvals).await?;
+        let insiders = Insiders::new(processes.clone(), sessions.clone(), approvals.clone());
         let ended_by = Arc::default();
         Ok(House {
             dir,
@@ -227,6 +231,7 @@ impl House {
             processes,
             sessions,
             approvals,
+            insiders,
             pipelines,
             started,
             signals,
@@ -271,6 +276,7 @@ impl House {
             journal_dir: journal_dir(&self.dir, &self.settings),
             program: Arc::clone(&self.program),
             sessions: Some(zeroclaw),
+            insiders: self.insiders.clone(),
             down: down.clone(),
         });
         let socket_error = |error: io::Error| CommandError::failure(format!("cannot serve a socket: {error}"));
@@ -280,6 +286,7 @@ impl House {
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
+            insiders: self.insiders.clone(),
             native,
             log: self.log.clone(),
             phases,

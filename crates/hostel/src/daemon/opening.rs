@@ -90,6 +90,7 @@ pub(crate) fn zeroclaw_door(house: &House, face: ZeroclawFace) -> Result<zerocla
         house.sessions.clone(),
         house.approvals.clone(),
         house.processes.clone(),
+        house.insiders.clone(),
         settings,
         house.log.clone(),
     ))
@@ -207,6 +208,7 @@ pub(crate) fn codecast_door(house: &House, listener: TcpListener, files: &Codeca
     let mut settings = codecast::Settings::new(version, env!("HOSTEL_RUSTC").to_owned(), user_home());
     settings.auth = auth;
     settings.started = house.started;
+    settings.mode = house.settings.codecast.mode;
     settings.approval_wait = house.settings.sessions.approval_wait;
     settings.limits.connections = connection_limit(house.settings.limits.connections);
     Ok(Door::Codecast(CodecastDoor { listener, settings }))

@@ -33,7 +33,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Whether one more is recorded.
-    fn take(&mut self, now: Instant) -> bool {
+    pub(super) fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now - since > Duration::from_secs(60)) {
             (self.since, self.count) = (Some(now), 0);
         }
@@ -126,7 +126,7 @@ impl Approvals {
         }
     }
 
-    async fn proven(&self, claim: &Claim) -> Result<(), DecideError> {
+    pub(super) async fn proven(&self, claim: &Claim) -> Result<(), DecideError> {
         match &claim.face {
             Face::Socket | Face::Terminal | Face::Pkexec => Ok(()),
             Face::Unlocked(unlock) => self.inner.approver.accepts(unlock),

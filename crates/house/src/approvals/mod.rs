@@ -17,6 +17,7 @@ mod letters;
 mod lockout;
 mod neighbours;
 mod questions;
+mod rights;
 mod rows;
 mod rules;
 mod running;
@@ -60,6 +61,7 @@ pub use why::{Looked, Why};
 
 pub(crate) use letters::AboutLetter;
 pub(crate) use questions::{Question, withdraw_all};
+pub(crate) use rights::record_mode;
 
 use grants::Grant as OpenGrant;
 use neighbours::Neighbours;
@@ -230,6 +232,11 @@ impl Approvals {
     /// Whether somebody is anybody who may decide at all, and not inside this house; why not, in words.
     pub async fn may_decide(&self, peer: &Peer) -> Result<(), String> {
         who::may_decide(&*self.inner.options.household, peer).await
+    }
+
+    /// What a peer is to the house.
+    pub(crate) async fn standing(&self, peer: &hostel_peer::Peer) -> hostel_peer::Standing {
+        self.inner.options.household.standing(peer).await
     }
 
     /// The sudo-proxy session grant.

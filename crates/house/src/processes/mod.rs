@@ -11,6 +11,7 @@ mod input;
 mod label;
 mod launch;
 mod link;
+mod origin;
 mod outbox;
 mod process;
 pub mod program;
@@ -40,6 +41,7 @@ pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use input::{Applied, StdinError, StdinTicket};
+pub use origin::{Origin, OriginError};
 pub use process::{Exit, HeldBecause, Process, Status};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
@@ -137,6 +139,10 @@ pub struct SpawnSpec {
     pub id: Option<ProcessId>,
     /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
     pub socket_stdin: bool,
+    /// The session whose agent it is.
+    pub session: Option<String>,
+    /// Who asked for it, where that was a process inside the house.
+    pub asked_by: Option<Origin>,
     /// Its standard input belongs to this house: nobody can write to it or end it through [`Process::stdin`] and
     /// [`Process::close_stdin`], and the keeper refuses everybody who does not show a token.
     pub owned_input: bool,
@@ -398,6 +404,13 @@ impl Processes {
     /// Keeps the journals of these processes, whatever the rule of retention says.
     pub fn spare(&self, ids: impl IntoIterator<Item = ProcessId>) {
         self.house.spared.lock().extend(ids);
+    }
+
+    /// These are agents of sessions, also where a label of an older program does not say so.
+    pub(crate) fn mark_agents(&self, ids: &[ProcessId]) {
+        for process in ids.iter().filter_map(|id| self.house.find(*id)) {
+            process.agent.store(true, Ordering::Release);
+        }
     }
 
     /// Forgets a process that has ended, with its journal.

@@ -191,6 +191,7 @@ pub(crate) fn new_session(id: &str, agent: &str, hosting: Hosting, cwd: &Path) -
         env: Vec::new(),
         approval_wait: Duration::from_secs(600),
         mesh: None,
+        maker: None,
     }
 }
 

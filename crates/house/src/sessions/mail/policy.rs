@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// What becomes of a message for a session.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What becomes of a message for a session. The order is the order of rights: a later policy lets more in.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum MeshPolicy {
     /// It lies in the mailbox.
     #[default]
