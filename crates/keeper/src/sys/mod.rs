@@ -4,9 +4,11 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod seal;
 mod socket;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use seal::seal;
 pub(crate) use socket::{peer_process, receive};
 
 use std::ffi::{CStr, CString};
