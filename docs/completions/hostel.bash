@@ -2767,7 +2767,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__file__subcmd__get)
-            opts="-o -h --out --mesh --json --home --house --color --help"
+            opts="-o -h --out --unverified --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4609,7 +4609,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__mesh__subcmd__verify)
-            opts="-h --mesh --json --home --house --color --help"
+            opts="-h --trust --mesh --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

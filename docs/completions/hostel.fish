@@ -671,6 +671,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subc
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l trust -d 'Accept the key that the broker names for this peer; compare the number first'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mesh; and __fish_seen_subcommand_from launch" -s p -l print -d 'Ask only this, print the answer, and end; `-` reads it from standard input' -r

@@ -127,6 +127,7 @@ pub(super) fn status(code: &str) -> StatusCode {
         | "member_only"
         | "capability_denied"
         | "blocked_by_pre_send"
+        | "unverified_file"
         | "not_the_claimer"
         | "not_the_assignee" => StatusCode::FORBIDDEN,
         "not_found" | "peer_not_found" | "topic_not_found" | "file_not_found" | "member_not_found"

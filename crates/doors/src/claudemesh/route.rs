@@ -52,6 +52,7 @@ pub(super) enum Endpoint {
     KeypairRotate,
     Reload,
     Safety,
+    SafetyTrust,
     StateSet,
     StateDelete,
     StateGet,
@@ -176,7 +177,7 @@ const PATHS: &[Path] = paths! {
     "/v1/audit" { GET Audit }
     "/v1/token/rotate" { POST TokenRotate }
     "/v1/rotate-keypair" { POST KeypairRotate }
-    "/v1/safety" { GET Safety }
+    "/v1/safety" { GET Safety, POST SafetyTrust }
     "/v1/state" { DELETE StateDelete }
     "/v1/state/set" { POST StateSet }
     "/v1/state/get" { GET StateGet }

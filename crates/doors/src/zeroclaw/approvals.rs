@@ -92,6 +92,7 @@ pub(crate) fn describe(approval: &Approval) -> Value {
                 "message_id": letter.message,
                 "reply_to": letter.reply_to,
                 "text": letter.text,
+                "verified": letter.verified,
             });
         }
     }

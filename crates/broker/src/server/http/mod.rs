@@ -67,7 +67,8 @@ where
     let upgraded = Arc::new(Mutex::new(None));
     let service = service_fn(|request: Request<Incoming>| {
         let (broker, slot) = (Arc::clone(broker), Arc::clone(&upgraded));
-        async move { Ok::<_, Infallible>(respond(&broker, request, &slot, place).await) }
+        let is_local = peer.is_local();
+        async move { Ok::<_, Infallible>(respond(&broker, request, &slot, place, is_local).await) }
     });
     let limits = &broker.settings.limits;
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -105,6 +106,7 @@ async fn respond<E: Engine>(
     mut request: Request<Incoming>,
     slot: &Mutex<Option<hyper::upgrade::OnUpgrade>>,
     place: &Place,
+    is_local: bool,
 ) -> Answer {
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
@@ -118,7 +120,14 @@ async fn respond<E: Engine>(
     let answered = match segments.as_slice() {
         ["health"] if get => Ok(health(broker)),
         ["health", "ready"] if get => Ok(ready(broker).await),
-        ["metrics"] if get => Ok(metrics(broker).await),
+        ["metrics"] if get => match is_local {
+            true => Ok(metrics(broker).await),
+            // How many members, messages and bytes there are is nobody else's business.
+            false => match enrol::is_admin(broker, &head.headers, "reading the metrics from another machine") {
+                Ok(()) => Ok(metrics(broker).await),
+                Err(refusal) => Err(refusal),
+            },
+        },
         ["mesh"] if post => enrol::make_mesh(broker, &head, body).await,
         ["join"] if post => Ok(enrol::join(broker, body).await),
         ["upload"] if post => files::upload(broker, &head, body, place).await,

@@ -10,7 +10,7 @@ pub enum MeshPolicy {
     Off,
     /// A person is asked whether it becomes a prompt.
     Ask,
-    /// It becomes a prompt.
+    /// It becomes a prompt if its sender is verified; else a person is asked.
     On,
 }
 
