@@ -59,7 +59,8 @@ async fn rotations_are_handed_out_as_long_as_they_are_signed() {
     let said = Statement::new(mesh, &bob, "bob", NOW, &third);
     let both = vec![step.clone(), next.clone()];
     let mut forged = both.clone();
-    forged[0].signature.clone_from(&forged[1].signature);
+    let other = forged[1].signature.clone();
+    forged[0].signature = other;
     let mut elsewhere = both.clone();
     elsewhere.push(succeed(mesh, &bob, &third, &SecretKey::generate(), NOW));
     for wrong in [forged, elsewhere, vec![next.clone(), step.clone()]] {

@@ -324,6 +324,7 @@ pub const TABLE: &[Entry] = table! {
         "POST /v1/token/rotate" => DAEMON,
         "POST /v1/rotate-keypair" => DAEMON,
         "GET /v1/safety" => Rule::Allowed,
+        "POST /v1/safety" => Rule::Denied("`hostel mesh verify PEER --trust`"),
         "DELETE /v1/state" => MAILBOX,
         "POST /v1/state/set" => MAILBOX,
         "GET /v1/state/get" => MAILBOX,

@@ -35,17 +35,12 @@ use landlock::RulesetError;
 use landlock::RulesetStatus;
 use landlock::path_beneath_rules;
 use rustix::fs::MemfdFlags;
-use rustix::process::Resource;
-use rustix::process::Rlimit;
 
 /// What a program needs to run at all.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt"];
 
 /// Devices that hold nothing of anybody's.
 const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
-
-/// The hard limit of file locks that marks a process; lower ones are marks as well.
-const MARK: u64 = (1 << 63) - 1;
 
 /// What is passed on of what bubblewrap says, in characters: the line has a bound.
 const SAID: usize = 500;
@@ -64,7 +59,10 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let Some(plan) = plan else {
         return say(&Report { failed: Some("it was not told what to start".to_owned()), ..Report::default() });
     };
-    mark();
+    // The doors of the house tell by the mark that a hostel process started the hook.
+    if let Err(error) = hostel_peer::marks::mark_this_process() {
+        return say(&Report { failed: Some(format!("it cannot be marked: {error}")), ..Report::default() });
+    }
     // With a token it may talk to the daemon, whose socket is one of those.
     let filter = match SyscallFilter::isolated(plan.socket.is_some()) {
         Ok(filter) => filter,
@@ -109,16 +107,6 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 fn say(report: &Report) -> ExitCode {
     std::io::stderr().write_all(report.line().as_bytes()).ok();
     ExitCode::from(126)
-}
-
-/// Marks this process, and everything that comes from it, as one that a hostel process started: by a hard limit of file
-/// locks, which the kernel does not enforce, hands down, and lets nobody raise again. The doors of the house go by it.
-fn mark() {
-    let own = rustix::process::getrlimit(Resource::Locks);
-    let hard = own.maximum.unwrap_or(u64::MAX).min(MARK);
-    let limit = Rlimit { current: Some(own.current.unwrap_or(u64::MAX).min(hard)), maximum: Some(hard) };
-    // It can only be lowered, which is always allowed.
-    rustix::process::setrlimit(Resource::Locks, limit).ok();
 }
 
 /// Without the filter a hook is not started.
