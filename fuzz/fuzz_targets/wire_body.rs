@@ -16,7 +16,9 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(body.matches("any", "any"));
         return;
     }
-    assert_eq!(Body::from_bytes(BODY_VERSION, &body.to_bytes()).expect("our own writing"), body);
+    // A signature is of the bytes it was read from, and is not written again.
+    let unsigned = Body { signature: None, ..body.clone() };
+    assert_eq!(Body::from_bytes(BODY_VERSION, &body.to_bytes()).expect("our own writing"), unsigned);
     let id = body.client_message_id.clone().expect("an id");
     let fingerprint = body.fingerprint.expect("a fingerprint");
     assert!(body.matches(&id, &hex(&fingerprint)));

@@ -8,7 +8,7 @@ import "encoding/json"
 const (
 	SDKVersion     = "0.1.0"
 	IPCAPI         = "v1"
-	IPCMinor       = 3
+	IPCMinor       = 4
 	NativeProtocol = 1
 )
 
@@ -149,6 +149,7 @@ type InboxItem struct {
 	IdempotencyKey   string          `json:"idempotency_key"`
 	RecipientSession string          `json:"recipient_session,omitempty"`
 	DecryptError     string          `json:"decrypt_error,omitempty"`
+	Verified         *bool           `json:"verified,omitempty"`
 	File             json.RawMessage `json:"file,omitempty"`
 	Snippet          string          `json:"snippet,omitempty"`
 	Cursor           string          `json:"cursor,omitempty"`
@@ -280,12 +281,13 @@ type FileGetQuery struct {
 
 // Fetched: GET /v1/file/get.
 type Fetched struct {
-	OK      bool   `json:"ok"`
-	FileID  string `json:"fileId"`
-	Name    string `json:"name"`
-	SavedTo string `json:"savedTo"`
-	Size    int64  `json:"size"`
-	SHA256  string `json:"sha256"`
+	OK       bool   `json:"ok"`
+	FileID   string `json:"fileId"`
+	Name     string `json:"name"`
+	SavedTo  string `json:"savedTo"`
+	Size     int64  `json:"size"`
+	SHA256   string `json:"sha256"`
+	Verified *bool  `json:"verified,omitempty"`
 }
 
 // FileItem: a file.
@@ -300,6 +302,7 @@ type FileItem struct {
 	Encrypted  bool     `json:"encrypted"`
 	SHA256     *string  `json:"sha256"`
 	To         *string  `json:"to"`
+	Verified   *bool    `json:"verified,omitempty"`
 }
 
 // FileList: GET /v1/file/list.
@@ -384,6 +387,7 @@ type MessageEvent struct {
 	RecipientKind      string          `json:"recipient_kind"`
 	RecipientSession   string          `json:"recipient_session,omitempty"`
 	DecryptError       string          `json:"decrypt_error,omitempty"`
+	Verified           *bool           `json:"verified,omitempty"`
 	File               json.RawMessage `json:"file,omitempty"`
 }
 
@@ -599,6 +603,7 @@ type SessionMade struct {
 	AgentAlias   string `json:"agent_alias"`
 	MessageCount int64  `json:"message_count"`
 	WorkspaceDir string `json:"workspace_dir"`
+	Mode         Mode   `json:"mode,omitempty"`
 }
 
 // SessionListParams: session/list.

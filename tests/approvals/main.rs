@@ -11,6 +11,7 @@
 
 mod commands;
 mod face;
+mod insiders;
 mod limits;
 mod notify;
 mod self_approval;

@@ -15,7 +15,7 @@ use hostel_tests::{binary, house, wait};
 use serde_json::{Value, json};
 
 /// The house of a host: a daemon in the foreground, to kill and to start again.
-struct House {
+pub(crate) struct House {
     root: PathBuf,
     child: Option<Child>,
     /// How its commands are run.
@@ -24,7 +24,7 @@ struct House {
 
 impl House {
     /// A house with these settings, and its daemon.
-    fn start(host: &Host, settings: &str) -> Self {
+    pub(crate) fn start(host: &Host, settings: &str) -> Self {
         let root = host.home().parent().unwrap().join("hostel");
         fs::create_dir_all(&root).unwrap();
         fs::write(root.join("hostel.toml"), settings).unwrap();
@@ -89,13 +89,13 @@ impl House {
     }
 
     /// A session of the built-in agent; its id.
-    fn session(&self, name: &str, mesh: &str) -> String {
+    pub(crate) fn session(&self, name: &str, mesh: &str) -> String {
         let made = json!({"agent_alias": "echo", "name": name, "mesh": mesh, "cwd": self.root});
         self.peer().ask("session/new", made)["session_id"].as_str().unwrap().to_owned()
     }
 
     /// What was asked in a session, and what was answered.
-    fn messages(&self, session: &str, role: &str) -> Vec<String> {
+    pub(crate) fn messages(&self, session: &str, role: &str) -> Vec<String> {
         let asked = json!({"session_id": session, "limit": 1000});
         let answer = self.peer().ask("session/messages", asked);
         let messages = answer["messages"].as_array().unwrap();
@@ -104,11 +104,11 @@ impl House {
     }
 
     /// The texts of the letters among the prompts of a session.
-    fn letters(&self, session: &str) -> Vec<String> {
+    pub(crate) fn letters(&self, session: &str) -> Vec<String> {
         self.messages(session, "user").iter().filter_map(|prompt| letter(prompt)).collect()
     }
 
-    fn wait_letters(&self, session: &str, count: usize) -> Vec<String> {
+    pub(crate) fn wait_letters(&self, session: &str, count: usize) -> Vec<String> {
         wait::eventually(&format!("{count} letters"), || {
             let letters = self.letters(session);
             if letters.len() >= count { Ok(letters) } else { Err(format!("{letters:?}")) }
@@ -116,18 +116,18 @@ impl House {
     }
 
     /// What waits for an answer.
-    fn pending(&self) -> Vec<Value> {
+    pub(crate) fn pending(&self) -> Vec<Value> {
         self.peer().ask("approval/list", json!({}))["approvals"].as_array().unwrap().clone()
     }
 
-    fn wait_pending(&self, count: usize) -> Vec<Value> {
+    pub(crate) fn wait_pending(&self, count: usize) -> Vec<Value> {
         wait::eventually(&format!("{count} requests"), || {
             let pending = self.pending();
             if pending.len() == count { Ok(pending) } else { Err(format!("{pending:?}")) }
         })
     }
 
-    fn decide(&self, request: &Value, decision: &str) {
+    pub(crate) fn decide(&self, request: &Value, decision: &str) {
         let id = request["id"].as_str().unwrap();
         let answer = json!({"session_id": "", "request_id": id, "decision": decision});
         self.peer().ask("session/approve", answer);
@@ -356,7 +356,7 @@ fn what_strangers_write_stays_between_its_lines() {
         assert_eq!(*answer, format!("echo: {prompt}"));
     }
     let shown = house.json(&["sessions", "show", &session]);
-    assert_eq!((&shown["mode"], &shown["mesh"]), (&json!("auto"), &json!("on")));
+    assert_eq!((&shown["mode"], &shown["mesh"]), (&json!("ask"), &json!("on")));
 }
 
 #[test]

@@ -11,5 +11,6 @@
 
 mod contract;
 mod differential;
+mod git_hostile;
 mod lifecycle;
 mod process;

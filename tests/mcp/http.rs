@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use hostel_tests::mcp::{Http, Place, read, text};
 use hostel_tests::wait;
 use serde_json::{Value, json};
@@ -182,4 +185,33 @@ fn sessions_are_bounded_and_the_idlest_makes_room() {
     // The one that had done nothing for longest is over.
     assert_eq!(others[0].post(&ping).status, 404);
     assert_eq!(others[1].post(&ping).status, 200);
+}
+
+#[test]
+fn another_user_does_not_shut_the_owner_out() {
+    if !rustix::process::geteuid().is_root() {
+        hostel_tests::skip("only root can be another user");
+        return;
+    }
+    let place = Place::with_house();
+    let (address, _) = place.door();
+    let script = format!(
+        "import os, socket, sys\n\
+         os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+         held = [socket.socket() for _ in range(300)]\n\
+         for s in held: s.connect(('127.0.0.1', {}))\n\
+         print('held', flush=True); sys.stdin.read()\n",
+        address.port()
+    );
+    let mut python = place.command("/usr/bin/env");
+    python.args(["python3", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).current_dir("/");
+    let mut python = python.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(python.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "held\n");
+    for _ in 0..3 {
+        assert_eq!(client(&place).post(&initialize()).status, 200);
+    }
+    drop(python.stdin.take());
+    python.wait().unwrap();
 }

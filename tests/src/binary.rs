@@ -51,6 +51,14 @@ pub fn speaker() -> PathBuf {
     beside_tests("speaker", "cargo build -p hostel-tests --bins")
 }
 
+/// A program that connects to a door for a test, from wherever it was started.
+///
+/// # Panics
+/// If it has not been built.
+pub fn relay() -> PathBuf {
+    beside_tests("relay", "cargo build -p hostel-tests --bins")
+}
+
 /// The root of the repository.
 ///
 /// # Panics

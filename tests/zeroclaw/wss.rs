@@ -5,12 +5,14 @@
 use std::fs;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hostel_tests::zeroclaw::{Daemon, Options, spelling};
-use hostel_tests::{http, wait};
+use hostel_tests::{house, http, wait};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -28,9 +30,14 @@ struct Served {
 
 impl Served {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    fn start_with(more: &str) -> Self {
         let address = http::free_address();
         let port = address.port();
-        let settings = format!("[doors.zeroclaw]\nwss_enabled = true\nwss_bind = \"127.0.0.1\"\nwss_port = {port}\n");
+        let settings =
+            format!("[doors.zeroclaw]\nwss_enabled = true\nwss_bind = \"127.0.0.1\"\nwss_port = {port}\n{more}");
         let daemon = Daemon::start_with(Options { settings, ..Options::default() });
         // The local socket accepts before the certificate is made.
         wait::port(address);
@@ -248,4 +255,33 @@ fn who_shows_no_token_is_not_kept() {
     assert!(served.upgrade(None).is_err(), "the seventeenth is not let in");
     kept.ask("status", &json!({}));
     drop(strangers);
+}
+
+/// What another user of this machine gets who connects and says nothing: the end, or nothing for a second.
+fn is_closed_for_another_user(served: &Served) -> bool {
+    let connect =
+        format!("exec 3<>/dev/tcp/127.0.0.1/{}; read -r -n 1 -t 1 letter <&3; echo $?", served.address.port());
+    let mut command = Command::new("bash");
+    command.args(["-c", &connect]).uid(65534).gid(65534).current_dir("/");
+    let output = house::run(command);
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "1" => true,
+        // A time that is over.
+        "142" => false,
+        _ => panic!("{output:?}"),
+    }
+}
+
+#[test]
+fn another_user_of_this_machine_is_not_somebody_elsewhere() {
+    if !rustix::process::geteuid().is_root() {
+        hostel_tests::skip("only root can be another user");
+        return;
+    }
+    let served = Served::start();
+    assert!(is_closed_for_another_user(&served), "it may be an insider under another id");
+    served.upgrade(Some(&served.token())).unwrap().ask("initialize", &json!({}));
+    drop(served);
+    let served = Served::start_with("wss_proxy_users = [\"65534\"]\n");
+    assert!(!is_closed_for_another_user(&served), "a proxy speaks for others");
 }

@@ -58,19 +58,19 @@ impl Kind {
     }
 }
 
-/// How much an agent may do by itself.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+/// How much an agent may do by itself. The order is the order of rights: a later mode may do more than an earlier one.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Everything.
-    #[default]
-    Auto,
-    /// Edits in the project; asks for the rest where the CLI can ask.
-    Code,
     /// Nothing that writes.
     Plan,
     /// Asks before anything that writes.
+    #[default]
     Ask,
+    /// Edits in the project; asks for the rest where the CLI can ask.
+    Code,
+    /// Everything.
+    Auto,
 }
 
 impl Mode {

@@ -8,5 +8,6 @@ mod memory;
 mod rotation;
 mod routes;
 mod shared;
+mod statements;
 mod support;
 mod topics;

@@ -5,9 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 pub mod claudemesh;
 pub mod claustrum;
 pub mod codecast;
+#[cfg(test)]
+mod insiders;
 pub mod mcp;
 pub mod native;
 mod rpc;

@@ -79,9 +79,11 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     let called = arguments.first().cloned().unwrap_or_else(|| "hostel".into());
     let words = arguments.get(1..).unwrap_or_default();
     if words.first().is_some_and(|word| word == hostel_keeper::SUBCOMMAND) {
+        daemon::mark_inside();
         return hostel_keeper::process_main(words.iter().skip(1).cloned());
     }
     if words.first().is_some_and(|word| word == hostel_mesh::hooks::sandbox::VERB) {
+        daemon::mark_inside();
         return crate::mesh::hooks::launch::main(words.get(1..).unwrap_or_default());
     }
     if words.first().is_some_and(|word| word == daemon::HELPER) {
@@ -114,6 +116,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
 
 /// Becomes another command that ends when its parent does.
 fn helper(words: &[OsString]) -> ExitCode {
+    // What it runs reads files that hosted processes may have written.
+    daemon::mark_inside();
     let error = hostel_doors::claustrum::shellenv::become_command(words);
     let error = CommandError::failure(format!("cannot become the command: {error}"));
     fail(&Ui::new(false, ColorChoice::Never), &error)

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
+use hostel_doors::native::protocol::HouseStatus;
 use hostel_doors::native::protocol::Pick;
 use hostel_doors::native::protocol::ProcessInfo;
 use hostel_doors::native::protocol::ProcessList;
@@ -182,9 +183,13 @@ impl Houses {
             return Err(CommandError::failure(format!("`{wanted}` is in several houses: {}", labels.join(", ")))
                 .hint("choose with `--house NAME`"));
         }
-        found.pop().ok_or_else(|| {
-            CommandError::failure(format!("no process matches `{wanted}`")).hint("list them with `hostel ps -a`")
-        })
+        match found.pop() {
+            Some(found) => Ok(found),
+            None => {
+                let error = CommandError::failure(format!("no process matches `{wanted}`"));
+                Err(self.of_others(error).await.hint("list them with `hostel ps -a`"))
+            }
+        }
     }
 
     /// The one session a name, an id or the start of an id means, in whichever house.
@@ -202,7 +207,10 @@ impl Houses {
                 Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
             }
         }
-        one_of(found, wanted)?.ok_or_else(|| nothing("session", wanted, "hostel sessions --all"))
+        match one_of(found, wanted)? {
+            Some(found) => Ok(found),
+            None => Err(self.of_others(nothing("session", wanted, "hostel sessions --all")).await),
+        }
     }
 
     /// The one approval an id or the start of an id means, in whichever house.
@@ -224,10 +232,23 @@ impl Houses {
                 Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
             }
         }
-        let found = one_of(found, wanted)?;
-        let (house, client, (row, value)) =
-            found.ok_or_else(|| nothing("approval", wanted, "hostel approvals list --all"))?;
-        Ok((house, client, row, value))
+        match one_of(found, wanted)? {
+            Some((house, client, (row, value))) => Ok((house, client, row, value)),
+            None => Err(self.of_others(nothing("approval", wanted, "hostel approvals list --all")).await),
+        }
+    }
+
+    /// Why something may be missing: a command that runs inside a house is told of what is its own alone.
+    async fn of_others(&self, error: CommandError) -> CommandError {
+        for (_, mut client) in self.live().await.unwrap_or_default() {
+            if client.call::<HouseStatus>("house/status", &json!({})).await.is_ok_and(|status| status.inside) {
+                return error.hint(
+                    "this command runs inside this house and sees what belongs to its own session or command; run it \
+                     outside of the house for the rest",
+                );
+            }
+        }
+        error
     }
 }
 

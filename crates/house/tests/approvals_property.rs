@@ -15,13 +15,13 @@ use std::time::{Duration, Instant};
 
 use hostel_agents::Decision;
 use hostel_house::approvals::{
-    Claim, Covered, DecideError, DeciderPeer, Face, Glob, GrantTerms, Life, NewRequest, Requester, SUDO_PROXY, Scope,
-    Subject,
+    Claim, Covered, DecideError, Face, Glob, GrantTerms, Life, NewRequest, Requester, SUDO_PROXY, Scope, Subject,
 };
 use hostel_house::pipelines::{PlanRequest, plan};
 use hostel_models::approvals::allowed::{Allowed, Event, Seen, Terms};
 use hostel_models::approvals::steps::Action;
 use hostel_models::approvals::world::{Client, Kind, Rules, Verdict, World};
+use hostel_peer::Peer;
 use property::daemon::{Daemon, kill_keeper, standing};
 use property::visit::{Told, Visit, Wish};
 use proptest::prelude::*;
@@ -406,7 +406,7 @@ fn say(
 }
 
 fn a_person() -> Claim {
-    Claim { face: Face::Terminal, peer: DeciderPeer::Own, label: "a person".to_owned() }
+    Claim { face: Face::Terminal, peer: Peer::own(), label: "a person".to_owned() }
 }
 
 /// A grant for one more command of this form.

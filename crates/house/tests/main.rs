@@ -32,4 +32,5 @@ mod workspace_archive;
 mod workspace_archive_hostile;
 mod workspace_files;
 mod workspace_git;
+mod workspace_git_hostile;
 mod workspace_git_limits;

@@ -23,6 +23,7 @@ fn letter(number: u32) -> Letter {
         message: format!("message-{number}"),
         reply_to: None,
         text: format!("letter {number}"),
+        verified: true,
     }
 }
 

@@ -31,6 +31,7 @@ pub mod memory;
 pub mod proto;
 pub mod socket_path;
 pub mod stdin_rule;
+pub mod syscall_filter;
 pub mod tree;
 
 pub use launch::process_main;

@@ -318,14 +318,6 @@ pub fn find_strays(house_tag: &str, keeper: u32, running: &HashSet<ProcessId>) -
     strays
 }
 
-/// Whether a process descends from the keeper or carries a tag of its house. What cannot be looked at counts as inside.
-pub fn is_inside(house_tag: &str, keeper: u32, pid: u32) -> bool {
-    let tagged =
-        environment_tag(pid).is_some_and(|tag| tag.strip_prefix(house_tag).is_some_and(|rest| rest.starts_with('.')));
-    let marked = || limit_of(pid).is_some_and(|limit| is_of_house(limit, house_tag));
-    tagged || marked() || descends_from(pid, keeper).unwrap_or(true)
-}
-
 /// Signals one member, if it is still the process that was found. Says whether it was reached;
 /// `Err` when the kernel forbids it (another user's process).
 pub fn signal(member: &Member, signal: Signal) -> rustix::io::Result<bool> {

@@ -3,10 +3,12 @@
 //! Invariant: it speaks as a session of its own, with a key made for this one connection and vouched for by the member's
 //! key. Nothing is kept and nothing is queued: what the broker does not take at once has failed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_wire::Clock;
+use hostel_wire::authorship::{MessageContext, SessionProof};
 use hostel_wire::body::{BODY_VERSION, Body};
 use hostel_wire::encoding::hex;
 use hostel_wire::fingerprint;
@@ -21,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
+use crate::authors::Authors;
 use crate::inbox::Cursor;
 use crate::keep::Kept;
 use crate::link::End;
@@ -36,11 +39,15 @@ use crate::mesh::invite::{self, Inviter};
 use crate::mesh::sending::mentioned;
 use crate::mesh::{InviteRequest, Invited, Refusal, SendRequest, Sent};
 use crate::resolve::{self, Target};
-use crate::roster::Roster;
+use crate::roster::{Admission, Roster};
 use crate::topics::{GENERAL, Known, Topics, talk};
 
 /// How long the broker may take to take a message.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long the member vouches for the key of the connection. Long: the clock of this host may be wrong, and the key is
+/// gone with the connection.
+const VOUCHED_FOR_MS: u64 = 24 * 3_600_000;
 
 /// With what one connects.
 pub struct ColdOptions {
@@ -66,6 +73,8 @@ pub struct ColdOptions {
     pub dial: Arc<dyn Dial>,
     /// The time of day.
     pub clock: Clock,
+    /// The directory of the mesh's daemon: what it knows of other members counts here, too.
+    pub dir: Option<PathBuf>,
 }
 
 /// A connection for one errand.
@@ -110,9 +119,18 @@ impl Cold {
         let roster = Roster::load(Kept::new(None, ""), log.clone()).map_err(Refusal::internal)?;
         let topics = Topics::load(Kept::new(None, ""), log, options.root_key.as_ref()).map_err(Refusal::internal)?;
         let roster = Arc::new(roster);
+        let authors = Authors::default();
+        let before = Roster::load(Kept::new(options.dir.as_deref(), "roster.json"), Log::silent());
+        before.map_err(Refusal::internal)?.remember(&Admission {
+            authors: &authors,
+            mesh_id: &options.mesh_id,
+            own_id: &options.member_id,
+            signs_from: None,
+        });
+        let own = (options.mesh_id.clone(), options.member_id.clone());
         let (taken, acks) = mpsc::channel(16);
         let (here, mut listed) = watch::channel(false);
-        let pump = pump(ear, mouth, Arc::clone(&line), frames, Arc::clone(&roster), taken, here);
+        let pump = pump(ear, mouth, Arc::clone(&line), frames, Arc::clone(&roster), authors, own, taken, here);
         let work = hostel_tasks::spawn(pump);
         let cold = Self { options, key, line, roster, topics, acks, work };
         match tokio::time::timeout(PATIENCE, listed.wait_for(|here| *here)).await {
@@ -152,9 +170,25 @@ impl Cold {
             client_message_id: Some(client_message_id.clone()),
             fingerprint: Some(made),
             session,
-            sender: None,
+            author: Some(self.name()),
+            session_proof: (kind == Kind::Dm).then(|| self.session_proof()),
+            ..Body::default()
         };
-        let plain = body.to_bytes();
+        let plain = match kind {
+            Kind::Dm => body.to_bytes(),
+            _ => body.to_signed_bytes(
+                &MessageContext {
+                    mesh_id: &self.options.mesh_id,
+                    member_id: &self.options.member_id,
+                    member_key: &self.options.member_key.public(),
+                    sender_key: &self.key.public(),
+                    kind,
+                    destination: &dest_ref,
+                    client_message_id: &client_message_id,
+                },
+                &self.options.member_key,
+            ),
+        };
         if sealed_len(plain.len()) > self.line.welcome.limits.message_bytes {
             return Err(
                 Refusal::new("message_too_large", "the mesh does not allow messages of this size").about("message")
@@ -212,6 +246,20 @@ impl Cold {
             target_pubkey: member.map(|member| member.pubkey),
             recipient_online: None,
         })
+    }
+
+    /// The name that we sign: the one this host was given, not the one that the broker says. The mesh's own name stands for
+    /// one that is not known.
+    fn name(&self) -> String {
+        let ColdOptions { display_name, slug, member_id, .. } = &self.options;
+        let own = Some(display_name).filter(|name| *name != slug).cloned();
+        own.or_else(|| self.roster.name(member_id)).unwrap_or_default()
+    }
+
+    /// The member's word for the key of this connection.
+    fn session_proof(&self) -> SessionProof {
+        let until = self.options.clock.now_ms().saturating_add(VOUCHED_FOR_MS);
+        SessionProof::new(&self.options.member_key, &self.key.public(), until)
     }
 
     async fn destination(&self, target: &Target) -> Result<(Kind, &'static str, String, To, Option<String>), Refusal> {
@@ -384,12 +432,15 @@ async fn reach(
 }
 
 /// Carries frames until one side ends.
+#[expect(clippy::too_many_arguments, reason = "each is one part of this connection")]
 async fn pump(
     mut ear: Ear,
     mut mouth: Mouth,
     line: Arc<Line>,
     mut frames: mpsc::Receiver<String>,
     roster: Arc<Roster>,
+    authors: Authors,
+    (mesh_id, own_id): (String, String),
     acks: mpsc::Sender<Ack>,
     here: watch::Sender<bool>,
 ) {
@@ -398,6 +449,10 @@ async fn pump(
         let weak = Arc::downgrade(&line);
         drop(line);
         weak
+    };
+    let take = |list, first| {
+        let admission = Admission { authors: &authors, mesh_id: &mesh_id, own_id: &own_id, signs_from: None };
+        here.send_modify(|here| *here |= roster.take_part(list, first, &admission).is_whole);
     };
     loop {
         tokio::select! {
@@ -411,8 +466,8 @@ async fn pump(
                     let (Ok(frame), Some(line)) = (ServerFrame::decode(&text), line.upgrade()) else { continue };
                     match frame {
                         ServerFrame::Ack(ack) => drop(acks.send(*ack).await),
-                        ServerFrame::Roster(list) => here.send_modify(|here| *here |= roster.take_part(list, true)),
-                        ServerFrame::RosterDelta(list) => here.send_modify(|here| *here |= roster.take_part(list, false)),
+                        ServerFrame::Roster(list) => take(list, true),
+                        ServerFrame::RosterDelta(list) => take(list, false),
                         ServerFrame::TopicKey(frame) => {
                             let id = frame.req_id.clone();
                             line.answered(id.as_deref(), Ok(Reply::TopicKey(frame)));

@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod authors;
 pub mod cold;
 pub mod disk;
 pub mod enrol;

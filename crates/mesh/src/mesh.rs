@@ -59,7 +59,7 @@ use crate::link::dial::BrokerUrl;
 use crate::link::{Role, life};
 use crate::metrics::Metrics;
 use crate::outbox::{Outbox, OutboxError, OutboxOptions};
-use crate::roster::Roster;
+use crate::roster::{Admission, Roster};
 use crate::sessions::Sessions;
 use crate::time::MeshTime;
 use crate::topics::Topics;
@@ -132,6 +132,12 @@ impl Mesh {
             name: options.display_name.clone(),
             pubkey: options.member_key.public().hex(),
             ..Member::default()
+        });
+        roster.remember(&Admission {
+            authors: inbox.authors(),
+            mesh_id: &options.mesh_id,
+            own_id: &options.member_id,
+            signs_from: None,
         });
         let topics = Topics::load(Kept::new(dir, "topics.json"), log.clone(), options.root_key.as_ref()).map_err(io)?;
         let sessions = Sessions::load(Kept::new(dir, "sessions.json"), log.clone(), clock.clone()).map_err(io)?;
@@ -451,6 +457,9 @@ async fn open_inbox(options: &MeshOptions, time: &MeshTime, dir: Option<&Path>) 
     let (inbox, opened) = opened.await.map_err(|error| OpenError::Io(error.to_string()))?;
     if let Some(corrupt) = opened.recovered {
         options.log.error("inbox_corruption_recovered", json!({"renamed_to": corrupt.display().to_string()}));
+    }
+    if opened.authors_lost {
+        options.log.warn("authors_lost", json!({"mesh": options.slug}));
     }
     if opened.rebuilt {
         options.log.warn("inbox_index_rebuilt", json!({"mesh": options.slug}));

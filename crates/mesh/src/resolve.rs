@@ -127,8 +127,10 @@ mod tests {
     use hostel_wire::frames::server::Roster as RosterFrame;
 
     use super::*;
+    use crate::authors::Authors;
     use crate::keep::Kept;
     use crate::log::Log;
+    use crate::roster::Admission;
 
     fn key(first: char) -> String {
         std::iter::repeat_n(first, 64).collect()
@@ -153,7 +155,8 @@ mod tests {
             gone,
             banned,
         ];
-        roster.replace(RosterFrame { rev: 1, members, more: false });
+        let admission = Admission { authors: &Authors::default(), mesh_id: "mesh", own_id: "", signs_from: None };
+        roster.replace(RosterFrame { rev: 1, members, more: false }, &admission);
         roster
     }
 

@@ -2,7 +2,8 @@
 //! without a connection.
 //!
 //! Invariant: a member that was once known stays known, so that what it sent can still be attributed; whether its key
-//! counts is a mark on it. Revisions only rise: an older list never overwrites a newer one.
+//! counts is a mark on it. Revisions only rise: an older list never overwrites a newer one. Keys and names are those that
+//! are proven (see `authors`), not simply the last that the broker said.
 
 use std::collections::btree_map::Values;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -15,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use crate::authors::{Authors, Notice};
 use crate::keep::Kept;
 use crate::log::Log;
 
@@ -23,6 +25,24 @@ const MOST: usize = 10_000;
 
 /// Sessions that are known at once.
 const SESSIONS: usize = 20_000;
+
+/// By what a list of the broker's is judged.
+pub(crate) struct Admission<'a> {
+    pub(crate) authors: &'a Authors,
+    pub(crate) mesh_id: &'a str,
+    pub(crate) own_id: &'a str,
+    /// Members that say so in a whole list must sign from this entry of the log on; none: not because of this list.
+    pub(crate) signs_from: Option<u64>,
+}
+
+/// What became of a list of the broker's.
+#[derive(Debug, Default)]
+pub(crate) struct Admitted {
+    /// A whole list is here.
+    pub(crate) is_whole: bool,
+    /// What a person should know.
+    pub(crate) notices: Vec<Notice>,
+}
 
 /// Everybody who is or was in the mesh.
 pub(crate) struct Roster {
@@ -79,16 +99,15 @@ impl Roster {
         state.members.insert(me.id.clone(), me);
     }
 
-    /// Takes a part of a whole list, and the list once all of it is here; `true` then.
-    pub(crate) fn take_part(&self, mut frame: RosterFrame, first: bool) -> bool {
+    /// Takes a part of a whole list, and the list once all of it is here.
+    pub(crate) fn take_part(&self, mut frame: RosterFrame, first: bool, admission: &Admission<'_>) -> Admitted {
         let mut parts = self.parts.lock();
         if first {
             *parts = None;
         } else if parts.as_ref().is_none_or(|before| before.rev != frame.rev) {
             // Only news, and no part of anything.
             drop(parts);
-            self.change(frame);
-            return false;
+            return Admitted { is_whole: false, notices: self.change(frame, admission) };
         }
         if let Some(mut before) = parts.take() {
             before.members.append(&mut frame.members);
@@ -96,11 +115,10 @@ impl Roster {
         }
         if frame.more && frame.members.len() <= MOST {
             *parts = Some(frame);
-            return false;
+            return Admitted::default();
         }
         drop(parts);
-        self.replace(frame);
-        true
+        Admitted { is_whole: true, notices: self.replace(frame, admission) }
     }
 
     /// Whether a whole list has come since we run: who is in none of what is kept is nobody.
@@ -109,7 +127,7 @@ impl Roster {
     }
 
     /// Takes a whole list. Members that it does not name are gone: they count as having left.
-    pub(crate) fn replace(&self, frame: RosterFrame) {
+    pub(crate) fn replace(&self, frame: RosterFrame, admission: &Admission<'_>) -> Vec<Notice> {
         self.heard.store(true, Ordering::Relaxed);
         let mut state = self.state.write();
         let named: HashSet<String> = frame.members.iter().map(|member| member.id.clone()).collect();
@@ -117,20 +135,28 @@ impl Roster {
             member.left |= !named.contains(id);
         }
         state.rev = frame.rev;
-        self.take(state, frame.members);
+        self.take(state, frame.members, admission, admission.signs_from)
     }
 
     /// Takes members that changed.
-    pub(crate) fn change(&self, frame: RosterFrame) {
+    pub(crate) fn change(&self, frame: RosterFrame, admission: &Admission<'_>) -> Vec<Notice> {
         let mut state = self.state.write();
         if frame.rev < state.rev {
-            return;
+            return Vec::new();
         }
         state.rev = frame.rev;
-        self.take(state, frame.members);
+        self.take(state, frame.members, admission, None)
     }
 
-    fn take(&self, mut state: parking_lot::RwLockWriteGuard<'_, Listed>, members: Vec<Member>) {
+    fn take(
+        &self,
+        mut state: parking_lot::RwLockWriteGuard<'_, Listed>,
+        mut members: Vec<Member>,
+        admission: &Admission<'_>,
+        signs_from: Option<u64>,
+    ) -> Vec<Notice> {
+        let Admission { authors, mesh_id, own_id, .. } = admission;
+        let notices = authors.admit(mesh_id, own_id, &mut members, &mut state.members, signs_from);
         for member in members {
             let fits = PublicKey::from_hex(&member.pubkey).is_some() && !member.id.is_empty() && member.id.len() <= 64;
             if fits && (state.members.contains_key(&member.id) || make_room(&mut state.members)) {
@@ -138,6 +164,29 @@ impl Roster {
             }
         }
         if let Err(error) = points::ROSTER_WRITTEN.reach_if_ok(self.kept.save(&*state, false)) {
+            self.log.warn("roster_not_kept", serde_json::json!({"error": error.to_string()}));
+        }
+        drop(state);
+        self.changed.send_modify(|count| *count += 1);
+        notices
+    }
+
+    /// What is kept of earlier times is known already: what a broker says later is measured by it.
+    pub(crate) fn remember(&self, admission: &Admission<'_>) {
+        let mut state = self.state.write();
+        let mut members: Vec<Member> = state.members.values().cloned().collect();
+        let Admission { authors, mesh_id, own_id, .. } = admission;
+        authors.remember(mesh_id, own_id, &mut members, &mut state.members);
+        state.members.extend(members.into_iter().map(|member| (member.id.clone(), member)));
+    }
+
+    /// Another key counts for a member, because a person on this host says so.
+    pub(crate) fn set_key(&self, id: &str, key: &str) {
+        let mut state = self.state.write();
+        if let Some(member) = state.members.get_mut(id) {
+            key.clone_into(&mut member.pubkey);
+        }
+        if let Err(error) = self.kept.save(&*state, false) {
             self.log.warn("roster_not_kept", serde_json::json!({"error": error.to_string()}));
         }
         drop(state);
@@ -152,6 +201,19 @@ impl Roster {
     /// A member by id.
     pub(crate) fn member(&self, id: &str) -> Option<Member> {
         self.state.read().members.get(id).cloned()
+    }
+
+    /// A member's name.
+    pub(crate) fn name(&self, id: &str) -> Option<String> {
+        self.state.read().members.get(id).map(|member| member.name.clone())
+    }
+
+    /// Whether somebody else who is there has this name.
+    pub(crate) fn is_name_of_other(&self, id: &str, name: &str) -> bool {
+        let name = name.to_lowercase();
+        let has =
+            |member: &Member| member.id != id && !member.left && !member.revoked && member.name.to_lowercase() == name;
+        self.state.read().members.values().any(has)
     }
 
     /// A member's key, for sealing.
@@ -255,16 +317,22 @@ mod tests {
         RosterFrame { rev, members: ids.iter().map(member).collect(), more }
     }
 
+    fn admission(authors: &Authors) -> Admission<'_> {
+        Admission { authors, mesh_id: "mesh", own_id: "me", signs_from: None }
+    }
+
     #[test]
     fn who_left_long_ago_makes_room_for_who_comes() {
         let roster = Roster::load(Kept::new(None, "r"), Log::silent()).unwrap();
+        let authors = Authors::default();
+        let how = admission(&authors);
         let ids: Vec<String> = (0..MOST).map(|number| format!("{number:05}")).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-        roster.replace(frame(1, &ids, false));
-        roster.change(frame(2, &["x"], false));
+        roster.replace(frame(1, &ids, false), &how);
+        roster.change(frame(2, &["x"], false), &how);
         assert!(roster.member("x").is_none(), "everybody is there");
-        roster.replace(frame(3, &ids[2..], false));
-        roster.change(frame(4, &["x", "y"], false));
+        roster.replace(frame(3, &ids[2..], false), &how);
+        roster.change(frame(4, &["x", "y"], false), &how);
         assert!(roster.member("x").is_some() && roster.member("y").is_some());
         assert!(
             roster.member("00000").is_none() && roster.member("00001").is_none() && roster.member("00002").is_some()
@@ -274,18 +342,20 @@ mod tests {
     #[test]
     fn a_long_list_counts_when_all_of_it_is_here() {
         let roster = Roster::load(Kept::new(None, "r"), Log::silent()).unwrap();
-        assert!(roster.take_part(frame(1, &["a", "b", "c"], false), true));
+        let authors = Authors::default();
+        let how = admission(&authors);
+        assert!(roster.take_part(frame(1, &["a", "b", "c"], false), true, &how).is_whole);
         let left = |id: &str| roster.member(id).unwrap().left;
-        assert!(!roster.take_part(frame(2, &["a"], true), true));
+        assert!(!roster.take_part(frame(2, &["a"], true), true, &how).is_whole);
         assert!(!left("c"), "it may be in the next part");
-        assert!(!roster.take_part(frame(3, &["d"], false), false), "somebody new, meanwhile");
-        assert!(!roster.take_part(frame(2, &["b"], true), false));
-        assert!(roster.take_part(frame(2, &["e"], false), false));
+        assert!(!roster.take_part(frame(3, &["d"], false), false, &how).is_whole, "somebody new, meanwhile");
+        assert!(!roster.take_part(frame(2, &["b"], true), false, &how).is_whole);
+        assert!(roster.take_part(frame(2, &["e"], false), false, &how).is_whole);
         assert_eq!(["a", "b", "e"].map(left), [false; 3]);
         assert!(left("c"));
         // A connection that ended in the middle leaves nothing behind.
-        assert!(!roster.take_part(frame(4, &["a"], true), true));
-        assert!(roster.take_part(frame(5, &["a", "c"], false), true));
+        assert!(!roster.take_part(frame(4, &["a"], true), true, &how).is_whole);
+        assert!(roster.take_part(frame(5, &["a", "c"], false), true, &how).is_whole);
         assert!(!left("c") && left("b"));
     }
 }

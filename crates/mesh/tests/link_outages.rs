@@ -322,7 +322,7 @@ async fn an_upload_that_was_not_noted_is_the_same_upload_again() {
     let kept = settled(other.to_string().as_bytes(), &changed, &mut alice).await;
     assert_eq!((&kept["done"], &kept["refused"][0]), (&false.into(), &"idempotency_key_reused".into()));
     let out = bob.dir.path().join("out");
-    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap()).await.unwrap();
+    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap(), false).await.unwrap();
     assert_eq!(std::fs::read_to_string(&out).unwrap(), "what it says");
     assert_eq!(bob.inbox().await.len(), 1);
 }

@@ -52,7 +52,7 @@ async fn topics_files_and_sessions_go_on() {
     alice.post("ops", "third").await;
     bob.wait_inbox(3).await;
     let out = bob.dir.path().join("got.txt");
-    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap()).await.unwrap();
+    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap(), false).await.unwrap();
     // The broker's copies are sealed for the new key by now: the old one is not needed for anything that is kept.
     let registry = broker.broker().registry();
     let mesh = registry.meshes().remove(0);
@@ -76,7 +76,7 @@ async fn topics_files_and_sessions_go_on() {
     alice.post("ops", "fourth").await;
     let items = bob.wait_inbox(4).await;
     assert!(items.iter().all(|item| item.body.is_some()), "{items:?}");
-    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap()).await.unwrap();
+    bob.mesh.file_get(&shared.file_id, out.to_str().unwrap(), false).await.unwrap();
     assert_eq!(std::fs::read_to_string(out).unwrap(), "the plan");
 }
 

@@ -154,28 +154,31 @@ async fn a_file_is_shared_announced_and_fetched() {
     assert_eq!((items[0].kind.as_str(), items[0].body.as_deref()), ("file", Some("look")));
     assert_eq!(items[0].file.as_ref().unwrap()["id"], shared.file_id);
     let out = dir.path().join("out.bin");
-    let fetched = bob.mesh.file_get(&shared.file_id, out.to_str().unwrap()).await.unwrap();
+    let fetched = bob.mesh.file_get(&shared.file_id, out.to_str().unwrap(), false).await.unwrap();
     assert_eq!((fetched.size, fetched.sha256.as_str()), (700_000, shared.sha256.as_str()));
     assert_eq!(std::fs::read(&out).unwrap(), bytes);
     let other = dir.path().join("other.bin");
-    let refusal = carol.mesh.file_get(&shared.file_id, other.to_str().unwrap()).await.unwrap_err();
+    let refusal = carol.mesh.file_get(&shared.file_id, other.to_str().unwrap(), false).await.unwrap_err();
     assert_eq!(refusal.code(), "not_shared_with_you");
     assert!(!other.exists());
     assert_eq!(
-        bob.mesh.file_get("01h00000000000000000000000", out.to_str().unwrap()).await.unwrap_err().code(),
+        bob.mesh.file_get("01h00000000000000000000000", out.to_str().unwrap(), false).await.unwrap_err().code(),
         "file_not_found"
     );
-    assert_eq!(bob.mesh.file_get(&shared.file_id, "relative").await.unwrap_err().code(), "invalid");
+    assert_eq!(bob.mesh.file_get(&shared.file_id, "relative", false).await.unwrap_err().code(), "invalid");
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&out, &link).unwrap();
-    assert_eq!(bob.mesh.file_get(&shared.file_id, link.to_str().unwrap()).await.unwrap_err().code(), "cannot_write");
+    assert_eq!(
+        bob.mesh.file_get(&shared.file_id, link.to_str().unwrap(), false).await.unwrap_err().code(),
+        "cannot_write"
+    );
 
     // For everybody, and without a network at first.
     alice.net.cut();
     let for_all = alice.mesh.file_share(share(None), &Caller::Member).await.unwrap();
     alice.net.mend();
     carol.wait_inbox(1).await;
-    let fetched = carol.mesh.file_get(&for_all.file_id, other.to_str().unwrap()).await.unwrap();
+    let fetched = carol.mesh.file_get(&for_all.file_id, other.to_str().unwrap(), false).await.unwrap();
     assert_eq!((fetched.size, std::fs::read_to_string(&other).unwrap().as_str()), (7, "changed"));
     let listed = carol.mesh.file_list().await.unwrap();
     assert_eq!(listed.iter().map(|file| file.id.as_str()).collect::<Vec<_>>(), [for_all.file_id.as_str()]);

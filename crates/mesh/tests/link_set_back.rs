@@ -125,7 +125,7 @@ async fn a_rotation_under_way_and_a_broker_that_is_set_back_end_in_one_key() {
         if step != "archived" {
             let registry = broker.broker().registry();
             let (old, new) = (current.key.public().hex(), next.key.public().hex());
-            registry.rotate_key(&current.mesh_id, &current.member_id, &old, &new).await.unwrap();
+            registry.rotate_key(&current.mesh_id, &current.member_id, &old, &new, None).await.unwrap();
         }
         broker.down().await;
         put_back(copy.path(), broker.dir.path());
@@ -163,7 +163,7 @@ async fn where_a_thief_came_first_the_broker_says_so_and_nobody_is_let_in() {
     let registry = broker.broker().registry();
     let mesh = registry.meshes().remove(0);
     let thief = hostel_wire::keys::SecretKey::generate().public().hex();
-    registry.rotate_key(mesh.id(), &member, &stolen.public().hex(), &thief).await.unwrap();
+    registry.rotate_key(mesh.id(), &member, &stolen.public().hex(), &thief, None).await.unwrap();
     bob.up().await;
     until("a refusal", async || {
         let refused = bob.metric(r#"cm_daemon_reconnects_total{mesh="lab",reason="hello"}"#).await;

@@ -10,6 +10,7 @@
 )]
 
 mod enrol_broker;
+mod link_authorship;
 mod link_hostile;
 mod link_messages;
 mod link_outages;

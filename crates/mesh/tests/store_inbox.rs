@@ -54,6 +54,7 @@ async fn a_row_is_shown_as_it_came() {
         file: Some(json!({"id": "f"})),
         sender: None,
         events: Vec::new(),
+        ..Plain::default()
     };
     let came = Arrival {
         priority: Priority::Now,

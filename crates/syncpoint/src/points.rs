@@ -161,6 +161,8 @@ points! {
     HISTORY_LINE = "mesh.inbox.history-line";
     /// An event of the mesh is committed; no stream has told of it.
     EVENT_STORED = "mesh.event.stored";
+    /// A key that a person accepted for another member is committed; that person has not been told.
+    AUTHOR_TRUSTED = "mesh.author.trusted";
     /// How far hooks have run is committed.
     HOOKS_CURSOR = "mesh.hooks.cursor-moved";
 

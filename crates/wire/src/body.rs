@@ -4,16 +4,22 @@
 //! another's frame, nor hand a member its own message back: the fingerprint covers the destination. Versions 1 and 2
 //! hold the text alone and are only read.
 //!
+//! A body also says who wrote it: the author's name, and what proves the author to a reader that does not trust the
+//! broker (see [`crate::authorship`]). Reading a body verifies none of it.
+//!
 //! It opens no boxes.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
+use crate::authorship::{self, BodySignature, MAX_BODY_SUCCESSIONS, MessageContext, SessionProof, sign_message};
 use crate::canonical::NotCanonical;
 use crate::encoding;
 use crate::fingerprint::{self, Fingerprint};
 use crate::frames::Priority;
+use crate::frames::client::Succession;
+use crate::keys::SecretKey;
 
 /// The version that is written.
 pub const BODY_VERSION: u32 = 3;
@@ -52,6 +58,16 @@ pub struct Body {
     pub session: Option<String>,
     /// The session of the sender that wrote it, by name; none if it was the member itself.
     pub sender: Option<String>,
+    /// The author's name, as the author writes it. Programs that write it sign what they send to several readers.
+    pub author: Option<String>,
+    /// The member whose id the message has, if the author has taken that one's place.
+    pub origin: Option<String>,
+    /// The member's word for the session key that the box is sealed with.
+    pub session_proof: Option<SessionProof>,
+    /// How the author's key came after earlier ones, for readers that know only those.
+    pub successions: Vec<Succession>,
+    /// The author's signature, as it was read. [`Body::to_signed_bytes`] writes one.
+    pub signature: Option<BodySignature>,
 }
 
 /// The letters of version 3.
@@ -71,6 +87,17 @@ struct Letters<'a> {
     s: Option<std::borrow::Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     w: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    d: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    o: Option<std::borrow::Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    k: Option<SessionProof>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    l: Vec<String>,
+    /// Only to see whether there is one: it is written and read as bytes at the end.
+    #[serde(default, skip_serializing)]
+    a: Option<serde::de::IgnoredAny>,
 }
 
 impl Body {
@@ -86,9 +113,20 @@ impl Body {
             f: self.fingerprint.map(|hash| encoding::hex(&hash)).unwrap_or_default().into(),
             s: self.session.as_deref().map(Into::into),
             w: self.sender.as_deref().map(Into::into),
+            d: self.author.as_deref().map(Into::into),
+            o: self.origin.as_deref().map(Into::into),
+            k: self.session_proof.clone(),
+            l: self.successions.iter().filter_map(authorship::write_step).collect(),
+            a: None,
         };
         // Text and values with text names: it can always be written.
         serde_json::to_vec(&letters).unwrap_or_default()
+    }
+
+    /// Version 3 with the author's signature for one place, to be sealed with a key that several readers have.
+    #[must_use]
+    pub fn to_signed_bytes(&self, context: &MessageContext<'_>, key: &SecretKey) -> Vec<u8> {
+        sign_message(self.to_bytes(), context, key)
     }
 
     /// Reads what was in the box.
@@ -106,6 +144,16 @@ impl Body {
                 }
                 let fingerprint =
                     encoding::unhex_array(&letters.f).ok_or_else(|| malformed(&"`f` is not a fingerprint"))?;
+                if letters.l.len() > MAX_BODY_SUCCESSIONS {
+                    return Err(malformed(&"too many rotations of the author's key"));
+                }
+                let successions = letters.l.iter().map(|step| authorship::read_step(step));
+                let successions = successions.collect::<Option<_>>().ok_or_else(|| malformed(&"`l` is no rotation"))?;
+                let signature = BodySignature::read(bytes);
+                // What is signed is everything before the signature, so nothing may come after it.
+                if letters.a.is_some() && signature.is_none() {
+                    return Err(malformed(&"`a` is not a signature at the end"));
+                }
                 Ok(Self {
                     body: letters.b.into_owned(),
                     meta: letters.m.map(std::borrow::Cow::into_owned),
@@ -115,6 +163,11 @@ impl Body {
                     fingerprint: Some(fingerprint),
                     session: letters.s.map(std::borrow::Cow::into_owned),
                     sender: letters.w.map(std::borrow::Cow::into_owned),
+                    author: letters.d.map(std::borrow::Cow::into_owned),
+                    origin: letters.o.map(std::borrow::Cow::into_owned),
+                    session_proof: letters.k,
+                    successions,
+                    signature,
                 })
             }
             other => Err(BodyError::Version(other)),
@@ -157,6 +210,7 @@ mod tests {
             fingerprint: Some([7; 32]),
             session: Some("tests".into()),
             sender: Some("ci".into()),
+            ..Body::default()
         };
         let text = String::from_utf8(body.to_bytes()).unwrap();
         let hash = "07".repeat(32);
@@ -171,6 +225,60 @@ mod tests {
         assert!(!body.matches("c2", &hash));
         assert!(!body.matches("c1", &"08".repeat(32)));
         assert!(!body.matches("c1", ""));
+    }
+
+    #[test]
+    fn what_proves_the_author_travels_with_the_body() {
+        let (old, key, session) = (SecretKey::generate(), SecretKey::generate(), SecretKey::generate());
+        let body = Body {
+            body: "hi".into(),
+            client_message_id: Some("c1".into()),
+            fingerprint: Some([7; 32]),
+            author: Some("alice".into()),
+            origin: Some("m0".into()),
+            session_proof: Some(SessionProof::new(&key, &session.public(), 9)),
+            successions: vec![crate::hello::succeed("mesh", "m1", &old, &key, 7)],
+            ..Body::default()
+        };
+        assert_eq!(Body::from_bytes(3, &body.to_bytes()).unwrap(), body);
+        let (member_key, sender_key) = (key.public(), session.public());
+        let context = MessageContext {
+            mesh_id: "mesh",
+            member_id: "m1",
+            member_key: &member_key,
+            sender_key: &sender_key,
+            kind: crate::frames::Kind::All,
+            destination: "*",
+            client_message_id: "c1",
+        };
+        let signed = body.to_signed_bytes(&context, &key);
+        let read = Body::from_bytes(3, &signed).unwrap();
+        assert!(read.signature.unwrap().verify(&context));
+        assert_eq!(Body { signature: None, ..read }, body);
+    }
+
+    #[test]
+    fn a_signature_anywhere_but_at_the_end_is_refused() {
+        let key = SecretKey::generate();
+        let sender_key = key.public();
+        let context = MessageContext {
+            mesh_id: "",
+            member_id: "",
+            member_key: &sender_key,
+            sender_key: &sender_key,
+            kind: crate::frames::Kind::All,
+            destination: "*",
+            client_message_id: "",
+        };
+        let signed = Body { fingerprint: Some([0; 32]), ..Body::default() }.to_signed_bytes(&context, &key);
+        let signed = String::from_utf8(signed).unwrap();
+        assert!(Body::from_bytes(3, signed.as_bytes()).unwrap().signature.is_some());
+        let appended = format!("{},\"x\":1}}", signed.strip_suffix('}').unwrap());
+        let spaced = format!("{signed} ");
+        let short = format!(r#"{{"b":"","c":"","f":"{}","a":"AAAA"}}"#, "00".repeat(32));
+        for text in [appended, spaced, short] {
+            assert!(matches!(Body::from_bytes(3, text.as_bytes()), Err(BodyError::Malformed(_))), "{text}");
+        }
     }
 
     #[test]
@@ -196,9 +304,19 @@ mod tests {
         assert_eq!(Body::from_bytes(4, b"{}"), Err(BodyError::Version(4)));
         assert_eq!(Body::from_bytes(0, b"{}"), Err(BodyError::Version(0)));
         let many = format!(r#"{{"b":"","c":"","f":"{}","n":[{}"x"]}}"#, "00".repeat(32), "\"x\",".repeat(32));
-        for text in
-            ["", "{}", "hi", r#"{"b":"x"}"#, r#"{"b":"x","c":"y","f":"00"}"#, r#"{"b":1,"c":"y","f":""}"#, &many]
-        {
+        let steps = format!(r#"{{"b":"","c":"","f":"{}","l":[{}"x"]}}"#, "00".repeat(32), "\"x\",".repeat(8));
+        let no_step = format!(r#"{{"b":"","c":"","f":"{}","l":["AAAA"]}}"#, "00".repeat(32));
+        for text in [
+            "",
+            "{}",
+            "hi",
+            r#"{"b":"x"}"#,
+            r#"{"b":"x","c":"y","f":"00"}"#,
+            r#"{"b":1,"c":"y","f":""}"#,
+            &many,
+            &steps,
+            &no_step,
+        ] {
             assert!(matches!(Body::from_bytes(3, text.as_bytes()), Err(BodyError::Malformed(_))), "{text}");
         }
     }

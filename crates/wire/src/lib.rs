@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod authorship;
 pub mod backup;
 pub mod body;
 pub mod canonical;

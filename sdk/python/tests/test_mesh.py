@@ -21,7 +21,7 @@ class Requests(unittest.IsolatedAsyncioTestCase):
     async def test_versions_are_negotiated(self) -> None:
         async with daemon() as fake:
             mesh = await Mesh.connect(daemon_dir=fake.root)
-            self.assertEqual((mesh.mesh, mesh.ipc_minor), ("lab", 3))
+            self.assertEqual((mesh.mesh, mesh.ipc_minor), ("lab", 4))
 
     async def test_a_lost_send_is_repeated_with_the_same_id(self) -> None:
         async with daemon(hangs_up, hangs_up, answers(200, {**SENT, "duplicate": True})) as fake:

@@ -4,7 +4,7 @@
 
 export const SDK_VERSION = "0.1.0";
 export const IPC_API = "v1";
-export const IPC_MINOR = 3;
+export const IPC_MINOR = 4;
 export const NATIVE_PROTOCOL = 1;
 
 /** How urgent a message is. */
@@ -147,6 +147,8 @@ export interface InboxItem {
   idempotency_key: string;
   recipient_session?: string | undefined;
   decrypt_error?: string | undefined;
+  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not. */
+  verified?: boolean | undefined;
   file?: Record<string, unknown> | undefined;
   snippet?: string | undefined;
   cursor?: string | undefined;
@@ -288,6 +290,8 @@ export interface Fetched {
   savedTo: string;
   size: number;
   sha256: string;
+  /** Whether the member that is named is proven to have shared it. Absent: it is not. */
+  verified?: boolean | undefined;
 }
 
 /** A file. */
@@ -302,6 +306,8 @@ export interface FileItem {
   encrypted: boolean;
   sha256: string | null;
   to: string | null;
+  /** Whether the member that is named is proven to have shared it. Absent: it is not. */
+  verified?: boolean | undefined;
 }
 
 /** GET /v1/file/list. */
@@ -387,6 +393,8 @@ export interface MessageEvent {
   recipient_kind: "member" | "session";
   recipient_session?: string | undefined;
   decrypt_error?: string | undefined;
+  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not. */
+  verified?: boolean | undefined;
   file?: Record<string, unknown> | undefined;
 }
 
@@ -596,6 +604,7 @@ export interface SessionMade {
   agent_alias: string;
   message_count: number;
   workspace_dir: string;
+  mode?: Mode | undefined;
 }
 
 /** session/list. */

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use hostel_tests::client::Client;
 use hostel_tests::house;
 use hostel_tests::sandbox::Sandbox;
 use hostel_tests::sudo_proxy::moment;
@@ -17,7 +18,7 @@ pub(crate) const PASSPHRASE: &str = "correct horse battery";
 
 const SETTINGS: &str = r#"
 [doors.claustrum]
-enabled = false
+listen = []
 [doors.codecast]
 enabled = false
 [doors.zeroclaw]
@@ -80,7 +81,16 @@ impl Home {
     pub(crate) fn hostel(&self, arguments: &[&str]) -> Command {
         let mut command = self.sandbox.hostel(arguments);
         command.env("ROGUE", self.path().join("rogue"));
+        // A directory that programs can be put into which the daemon runs.
+        let path = std::env::var("PATH").expect("a path");
+        command.env("PATH", format!("{}:{path}", self.path().join("bin").display()));
         command
+    }
+
+    /// A client of the claustrum door: this process.
+    pub(crate) fn claustrum(&self) -> Client {
+        let token = fs::read_to_string(self.hostel_home().join("run/local_token")).expect("a token");
+        Client::connect(&self.socket("claustrum.sock"), token.trim()).expect("the claustrum door accepts")
     }
 
     /// A client of our own socket: this process, which is outside.

@@ -11,6 +11,7 @@ mod attempts;
 mod home;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
@@ -143,6 +144,28 @@ fn an_agents_process_decides_nothing() {
         let what = format!("{evasion:?} of {attempt:?}");
         attempt.check_refused(&home.wait_for(heard), &what);
         asked.check(&home, &what);
+    }
+    asked.decide(&home);
+}
+
+/// What the daemon runs itself is its own child and not the keeper's; a repository can have git run anything.
+#[test]
+fn what_the_daemon_runs_decides_nothing() {
+    let home = Home::start("");
+    let bin = home.path().join("bin");
+    fs::create_dir(&bin).expect("a fresh directory");
+    let asked = ask(&home);
+    for evasion in EVASIONS {
+        for attempt in asked.attempts(&home) {
+            let what = format!("{evasion:?} of {attempt:?}");
+            let heard = home.heard();
+            let git = bin.join("git");
+            fs::write(&git, format!("#!/bin/sh\n{}\n", attempt.script(&home, evasion, &heard))).expect("a program");
+            fs::set_permissions(&git, fs::Permissions::from_mode(0o755)).expect("a program");
+            home.claustrum().call("git.status", &json!({"path": home.work()}).to_string());
+            attempt.check_refused(&home.wait_for(&heard), &what);
+            asked.check(&home, &what);
+        }
     }
     asked.decide(&home);
 }

@@ -1,5 +1,8 @@
 //! How turns and sessions end: interrupted early and late, destroyed, without a CLI, with one that lingers.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
 use hostel_tests::codecast::{Connection, Daemon, Options};
 use hostel_tests::procfs::Identity;
 use hostel_tests::wait;
@@ -179,6 +182,33 @@ fn queued_messages_get_the_mode_and_model_of_their_moment() {
         .map(|event| event["content"].clone())
         .collect();
     assert_eq!(texts.last(), Some(&json!("the-new-one")), "{texts:?}");
+}
+
+#[test]
+fn another_user_does_not_shut_the_owner_out() {
+    if !rustix::process::geteuid().is_root() {
+        hostel_tests::skip("only root can be another user");
+        return;
+    }
+    let settings = "[limits]\nconnections = 16\n".to_owned();
+    let daemon = Daemon::start_with(Options { settings, ..Options::default() });
+    let script = format!(
+        "import os, socket, sys\n\
+         os.setgroups([]); os.setgid(65534); os.setuid(65534)\n\
+         held = [socket.socket() for _ in range(100)]\n\
+         for s in held: s.connect(('127.0.0.1', {}))\n\
+         print('held', flush=True); sys.stdin.read()\n",
+        daemon.address().port()
+    );
+    let mut python = std::process::Command::new("python3");
+    python.args(["-c", &script]).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = python.spawn().expect("python3");
+    let mut line = String::new();
+    BufReader::new(python.stdout.as_mut().expect("its output")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "held\n");
+    assert_eq!(daemon.call("health.check", &json!({})).result()["ok"], true);
+    drop(python.stdin.take());
+    python.wait().expect("it ends");
 }
 
 #[test]

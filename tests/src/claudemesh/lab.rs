@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::net;
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::host::{Host, MESH};
@@ -15,6 +16,7 @@ use crate::house;
 use crate::process::Process;
 use crate::procfs::Identity;
 use crate::sandbox::{Sandbox, keep_if_failed};
+use crate::wait;
 
 /// What a lab begins with.
 #[derive(Clone, Debug)]
@@ -76,6 +78,24 @@ impl Lab {
             host.wait_connected();
         }
         lab
+    }
+
+    /// Waits until every host has the statements of all members. A statement changes the roster once more after a daemon
+    /// has connected, and a message that is under way at that moment is sent twice. Whether a host counts a member as one
+    /// that signs is another matter: that begins with the host's next connection.
+    ///
+    /// # Panics
+    /// If a host does not get them.
+    pub fn wait_stated(&self) {
+        for host in &self.hosts {
+            let what = format!("the statements of all {} members", self.hosts.len());
+            wait::content(&host.directory().join("roster.json"), &what, |text| {
+                let roster: Value = serde_json::from_str(text).ok()?;
+                let members = roster["members"].as_object()?;
+                let count = members.values().filter(|member| member["statement"].is_object()).count();
+                (count == self.hosts.len()).then_some(())
+            });
+        }
     }
 
     /// A broker, and hosts that have joined; no daemon runs.

@@ -32,6 +32,11 @@ pub enum What {
         /// The name now.
         name: String,
     },
+    /// What somebody says of itself.
+    Stated {
+        /// Who.
+        member: String,
+    },
     /// Role, groups or profile of somebody.
     Changed {
         /// Who.
@@ -139,6 +144,7 @@ impl What {
             Self::Joined { member }
             | Self::Renamed { member, .. }
             | Self::Changed { member }
+            | Self::Stated { member }
             | Self::KeyRotated { member, .. }
             | Self::KeyOver { member }
             | Self::Revoked { member, .. }

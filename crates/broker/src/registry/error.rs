@@ -26,6 +26,9 @@ pub enum RegistryError {
     /// The file is for others.
     #[error("this file is not shared with you")]
     NotShared,
+    /// The receiver does not want it of this sender.
+    #[error("the receiver has blocked this sender")]
+    Blocked,
     /// It may not.
     #[error("{0}")]
     Forbidden(String),
@@ -76,6 +79,7 @@ impl RegistryError {
             Self::TaskNotFound => "task_not_found",
             Self::Reused => "idempotency_key_reused",
             Self::NotShared => "not_shared_with_you",
+            Self::Blocked => "blocked",
             Self::Forbidden(_) => "forbidden",
             Self::Invalid(_) => "invalid_argument",
             Self::Ambiguous(_) => "ambiguous_prefix",

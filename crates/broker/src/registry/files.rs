@@ -2,7 +2,8 @@
 //!
 //! Invariant: a record is written once its blob is whole and removed before its blob is, so a record always has its bytes,
 //! and the bytes it was written with: an id stands for one upload, and a blob gets to its place in the same turn as its
-//! record, so that nobody who uploads under the same id at the same time can come between.
+//! record, so that nobody who uploads under the same id at the same time can come between. Nobody sees a file of a member
+//! they have blocked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -143,7 +144,7 @@ impl<E: Engine> Registry<E> {
         snapshot.active_member(member)?;
         let now = self.inner.ages.now_ms();
         let found = snapshot.file(file).filter(|file| file.is_kept(now)).ok_or(RegistryError::FileNotFound)?;
-        if !found.is_for(member) {
+        if !snapshot.shows_file(member, found) {
             return Err(RegistryError::NotShared);
         }
         let key = found.keys.get(member).or_else(|| found.keys.get("*")).cloned();
@@ -168,7 +169,7 @@ impl<E: Engine> Registry<E> {
                 file.name.to_lowercase().contains(query) || file.tags.iter().any(|tag| tag.to_lowercase() == *query)
             };
             file.is_kept(now)
-                && file.is_for(member)
+                && snapshot.shows_file(member, file)
                 && from.as_ref().is_none_or(|from| file.uploaded_by == *from)
                 && query.as_ref().is_none_or(named)
         };
@@ -216,6 +217,9 @@ impl<E: Engine> Registry<E> {
                 return Err(RegistryError::Forbidden("only who shared a file may let others read it".to_owned()));
             }
             let reader = snapshot.find(&reader)?.id.clone();
+            if !snapshot.may(&reader, &by, "dm") {
+                return Err(RegistryError::Blocked);
+            }
             if sealed_key.len() > KEY || found.keys.len() >= KEYS {
                 return Err(RegistryError::Invalid("too many or too long keys".to_owned()));
             }
@@ -276,6 +280,9 @@ impl<E: Engine> Inner<E> {
             mesh.member(to)
                 .filter(|member| member.is_active())
                 .ok_or_else(|| RegistryError::NotFound(format!("no member `{to}`")))?;
+            if !mesh.may(to, by, "dm") {
+                return Err(RegistryError::Blocked);
+            }
         }
         if let Some(general) = mesh.general()
             && new.general_epoch().is_some_and(|epoch| epoch != general.epoch || !mesh.has_key(general, epoch))
@@ -287,6 +294,15 @@ impl<E: Engine> Inner<E> {
             return Err(RegistryError::Full("the mesh has too many files".to_owned()));
         }
         Ok(None)
+    }
+}
+
+impl Mesh {
+    /// Whether a member may see a file: it is for that member, who has not blocked the one that shared it. What was
+    /// shared before it was blocked is hidden as well, and is there again afterwards.
+    fn shows_file(&self, member: &str, file: &FileRecord) -> bool {
+        let capability = if file.to.is_none() { "broadcast" } else { "dm" };
+        file.is_for(member) && (file.uploaded_by == member || self.may(member, &file.uploaded_by, capability))
     }
 }
 

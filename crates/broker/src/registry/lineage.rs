@@ -14,7 +14,7 @@ use hostel_wire::hello::is_succession;
 use super::error::RegistryError;
 use super::mesh::Mesh;
 use super::records::MemberRecord;
-use super::rotate::{Rotated, is_taken, is_usable};
+use super::rotate::{Replaced, Rotated, is_taken, is_usable};
 use super::{Engine, Inner, Registry};
 
 /// Keys that are followed at most.
@@ -50,7 +50,12 @@ impl<E: Engine> Inner<E> {
         }
         let since = followed(&snapshot, member, key, lineage)?;
         let now = self.clock.now_ms();
-        let replaced = since.iter().map(|step| (step.old_pubkey.clone(), step.timestamp.min(now))).collect();
+        let replaced = |step: &Succession| Replaced {
+            pubkey: step.old_pubkey.clone(),
+            at: step.timestamp.min(now),
+            succession: Some(step.clone()),
+        };
+        let replaced = since.iter().map(replaced).collect();
         self.replace(&snapshot, member, replaced, key).await
     }
 }

@@ -28,6 +28,7 @@ mod seals;
 mod seen;
 mod shared;
 mod sponsor;
+mod statements;
 mod succeed;
 mod sweep;
 mod topics;

@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use hostel_wire::authorship::{Remint, Statement};
 use hostel_wire::frames::Group;
+use hostel_wire::frames::client::Succession;
 use hostel_wire::frames::server::RetiredKey;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -182,6 +184,12 @@ pub struct MemberRecord {
     pub invite: Option<String>,
     /// The member whose place it has taken.
     pub predecessor: Option<String>,
+    /// What both members' keys signed for that.
+    pub remint: Option<Remint>,
+    /// What the member says of itself, signed with its key.
+    pub statement: Option<Statement>,
+    /// What its keys signed at each rotation, oldest first: kept longer than the keys, for members that were away.
+    pub lineage: Vec<Succession>,
     /// Those whose place that one had taken, the latest first.
     pub ancestors: Vec<String>,
     /// The member that vouches for it: it is there for a while, and goes when that one does.
@@ -232,6 +240,9 @@ impl MemberRecord {
             revoked: self.revoked_ms.is_some(),
             left: self.left_ms.is_some(),
             groups: self.groups.clone(),
+            lineage: self.lineage.clone(),
+            statement: self.statement.clone(),
+            remint: self.remint.clone(),
         }
     }
 }

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use hostel_wire::frames::client::Succession;
 use hostel_wire::frames::server::RetiredKey;
 use hostel_wire::iso;
 use hostel_wire::keys::PublicKey;
@@ -17,6 +18,7 @@ use serde_json::json;
 
 use super::change::What;
 use super::error::RegistryError;
+use super::lineage::MOST_SUCCESSIONS;
 use super::mesh::Mesh;
 use super::records::{Held, MemberRecord};
 use super::update::Update;
@@ -39,16 +41,40 @@ pub struct Rotated {
     pub already: bool,
 }
 
+/// A key that another one replaces.
+pub(super) struct Replaced {
+    pub(super) pubkey: String,
+    /// When it was replaced.
+    pub(super) at: u64,
+    /// What both keys signed.
+    pub(super) succession: Option<Succession>,
+}
+
 impl<E: Engine> Registry<E> {
     /// Gives a member another key. Asking again changes nothing and says the same.
-    pub async fn rotate_key(&self, mesh: &str, member: &str, old: &str, new: &str) -> Result<Rotated, RegistryError> {
+    /// `proof` is what both keys signed; members that know only the old key follow it to the new one.
+    pub async fn rotate_key(
+        &self,
+        mesh: &str,
+        member: &str,
+        old: &str,
+        new: &str,
+        proof: Option<Succession>,
+    ) -> Result<Rotated, RegistryError> {
         let (mesh, member, old, new) = (mesh.to_owned(), member.to_owned(), old.to_owned(), new.to_owned());
-        self.in_turn(|inner| async move { inner.rotate_key(&mesh, &member, &old, &new).await }).await
+        self.in_turn(|inner| async move { inner.rotate_key(&mesh, &member, &old, &new, proof).await }).await
     }
 }
 
 impl<E: Engine> Inner<E> {
-    async fn rotate_key(&self, mesh: &str, id: &str, old: &str, new: &str) -> Result<Rotated, RegistryError> {
+    async fn rotate_key(
+        &self,
+        mesh: &str,
+        id: &str,
+        old: &str,
+        new: &str,
+        proof: Option<Succession>,
+    ) -> Result<Rotated, RegistryError> {
         let snapshot = self.snapshot(mesh)?;
         let member = snapshot.active_member(id)?;
         if member.sponsor.is_some() {
@@ -74,7 +100,8 @@ impl<E: Engine> Inner<E> {
         if retired.len() + past.len() >= self.settings.retired_keys {
             return Err(RegistryError::Full("this member's key was replaced too often lately".to_owned()));
         }
-        self.replace(&snapshot, member, vec![(old.to_owned(), now)], new).await
+        let replaced = Replaced { pubkey: old.to_owned(), at: now, succession: proof };
+        self.replace(&snapshot, member, vec![replaced], new).await
     }
 
     /// Gives a member another key in the place of these, the first of which it has, each with when it was replaced.
@@ -82,7 +109,7 @@ impl<E: Engine> Inner<E> {
         &self,
         snapshot: &Mesh,
         member: &MemberRecord,
-        replaced: Vec<(String, u64)>,
+        replaced: Vec<Replaced>,
         new: &str,
     ) -> Result<Rotated, RegistryError> {
         let (mesh, id) = (snapshot.id(), &member.id);
@@ -90,7 +117,12 @@ impl<E: Engine> Inner<E> {
         let (mut retired, mut past) = self.settled(member, now);
         let until = now.saturating_add(self.settings.rotation_hours * HOUR_MS);
         let (old, between) = (member.pubkey.clone(), replaced.len().saturating_sub(1));
-        retired.extend(replaced.into_iter().map(|(pubkey, at)| RetiredKey { pubkey, at, until }));
+        let mut lineage = member.lineage.clone();
+        for Replaced { pubkey, at, succession } in replaced {
+            retired.push(RetiredKey { pubkey, at, until });
+            lineage.extend(succession);
+        }
+        lineage.drain(..lineage.len().saturating_sub(MOST_SUCCESSIONS));
         // Many at once make room for themselves; one alone was refused before it came here.
         past.drain(..(retired.len() + past.len()).saturating_sub(self.settings.retired_keys).min(past.len()));
         let mut update = Update::of(mesh);
@@ -105,7 +137,7 @@ impl<E: Engine> Inner<E> {
             new_pubkey: new.to_owned(),
             until_ms: until,
         });
-        update.member(MemberRecord { pubkey: new.to_owned(), retired, past, ..member.clone() });
+        update.member(MemberRecord { pubkey: new.to_owned(), retired, past, lineage, ..member.clone() });
         let mesh = self.commit(update).await?;
         let member = mesh.member(id).cloned().ok_or_else(|| RegistryError::NotFound(format!("no member `{id}`")))?;
         Ok(Rotated { mesh, member, until_ms: until, already: false })

@@ -4,6 +4,7 @@
 //! member has taken is never forgotten: ids of messages that were accepted before are the old one's, whoever of the two
 //! sends them, so what has arrived from one does not arrive from the other.
 
+use hostel_wire::authorship::Remint;
 use hostel_wire::keys::PublicKey;
 use hostel_wire::{ids, iso};
 use serde_json::json;
@@ -34,14 +35,22 @@ impl<E: Engine> Registry<E> {
         member: &str,
         new_pubkey: &str,
         after_hours: u32,
+        proof: Option<Remint>,
     ) -> Result<Joined, RegistryError> {
         let (mesh, member, key) = (mesh.to_owned(), member.to_owned(), new_pubkey.to_owned());
-        self.in_turn(|inner| async move { inner.succeed(&mesh, &member, &key, after_hours).await }).await
+        self.in_turn(|inner| async move { inner.succeed(&mesh, &member, &key, after_hours, proof).await }).await
     }
 }
 
 impl<E: Engine> Inner<E> {
-    async fn succeed(&self, mesh: &str, old: &str, key: &str, after_hours: u32) -> Result<Joined, RegistryError> {
+    async fn succeed(
+        &self,
+        mesh: &str,
+        old: &str,
+        key: &str,
+        after_hours: u32,
+        proof: Option<Remint>,
+    ) -> Result<Joined, RegistryError> {
         let snapshot = self.snapshot(mesh)?;
         let old = snapshot.active_member(old)?;
         let key = PublicKey::from_hex(key).filter(|key| key.x25519().is_ok());
@@ -68,6 +77,10 @@ impl<E: Engine> Inner<E> {
             joined_ms: now,
             joined_seq: self.next_seq(mesh),
             predecessor: Some(old.id.clone()),
+            remint: proof,
+            // The old one's words are not the new one's.
+            statement: None,
+            lineage: Vec::new(),
             ancestors: old.predecessor.iter().chain(&old.ancestors).take(MOST_ANCESTORS).cloned().collect(),
             leaves_ms: None,
             ..old.record.clone()
@@ -75,7 +88,7 @@ impl<E: Engine> Inner<E> {
         let old_name = unique(&format!("{}-old", old.name), |name| snapshot.name_taken(name, &old.id));
         let mut update = Update::of(mesh);
         self.tell(&mut update, kind::MEMBER_RETIRING, &old.id, &old.id, json!({"at": iso(at), "successor": new.id}));
-        update.news(What::Renamed { member: old.id.clone(), old_name: old.name.clone(), name: old_name.clone() });
+        let renamed = What::Renamed { member: old.id.clone(), old_name: old.name.clone(), name: old_name.clone() };
         // First the name is given up, then it is taken.
         update.member(MemberRecord { name: old_name, leaves_ms: Some(at), ..old.record.clone() });
         for topic in snapshot.topics().filter(|topic| topic.is_general() || snapshot.subscribed(&topic.id, &old.id)) {
@@ -84,6 +97,8 @@ impl<E: Engine> Inner<E> {
         let body = json!({"name": new.name, "pubkey": new.pubkey, "predecessor": old.id});
         self.tell(&mut update, kind::MEMBER_JOINED, &old.id, &new.id, body);
         update.news(What::Joined { member: new.id.clone() });
+        // Told after the successor is known, which shows that the old one has given its name away.
+        update.news(renamed);
         update.member(new.clone());
         self.commit(update).await?;
         Ok(Joined::of(&snapshot, &new, false))

@@ -21,7 +21,7 @@ use crate::engine::{KvBatch, KvOp};
 #[derive(Debug)]
 pub(super) enum Edit {
     Mesh(MeshRecord),
-    Member(String, Option<MemberRecord>),
+    Member(String, Option<Box<MemberRecord>>),
     Invite(String, Option<InviteRecord>),
     Topic(String, Option<TopicRecord>),
     Sub { topic: String, member: String, sub: Option<SubRecord> },
@@ -75,7 +75,7 @@ impl Update {
 
     pub(super) fn member(&mut self, record: MemberRecord) {
         self.write(bucket::MEMBER, &record.id, Some(&record));
-        self.edits.push(Edit::Member(record.id.clone(), Some(record)));
+        self.edits.push(Edit::Member(record.id.clone(), Some(Box::new(record))));
     }
 
     pub(super) fn forget_member(&mut self, id: &str) {
@@ -187,7 +187,7 @@ impl Mesh {
                 self.record = Arc::new(Held { revision, record });
                 self.roster_rev = self.roster_rev.max(revision);
             }
-            Edit::Member(id, record) => self.apply_member(&id, record, revision),
+            Edit::Member(id, record) => self.apply_member(&id, record.map(|record| *record), revision),
             Edit::Invite(id, record) => {
                 let tokens = Arc::make_mut(&mut self.tokens);
                 match (&record, self.invites.get(&id)) {

@@ -1,21 +1,18 @@
 //! Taking connections from a listener.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, Place, StrangerLimits, WhenFull};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Broker, PeerInfo, http};
 use crate::engine::Engine;
 
-/// The pause after a failure to accept.
-const PAUSE: Duration = Duration::from_millis(50);
+/// Connections that have not said hello: of all together, and of one user or address. Many members may share an address.
+const STRANGERS: StrangerLimits = StrangerLimits { total: 256, per_source: 128, time: Duration::ZERO };
 
 /// How long connections may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -38,27 +35,16 @@ impl<E: Engine> Broker<E> {
         stop: impl Future<Output = ()> + Send,
     ) -> Served {
         let tls = tls.map(TlsAcceptor::from);
-        let mut open = JoinSet::new();
+        let gate = self.gate();
         let mut stopping = self.stopping();
-        tokio::pin!(stop);
-        loop {
+        let ended = async {
             tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, address)) => match Arc::clone(&self.places).try_acquire_owned() {
-                        Ok(place) => drop(open.spawn_boxed(take(Arc::clone(self), stream, address, tls.clone(), place))),
-                        Err(_) => {
-                            self.metrics.rejected_hello("connections");
-                            self.alarm("too_many_connections", json!({"peer": address.to_string()}));
-                        }
-                    },
-                    // Out of descriptors, most likely: those in use come back by themselves.
-                    Err(_) => tokio::time::sleep(PAUSE).await,
-                },
-                Some(_) = open.join_next(), if !open.is_empty() => {}
-                () = &mut stop => break,
-                () = stopping.wait() => break,
+                () = stop => {}
+                () = stopping.wait() => {}
             }
-        }
+        };
+        let serve = |arrival| take(Arc::clone(self), arrival, tls.clone());
+        let ((), mut open) = accept::serve_each(&listener, &gate, ended, serve).await;
         drop(listener);
         self.stop.send_replace(true);
         let rest = async { while open.join_next().await.is_some() {} };
@@ -73,23 +59,36 @@ impl<E: Engine> Broker<E> {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        http::serve(self, stream, peer).await;
+        http::serve(self, stream, peer, &Place::outside()).await;
+    }
+
+    /// Whoever has neither said hello nor signed a request is a stranger. All their waits are bounded elsewhere; here it is
+    /// how many they are, so that no address keeps the members out.
+    fn gate(self: &Arc<Self>) -> Gate {
+        let strangers = StrangerLimits { time: self.settings.limits.http, ..STRANGERS };
+        let (counting, noting) = (Arc::clone(self), Arc::clone(self));
+        Gate::with_places(Admits::Everybody, Arc::clone(&self.places), WhenFull::Close)
+            .strangers(strangers)
+            .on_turned_away(move |_, _| counting.metrics.rejected_hello("connections"))
+            .on_notice(move |notice| match notice {
+                Notice::TurnedAway { peer, reason, silenced } => {
+                    let fields = json!({"peer": peer.to_string(), "reason": reason.to_string(), "silenced": silenced});
+                    noting.alarm("too_many_connections", fields);
+                }
+                Notice::AcceptFailed(error) => noting.alarm("accept_failed", json!({"error": error.to_string()})),
+                Notice::Panicked(error) => noting.alarm("connection_failed", json!({"error": error.to_string()})),
+            })
     }
 }
 
-async fn take<E: Engine>(
-    broker: Arc<Broker<E>>,
-    stream: TcpStream,
-    address: SocketAddr,
-    tls: Option<TlsAcceptor>,
-    _place: OwnedSemaphorePermit,
-) {
+async fn take<E: Engine>(broker: Arc<Broker<E>>, arrival: Arrival<TcpStream>, tls: Option<TlsAcceptor>) {
+    let Arrival { stream, peer, place: Some(place) } = arrival else { return };
     // Small frames are answers somebody waits for.
     stream.set_nodelay(true).ok();
-    let peer = PeerInfo { address: Some(address) };
-    let Some(tls) = tls else { return broker.serve_connection(stream, peer).await };
+    let peer = PeerInfo { address: peer.ends().map(|ends| ends.theirs) };
+    let Some(tls) = tls else { return http::serve(&broker, stream, peer, &place).await };
     let shaken = tokio::time::timeout(broker.settings.limits.handshake, tls.accept(stream)).await;
     if let Ok(Ok(stream)) = shaken {
-        broker.serve_connection(stream, peer).await;
+        http::serve(&broker, stream, peer, &place).await;
     }
 }

@@ -72,6 +72,11 @@ pub struct PeerInfo {
 }
 
 impl PeerInfo {
+    /// Whether it is on this machine, or no address at all: a stream that somebody handed over.
+    fn is_local(&self) -> bool {
+        self.address.is_none_or(|address| address.ip().to_canonical().is_loopback())
+    }
+
     fn text(&self) -> String {
         self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string())
     }

@@ -33,6 +33,7 @@ const FEATURES: &[&str] = &[
     "member_profile",
     "member_revoke",
     "rotate_key",
+    "member_statements",
     "sessions",
     SHARED,
     "bye",

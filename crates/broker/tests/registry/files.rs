@@ -23,6 +23,35 @@ fn file(name: &str) -> NewFile {
 }
 
 #[tokio::test]
+async fn nobody_sees_files_of_whom_they_have_blocked() {
+    let world = World::new().await;
+    let (bob, carol) = (world.member("bob").await, world.member("carol").await);
+    let (registry, id, alice) = (&world.registry, world.id(), world.alice());
+    let to_bob = |name: &str| NewFile { to: Some(bob.clone()), ..file(name) };
+    let before = upload(&world, alice, to_bob("before")).await.unwrap();
+    let open = upload(&world, alice, file("open")).await.unwrap();
+    registry.grant_set(id, &bob, "alice", Some(vec!["read".into()])).await.unwrap();
+    assert_eq!(upload(&world, alice, to_bob("after")).await, Err("blocked"));
+    assert_eq!(registry.file_grant(id, alice, &open, "bob", "k".into()).await.unwrap_err().code(), "blocked");
+    assert!(registry.files_for(id, &bob, None, None).unwrap().is_empty());
+    for hidden in [&before, &open] {
+        assert_eq!(registry.file_for(id, &bob, hidden).unwrap_err().code(), "not_shared_with_you");
+    }
+    assert_eq!(registry.files_for(id, &carol, None, None).unwrap().len(), 1);
+    assert_eq!(registry.files_for(id, alice, None, None).unwrap().len(), 2, "the one who shared them has them");
+    // With what concerns everybody allowed again, only that is there.
+    registry.grant_set(id, &bob, "alice", Some(vec!["broadcast".into()])).await.unwrap();
+    let names = |member: &str| {
+        let listed = registry.files_for(id, member, None, None).unwrap();
+        listed.iter().map(|file| file.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&bob), ["open"]);
+    registry.grant_set(id, &bob, "alice", None).await.unwrap();
+    assert_eq!(names(&bob).len(), 2);
+    upload(&world, alice, to_bob("after")).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_file_is_for_the_mesh_or_for_one() {
     let world = World::new().await;
     let (bob, carol) = (world.member("bob").await, world.member("carol").await);

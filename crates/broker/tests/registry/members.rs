@@ -183,9 +183,9 @@ async fn a_successor_takes_name_role_and_topics() {
     let topic = registry.subscribe(id, &bob, "alerts", true).await.unwrap().topic.id.clone();
     registry.seal_put(id, &bob, &topic, 0, seals(&[&bob])).await.unwrap();
     let key = SecretKey::generate();
-    let new = registry.succeed(id, &bob, &key.public().hex(), 24).await.unwrap();
+    let new = registry.succeed(id, &bob, &key.public().hex(), 24, None).await.unwrap();
     assert_eq!((new.display_name.as_str(), new.already_member), ("bob", false));
-    assert!(registry.succeed(id, &bob, &key.public().hex(), 24).await.unwrap().already_member);
+    assert!(registry.succeed(id, &bob, &key.public().hex(), 24, None).await.unwrap().already_member);
     let mesh = world.now();
     assert_eq!(
         (mesh.member(&bob).unwrap().name.as_str(), mesh.find("bob").unwrap().id.as_str()),
@@ -193,10 +193,10 @@ async fn a_successor_takes_name_role_and_topics() {
     );
     assert!(mesh.subscribed(&topic, &new.member_id) && mesh.group("ops").contains(&new.member_id));
     assert_eq!(mesh.without_key(mesh.topic("alerts").unwrap()), std::slice::from_ref(&new.member_id));
-    let taken = registry.succeed(id, &bob, &mesh.member(world.alice()).unwrap().pubkey, 24).await;
+    let taken = registry.succeed(id, &bob, &mesh.member(world.alice()).unwrap().pubkey, 24, None).await;
     assert_eq!(taken.unwrap_err().code(), "name_taken");
     // An owner's successor owns the mesh once the owner is gone.
-    let heir = registry.succeed(id, world.alice(), &SecretKey::generate().public().hex(), 24).await.unwrap();
+    let heir = registry.succeed(id, world.alice(), &SecretKey::generate().public().hex(), 24, None).await.unwrap();
     assert_eq!(world.now().member(&heir.member_id).unwrap().role, Role::Admin);
     world.pass(24 * HOUR);
     assert_eq!(registry.sweep().await.unwrap().left, 2);
@@ -316,7 +316,7 @@ async fn ownership_goes_to_somebody_who_stays() {
     assert_eq!(registry.set_role(id, alice, &ward, Role::Admin).await.unwrap_err().code(), "forbidden");
     // An owner that has taken a new key hands over to itself, whoever else has been there for longer.
     world.pass(1);
-    let successor = registry.succeed(id, alice, &key(), 24).await.unwrap().member_id;
+    let successor = registry.succeed(id, alice, &key(), 24, None).await.unwrap().member_id;
     world.pass(24 * HOUR);
     registry.sweep().await.unwrap();
     let mesh = world.now();

@@ -73,7 +73,7 @@ async fn act(world: &World, number: u8, one: usize, other: usize) {
             registry.file_add(id, &one, new, blob).await.ok();
         }
         21 => drop(registry.sponsor(id, &one, &SecretKey::generate().public().hex(), None).await),
-        20 => drop(registry.succeed(id, &one, &SecretKey::generate().public().hex(), 1).await),
+        20 => drop(registry.succeed(id, &one, &SecretKey::generate().public().hex(), 1, None).await),
         _ => {
             world.pass(HOUR * u64::from(number));
             registry.sweep().await.unwrap();

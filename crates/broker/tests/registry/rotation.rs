@@ -23,7 +23,7 @@ async fn the_member_stays_who_it_is() {
     registry.seal_put(id, &bob, &topic, 0, seals(&[&bob])).await.unwrap();
     registry.grant_set(id, world.alice(), "bob", Some(vec![])).await.unwrap();
     let (mut changes, new) = (registry.changes(), key());
-    let rotated = registry.rotate_key(id, &bob, &before.pubkey, &new).await.unwrap();
+    let rotated = registry.rotate_key(id, &bob, &before.pubkey, &new, None).await.unwrap();
     assert!(!rotated.already && rotated.member.pubkey == new);
     let what = What::KeyRotated {
         member: bob.clone(),
@@ -42,7 +42,7 @@ async fn the_member_stays_who_it_is() {
         assert_eq!(mesh.find(text).unwrap().id, bob, "{text}");
     }
     // Asked again, because an answer was lost.
-    let again = registry.rotate_key(id, &bob, &before.pubkey, &new).await.unwrap();
+    let again = registry.rotate_key(id, &bob, &before.pubkey, &new, None).await.unwrap();
     assert!(again.already && again.until_ms == rotated.until_ms);
     let audit = registry.audit_query(id, world.alice(), 0, 500).await.unwrap();
     assert_eq!(audit.iter().filter(|one| one.kind == kind::MEMBER_KEYPAIR_ROTATED).count(), 1);
@@ -60,7 +60,7 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     let (bob, carol) = (world.member("bob").await, world.member("carol").await);
     let mesh = world.now();
     let (old, hers) = (mesh.member(&bob).unwrap().pubkey.clone(), mesh.member(&carol).unwrap().pubkey.clone());
-    let refused = async |old: &str, new: &str| registry.rotate_key(id, &bob, old, new).await.unwrap_err().code();
+    let refused = async |old: &str, new: &str| registry.rotate_key(id, &bob, old, new, None).await.unwrap_err().code();
     assert_eq!(refused(&old, &hers).await, "name_taken");
     assert_eq!(refused(&old, &world.owner.public().hex()).await, "name_taken");
     assert_eq!(refused(&old, &"0".repeat(64)).await, "invalid_argument");
@@ -69,16 +69,16 @@ async fn what_cannot_be_is_refused_and_changes_nothing() {
     assert_eq!(refused(&hers, &key()).await, "key_replaced");
     assert_eq!(world.now().member(&bob).unwrap().record, mesh.member(&bob).unwrap().record);
     let (first, second) = (key(), key());
-    registry.rotate_key(id, &bob, &old, &first).await.unwrap();
+    registry.rotate_key(id, &bob, &old, &first, None).await.unwrap();
     assert_eq!(refused(&old, &second).await, "key_replaced");
     assert_eq!(refused(&first, &old).await, "name_taken", "a key does not come back");
-    registry.rotate_key(id, &bob, &first, &second).await.unwrap();
+    registry.rotate_key(id, &bob, &first, &second, None).await.unwrap();
     assert_eq!(refused(&old, &first).await, "key_replaced", "an old answer is none to a new question");
     registry.revoke(id, world.alice(), &old).await.unwrap();
     assert_eq!(refused(&second, &key()).await, "forbidden", "who is revoked replaces nothing");
     let guest = registry.sponsor(id, &carol, &key(), None).await.unwrap().member_id;
     let his = world.now().member(&guest).unwrap().pubkey.clone();
-    assert_eq!(registry.rotate_key(id, &guest, &his, &key()).await.unwrap_err().code(), "forbidden");
+    assert_eq!(registry.rotate_key(id, &guest, &his, &key(), None).await.unwrap_err().code(), "forbidden");
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn the_old_key_leads_there_for_a_day_and_tells_of_its_time_for_a_month() {
     let bob = world.member("bob").await;
     let old = world.now().member(&bob).unwrap().pubkey.clone();
     let new = key();
-    registry.rotate_key(id, &bob, &old, &new).await.unwrap();
+    registry.rotate_key(id, &bob, &old, &new, None).await.unwrap();
     world.pass(DAY - HOUR);
     registry.sweep().await.unwrap();
     assert_eq!(world.now().find(&old).unwrap().id, bob);
@@ -102,7 +102,7 @@ async fn the_old_key_leads_there_for_a_day_and_tells_of_its_time_for_a_month() {
     assert!(mesh.member_by_key(&old).is_none());
     let frame = mesh.member(&bob).unwrap().to_frame();
     assert!(frame.retired.is_empty() && frame.past[0].pubkey == old, "readers that come late know whose it was");
-    assert!(registry.rotate_key(id, &bob, &old, &new).await.unwrap().already, "also after so long");
+    assert!(registry.rotate_key(id, &bob, &old, &new, None).await.unwrap().already, "also after so long");
     registry.sweep().await.unwrap();
     assert!(changes.try_recv().is_err(), "nothing more to do");
     world.pass(31 * DAY);
@@ -117,11 +117,11 @@ async fn a_replaced_key_joins_nothing_and_passes_to_no_successor() {
     let token = world.invite("member", 5, None).await;
     let (first, second) = (SecretKey::generate(), SecretKey::generate());
     let bob = world.join_with(&token, &first, "bob").await.unwrap().member_id;
-    registry.rotate_key(id, &bob, &first.public().hex(), &second.public().hex()).await.unwrap();
+    registry.rotate_key(id, &bob, &first.public().hex(), &second.public().hex(), None).await.unwrap();
     let refused = world.join_with(&token, &first, "bob").await.unwrap_err();
     assert_eq!(refused.code(), "member_insert_failed");
     assert!(world.join_with(&token, &second, "bob").await.unwrap().already_member);
-    let heir = registry.succeed(id, &bob, &key(), 24).await.unwrap().member_id;
+    let heir = registry.succeed(id, &bob, &key(), 24, None).await.unwrap().member_id;
     let mesh = world.now();
     assert!(mesh.member(&heir).unwrap().retired.is_empty());
     assert_eq!(mesh.find(&first.public().hex()).unwrap().id, bob);
@@ -133,7 +133,7 @@ async fn the_owner_keeps_the_mesh_and_its_invites() {
     let (registry, id) = (&world.registry, world.id());
     let before = world.invite("member", 2, None).await;
     let old = world.now().member(world.alice()).unwrap().pubkey.clone();
-    registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap();
+    registry.rotate_key(id, world.alice(), &old, &key(), None).await.unwrap();
     let mesh = world.now();
     assert_eq!(mesh.member(world.alice()).unwrap().role, Role::Owner);
     assert_eq!(mesh.record.owner_pubkey, world.owner.public().hex());
@@ -151,13 +151,13 @@ async fn there_is_an_end_to_replacing() {
     let mut old = world.now().member(world.alice()).unwrap().pubkey.clone();
     for _ in 0..3 {
         let new = key();
-        registry.rotate_key(id, world.alice(), &old, &new).await.unwrap();
+        registry.rotate_key(id, world.alice(), &old, &new, None).await.unwrap();
         old = new;
         world.pass(2 * DAY);
     }
-    assert_eq!(registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap_err().code(), "capacity");
+    assert_eq!(registry.rotate_key(id, world.alice(), &old, &key(), None).await.unwrap_err().code(), "capacity");
     world.pass(26 * DAY);
-    registry.rotate_key(id, world.alice(), &old, &key()).await.unwrap();
+    registry.rotate_key(id, world.alice(), &old, &key(), None).await.unwrap();
 }
 
 #[tokio::test]
@@ -231,7 +231,7 @@ async fn a_key_that_was_replaced_here_leads_nowhere() {
     let (registry, id) = (&world.registry, world.id());
     let (bob, [stolen, second, thief, other]) = with_keys(&world).await;
     let hex = |key: &SecretKey| key.public().hex();
-    registry.rotate_key(id, &bob, &hex(&stolen), &hex(&second)).await.unwrap();
+    registry.rotate_key(id, &bob, &hex(&stolen), &hex(&second), None).await.unwrap();
     let refused = async |member: &str, key: &SecretKey, lineage: &[Succession]| {
         let before = world.now().member(&bob).unwrap().record.clone();
         let code = registry.catch_up(id, member, &hex(key), lineage).await.unwrap_err().code();
@@ -272,7 +272,7 @@ async fn many_keys_at_once_find_room() {
     let (registry, id) = (&world.registry, world.id());
     let (bob, keys) = with_keys::<7>(&world).await;
     let hex = |key: &SecretKey| key.public().hex();
-    registry.rotate_key(id, &bob, &hex(&keys[0]), &hex(&keys[1])).await.unwrap();
+    registry.rotate_key(id, &bob, &hex(&keys[0]), &hex(&keys[1]), None).await.unwrap();
     world.pass(2 * DAY);
     registry.sweep().await.unwrap();
     let all: Vec<&SecretKey> = keys.iter().collect();

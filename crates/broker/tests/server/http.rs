@@ -1,6 +1,8 @@
 //! What is asked by HTTP.
 
-use hostel_broker::{Limits, Settings};
+use std::sync::Arc;
+
+use hostel_broker::{Limits, PeerInfo, Settings};
 use hostel_wire::encoding::hex;
 use hostel_wire::fingerprint::sha256;
 use hostel_wire::keys::SecretKey;
@@ -49,6 +51,42 @@ async fn health_and_metrics_are_there_from_the_start() {
     let long = vec![b' '; 300 * 1024];
     let (status, error) = lab.host.http("POST", "/join", &[], &long).await;
     assert_eq!((status, &error["error"]), (413, &json!("payload_too_large")));
+}
+
+/// What a connection from an address is answered.
+async fn from(lab: &Lab, address: &str, request: &str) -> String {
+    let (mut ours, theirs) = tokio::io::duplex(64 * 1024);
+    let (broker, address) = (Arc::clone(&lab.host.broker), address.parse().unwrap());
+    let serving =
+        tokio::spawn(async move { broker.serve_connection(theirs, PeerInfo { address: Some(address) }).await });
+    ours.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    ours.read_to_string(&mut answer).await.unwrap();
+    serving.await.unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn metrics_are_for_this_machine_and_for_who_has_the_token() {
+    let lab = Lab::new().await;
+    let request = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: b\r\nConnection: close\r\n{more}\r\n");
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    for address in ["203.0.113.5:1", "[2001:db8::1]:1", "10.0.0.1:1"] {
+        let refused = from(&lab, address, &request("/metrics", "")).await;
+        assert!(
+            refused.starts_with("HTTP/1.1 401 ") && !refused.contains("broker_connections"),
+            "{address}: {refused}"
+        );
+        let wrong = request("/metrics", "Authorization: Bearer another\r\n");
+        assert!(from(&lab, address, &wrong).await.starts_with("HTTP/1.1 401 "), "{address}");
+        let shown = from(&lab, address, &request("/metrics", &token)).await;
+        assert!(shown.starts_with("HTTP/1.1 200 ") && shown.contains("broker_connections_total"), "{address}: {shown}");
+        let health = from(&lab, address, &request("/health", "")).await;
+        assert!(health.starts_with("HTTP/1.1 200 "), "whether it is there may be known: {health}");
+    }
+    for address in ["127.0.0.1:1", "[::1]:1", "[::ffff:127.0.0.1]:1"] {
+        assert!(from(&lab, address, &request("/metrics", "")).await.starts_with("HTTP/1.1 200 "), "{address}");
+    }
 }
 
 #[tokio::test]

@@ -127,6 +127,7 @@ pub(super) fn status(code: &str) -> StatusCode {
         | "member_only"
         | "capability_denied"
         | "blocked_by_pre_send"
+        | "unverified_file"
         | "not_the_claimer"
         | "not_the_assignee" => StatusCode::FORBIDDEN,
         "not_found" | "peer_not_found" | "topic_not_found" | "file_not_found" | "member_not_found"
@@ -175,7 +176,9 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// An answer in JSON that is written already.
-pub(super) fn written(text: Vec<u8>) -> Response<Body> {
+pub(super) fn written(mut text: Vec<u8>) -> Response<Body> {
+    // It may wait long to be taken, and only its length is counted.
+    text.shrink_to_fit();
     bytes(StatusCode::OK, JSON, text)
 }
 

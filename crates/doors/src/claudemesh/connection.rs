@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hostel_peer::accept::{Arrival, Place};
+use hostel_peer::{Peer, Standing};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -34,8 +36,11 @@ const LINGER_BYTES: u64 = 16 * 1024 * 1024;
 type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What the requests of a connection share.
-#[derive(Default)]
 pub(super) struct Connection {
+    /// Who is at the other end.
+    peer: Peer,
+    /// Its place, which is a stranger's until a token was shown.
+    place: Place,
     /// A body was not read to its end.
     leftover: AtomicBool,
     /// Ends when the reader of a stream has fallen behind.
@@ -44,6 +49,25 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    fn new(peer: Peer, place: Place) -> Self {
+        Self { peer, place, leftover: AtomicBool::new(false), behind: Mutex::default(), opened: Notify::new() }
+    }
+
+    /// Who is at the other end.
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whether the client is a process inside a house of this user, or cannot be recognised.
+    pub(super) async fn is_inside(&self) -> bool {
+        !matches!(self.peer.standing().await, Standing::Owner | Standing::Remote)
+    }
+
+    /// The client has shown a token. Says whether there is a place for it.
+    pub(super) async fn is_admitted(&self) -> bool {
+        self.place.admit().await
+    }
+
     /// Something of the request was not read.
     pub(super) fn leaves_over(&self) {
         self.leftover.store(true, Ordering::Relaxed);
@@ -75,12 +99,13 @@ async fn either(waiting: &mut Option<Waiting>) {
 }
 
 /// Serves one client to its end.
-pub(super) async fn converse<S>(door: Arc<Door>, stream: S, transport: Transport)
+pub(super) async fn converse<S>(door: Arc<Door>, arrival: Arrival<S>, transport: Transport)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Arrival { stream, peer, place: Some(place) } = arrival else { return };
     let limits = door.live().settings.limits.clone();
-    let connection = Arc::new(Connection::default());
+    let connection = Arc::new(Connection::new(peer, place));
     let mut stop = door.stop.subscribe();
     let service = {
         let (door, connection) = (Arc::clone(&door), Arc::clone(&connection));
@@ -99,9 +124,11 @@ where
         .serve_connection(TokioIo::new(Patient::new(stream, limits.answer_wait)), service);
     let ended = {
         let mut behind = pin!(connection.fell_behind());
+        let mut expired = pin!(connection.place.expired());
         let first = tokio::select! {
             ended = poll_fn(|context| served.poll_without_shutdown(context)) => Some(ended),
             () = &mut behind => return,
+            () = &mut expired => return,
             () = closing(&mut stop) => None,
         };
         match first {

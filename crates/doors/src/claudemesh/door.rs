@@ -2,6 +2,7 @@
 //!
 //! Invariant: it holds no state of the mesh. What it holds are limits, counts and whether it is closing.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use hostel_mesh::{Mesh, Refusal};
+use hostel_peer::Ends;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -42,6 +44,8 @@ pub(super) struct Door {
     pub(super) mesh: Mesh,
     pub(super) tokens: Tokens,
     pub(super) metrics: Metrics,
+    /// Directories whose files are not for processes inside a house.
+    pub(super) private: Vec<PathBuf>,
     log: Log,
     /// True when open streams are to end.
     pub(super) stop: watch::Sender<bool>,
@@ -137,9 +141,10 @@ async fn turn(places: &Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePer
 }
 
 impl Door {
-    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
+    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
         Self {
             mesh,
+            private,
             tokens,
             metrics: Metrics::default(),
             log,
@@ -162,12 +167,12 @@ impl Door {
         *self.live.write() = live;
     }
 
-    /// Whether a token opens the TCP side.
-    pub(super) fn admits(&self, live: &Live, token: &[u8]) -> bool {
-        match &live.settings.external {
-            Some(external) => external.matches(token),
-            None => self.tokens.accepts(token),
-        }
+    /// Whether a token opens the TCP side. A listener that others can reach has a token for them, which counts on this
+    /// machine as well; the token of this machine does not count for others.
+    pub(super) fn admits(&self, live: &Live, ends: Option<Ends>, token: &[u8]) -> bool {
+        let is_external = live.settings.external.as_ref().is_some_and(|external| external.matches(token));
+        let is_here = live.settings.external.is_none() || ends.is_some_and(|ends| ends.are_loopback());
+        is_external || (is_here && self.tokens.accepts(token))
     }
 
     /// Writes a warning about a stranger, unless there were too many already.

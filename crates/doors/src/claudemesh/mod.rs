@@ -17,6 +17,7 @@
 //!
 //! The door binds nothing: the caller brings listening sockets with the modes and addresses they shall have.
 
+mod access;
 mod answer;
 mod connection;
 mod door;
@@ -38,24 +39,20 @@ mod stream;
 pub use settings::{Limits, Settings};
 
 use std::future::Future;
-use std::io;
-use std::pin::pin;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, WhenFull};
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinSet;
+use tokio::sync::{Semaphore, watch};
 
 use self::guard::Transport;
 
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long connections may take to end when the door closes.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -73,10 +70,11 @@ pub struct Listeners {
 pub struct Door(Arc<door::Door>);
 
 impl Door {
-    /// A door to `mesh`; over TCP it is opened by `tokens`.
+    /// A door to `mesh`; over TCP it is opened by `tokens`. Processes inside a house may do less, and have no files of
+    /// `private` directories sent or written.
     #[must_use]
-    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings) -> Self {
-        Self(Arc::new(door::Door::new(mesh, tokens, log, settings)))
+    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
+        Self(Arc::new(door::Door::new(mesh, tokens, log, settings, private)))
     }
 
     /// Goes on with other settings. What is under way is finished as it began; where the door listens stays.
@@ -103,73 +101,62 @@ impl Door {
         // One for each listener is held while it waits for a client.
         let most = self.0.live().settings.limits.connections.saturating_add(2);
         let places = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        let mut connections = JoinSet::new();
-        let mut stop = pin!(stop);
-        loop {
-            tokio::select! {
-                () = &mut stop => break,
-                Some(_) = connections.join_next() => {}
-                (stream, place) = accept(&places, &self.0, || UnixListener::accept(&socket)) => {
-                    let (door, (stream, _)) = (Arc::clone(&self.0), stream);
-                    connections.spawn_boxed(async move {
-                        connection::converse::<UnixStream>(door, stream, Transport::Socket).await;
-                        drop(place);
-                    });
-                }
-                (stream, place) = accept_tcp(&places, &self.0, tcp.as_ref()) => {
-                    // Events and answers are small and wanted at once.
-                    stream.set_nodelay(true).ok();
-                    let door = Arc::clone(&self.0);
-                    connections.spawn_boxed(async move {
-                        connection::converse::<TcpStream>(door, stream, Transport::Tcp).await;
-                        drop(place);
-                    });
-                }
-            }
-        }
+        let (stopping, stopped) = watch::channel(false);
+        let until_stopped = |mut stopped: watch::Receiver<bool>| async move {
+            // An error means that the other end of the channel is gone, which is in this very function.
+            stopped.wait_for(|stopped| *stopped).await.ok();
+        };
+        let ears = [stopped.clone(), stopped];
+        let over_socket = async {
+            let gate = self.gate(Admits::Owner, &places);
+            let serve =
+                |arrival: Arrival<UnixStream>| connection::converse(Arc::clone(&self.0), arrival, Transport::Socket);
+            accept::serve_each(&socket, &gate, until_stopped(ears[0].clone()), serve).await.1
+        };
+        let over_tcp = async {
+            let tcp = tcp.as_ref()?;
+            let gate = self.gate(Admits::Everybody, &places);
+            let serve = |arrival: Arrival<TcpStream>| {
+                // Events and answers are small and wanted at once.
+                arrival.stream.set_nodelay(true).ok();
+                connection::converse(Arc::clone(&self.0), arrival, Transport::Tcp)
+            };
+            Some(accept::serve_each(tcp, &gate, until_stopped(ears[1].clone()), serve).await.1)
+        };
+        let told = async {
+            stop.await;
+            stopping.send_replace(true);
+        };
+        let ((), mut connections, others) = tokio::join!(told, over_socket, over_tcp);
         drop((socket, tcp));
         self.0.stop.send_replace(true);
-        let ended = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(GOODBYE, ended).await.is_err() {
-            self.0.warn("ipc_connections_cut_off", json!({"connections": connections.len()}));
-            connections.shutdown().await;
-        }
-    }
-}
-
-async fn accept_tcp(
-    places: &Arc<Semaphore>,
-    door: &door::Door,
-    listener: Option<&TcpListener>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    match listener {
-        Some(listener) => {
-            let ((stream, _), place) = accept(places, door, || TcpListener::accept(listener)).await;
-            (stream, place)
-        }
-        None => std::future::pending().await,
-    }
-}
-
-/// The next client, once there is a place for it.
-async fn accept<T, F>(places: &Arc<Semaphore>, door: &door::Door, next: impl Fn() -> F) -> (T, OwnedSemaphorePermit)
-where
-    F: Future<Output = io::Result<T>>,
-{
-    let mut pause = FIRST_PAUSE;
-    loop {
-        // Fails only for a closed semaphore, and nobody closes this one.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            std::future::pending::<()>().await;
-            continue;
+        let mut others = others.unwrap_or_default();
+        let ended = async {
+            while connections.join_next().await.is_some() {}
+            while others.join_next().await.is_some() {}
         };
-        match next().await {
-            Ok(client) => return (client, place),
-            Err(error) => {
-                door.warn("ipc_accept_failed", json!({"error": error.to_string()}));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+        if tokio::time::timeout(GOODBYE, ended).await.is_err() {
+            self.0.warn("ipc_connections_cut_off", json!({"connections": connections.len() + others.len()}));
+            connections.shutdown().await;
+            others.shutdown().await;
         }
     }
+
+    fn gate(&self, admits: Admits, places: &Arc<Semaphore>) -> Gate {
+        let door = Arc::clone(&self.0);
+        Gate::with_places(admits, Arc::clone(places), WhenFull::Wait).on_notice(move |notice| match notice {
+            Notice::AcceptFailed(error) => door.warn("ipc_accept_failed", json!({"error": error.to_string()})),
+            Notice::TurnedAway { peer, reason, silenced } => {
+                let fields = json!({"peer": peer.to_string(), "reason": reason.to_string(), "silenced": silenced});
+                door.warn("ipc_connection_refused", fields);
+            }
+            Notice::Panicked(error) => door.warn("ipc_connection_failed", json!({"error": error.to_string()})),
+        })
+    }
+}
+
+/// Every endpoint as the table of what processes inside a house may do calls it, and whether it is for sessions.
+#[cfg(test)]
+pub(crate) fn endpoint_scopes() -> impl Iterator<Item = (String, bool)> {
+    route::names().map(|(name, endpoint)| (name, endpoint.is_for_sessions()))
 }

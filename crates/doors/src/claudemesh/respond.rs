@@ -4,6 +4,7 @@
 //! token opens, path, slot, body. A slot is held from here to the last byte of the answer. An endpoint that changes
 //! something runs to its end even if the client does not wait for it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,12 +20,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::answer::Refused;
 use super::connection::Connection;
 use super::door::{Door, Live};
+use super::fields::Fields;
 use super::guard::{self, Transport, Visitor};
 use super::outgoing::Body;
 use super::query::Query;
 use super::route::{self, Endpoint, Found};
 use super::settings::Limits;
-use super::{endpoints, incoming, stream};
+use super::{access, endpoints, incoming, stream};
 
 /// A request that may be answered, with all that was read of it.
 pub(super) struct Asked {
@@ -94,7 +96,11 @@ async fn check(
 ) -> Result<Response<Body>, Turned> {
     let live = door.live();
     size(&head, &live.settings.limits)?;
-    let visitor = guard::admit(&door, &live, transport, &head)?;
+    let visitor = guard::admit(&door, &live, transport, connection.peer().ends(), &head)?;
+    if !matches!(visitor, Visitor::Anybody) && !connection.is_admitted().await {
+        let busy = Refused::new(StatusCode::TOO_MANY_REQUESTS, "daemon_busy", "too many connections are open");
+        return Err(busy.retry_after(1).into());
+    }
     live.pace(transport, &visitor)?;
     if let Visitor::Hook(grant) = &visitor
         && !matches!(found, Found::Endpoint(Endpoint::Send | Endpoint::TopicPost, _))
@@ -114,11 +120,29 @@ async fn check(
         let detail = "this is for the member, not for one of its sessions";
         return Err(Refused::new(StatusCode::FORBIDDEN, "member_only", detail).into());
     }
+    if grant.is_none() {
+        access::check(&door, connection, &caller, &head.method, template).await?;
+    }
     let slot = if endpoint.is_stream() { live.stream()? } else { live.slot()? };
     let limits = &live.settings.limits;
     let body = incoming::read(body, limits.body, limits.body_wait).await?;
     let asked = Asked { door, caller, grant, endpoint, head, part: part.to_owned(), body, live };
+    may_name_file(&asked, connection).await.map_err(|refused| Turned { refused, read: true })?;
     answer(asked, connection, slot).await.map_err(|refused| Turned { refused, read: true })
+}
+
+/// Whether the client may have the file read or written that it names, if it names one.
+async fn may_name_file(asked: &Asked, connection: &Connection) -> Result<(), Refused> {
+    let path = match asked.endpoint {
+        Endpoint::FileShare => Fields::read(&asked.body)?.text("path")?,
+        Endpoint::FileGet => asked.query().text("out")?.map(Cow::into_owned),
+        _ => None,
+    };
+    match path {
+        Some(path) => access::may_name_file(&asked.door, connection, &path).await,
+        // That it is missing is told by the endpoint.
+        None => Ok(()),
+    }
 }
 
 /// Whether a head is of a reasonable size. The HTTP layer has limits of its own beyond these, and no words.

@@ -52,6 +52,7 @@ pub(super) enum Endpoint {
     KeypairRotate,
     Reload,
     Safety,
+    SafetyTrust,
     StateSet,
     StateDelete,
     StateGet,
@@ -176,7 +177,7 @@ const PATHS: &[Path] = paths! {
     "/v1/audit" { GET Audit }
     "/v1/token/rotate" { POST TokenRotate }
     "/v1/rotate-keypair" { POST KeypairRotate }
-    "/v1/safety" { GET Safety }
+    "/v1/safety" { GET Safety, POST SafetyTrust }
     "/v1/state" { DELETE StateDelete }
     "/v1/state/set" { POST StateSet }
     "/v1/state/get" { GET StateGet }
@@ -252,6 +253,15 @@ fn free_part<'a>(template: &str, path: &'a str) -> Option<&'a str> {
         None => (template == path).then_some(""),
         Some((fixed, _)) => path.strip_prefix(fixed).filter(|part| !part.is_empty() && !part.contains('/')),
     }
+}
+
+/// Every endpoint as the table of what processes inside a house may do calls it.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = (String, Endpoint)> {
+    let of = |path: &'static Path| {
+        path.methods.iter().map(|(method, endpoint)| (format!("{method} {}", path.template), *endpoint))
+    };
+    PATHS.iter().flat_map(of)
 }
 
 /// Every way a path is counted.

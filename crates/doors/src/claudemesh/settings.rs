@@ -18,7 +18,7 @@ pub struct Settings {
     pub allowed_origins: Vec<String>,
     /// Names of this machine that a `Host` may have besides those of loopback.
     pub hosts: Vec<String>,
-    /// The token of a listener that others can reach; it then takes no other.
+    /// The token of a listener that others can reach. Others have to show this one; on loopback either counts.
     pub external: Option<Arc<Secret>>,
     /// Metrics are served.
     pub metrics: bool,
@@ -76,7 +76,8 @@ impl Default for Limits {
             head_wait: Duration::from_secs(30),
             answer_wait: Duration::from_secs(60),
             keepalive: Duration::from_secs(15),
-            connections: 512,
+            // A connection takes two descriptors, its socket and the process at its other end, and the daemon has 1024.
+            connections: 256,
         }
     }
 }

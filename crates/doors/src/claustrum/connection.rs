@@ -16,6 +16,8 @@ use super::patience::{AWAKE, Patience};
 use super::request::{self, Asked, Call, Method, Refusal};
 use super::stream::Subscription;
 use super::{files, git, process, server};
+use crate::zeroclaw::{Peer, PeerNames as _};
+use hostel_house::insiders::{self, Rights};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -42,6 +44,8 @@ const SEND_BUFFER: usize = 256 * 1024;
 pub(crate) struct Connection {
     pub(crate) door: Arc<Door>,
     pub(crate) outbound: Arc<Outbound>,
+    /// What the client may do, which is less for a process inside the house.
+    pub(crate) rights: Rights,
     peer: String,
     subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
     in_flight: Arc<Semaphore>,
@@ -64,20 +68,35 @@ pub(crate) struct Running {
 /// What is left to do for a line after it has been looked at.
 enum Rest {
     Nothing,
-    Shutdown,
+    Shutdown { id: Vec<u8> },
     Stdin { id: Vec<u8>, params: Vec<u8> },
     Task { id: Vec<u8>, method: Method, params: Vec<u8> },
 }
 
+impl Rest {
+    /// The request it is about, and its method.
+    fn request(&self) -> Option<(&[u8], Method)> {
+        match self {
+            Rest::Nothing => None,
+            Rest::Shutdown { id } => Some((id, Method::ServerShutdown)),
+            Rest::Stdin { id, .. } => Some((id, Method::ProcessStdin)),
+            Rest::Task { id, method, .. } => Some((id, *method)),
+        }
+    }
+}
+
 /// Serves a client until it leaves or breaks the rules.
-pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, local: &str, peer: String) {
+pub(crate) async fn serve(door: Arc<Door>, stream: UnixStream, client: Peer, local: &str, peer: String) {
     let route = format!("unix {local}->{peer}");
+    let label = client.label();
+    let rights = door.insiders.rights(insiders::Door::Claustrum, client, label);
     // Refused or cut down by the kernel's own limit: slower, not wrong.
     rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER).ok();
     let (input, output) = stream.into_split();
     let limits = &door.limits;
     let connection = Arc::new(Connection {
         outbound: Outbound::new(output, limits.unsent_replies, route, door.log.clone()),
+        rights,
         peer,
         subscriptions: Mutex::default(),
         in_flight: Arc::new(Semaphore::new(limits.in_flight as usize)),
@@ -188,9 +207,15 @@ impl Connection {
         if out.len() > COLLECTED {
             self.send(out);
         }
+        // What is cheap is for everybody; the rest depends on who asks.
+        if let Some((id, method)) = rest.request()
+            && let Err(refusal) = self.rights.check(method.name()).await
+        {
+            return push_error(out, id, &RpcError::refused(&refusal));
+        }
         match rest {
             Rest::Nothing => {}
-            Rest::Shutdown => {
+            Rest::Shutdown { .. } => {
                 self.send(out);
                 self.door.shutdown.set();
                 // No reply: the daemon closes the connection when it stops.
@@ -229,7 +254,7 @@ impl Connection {
             Method::ServerPing => server::PONG,
             Method::ServerVersion => &self.door.version,
             Method::ServerCapabilities => &self.door.capabilities,
-            Method::ServerShutdown => return Rest::Shutdown,
+            Method::ServerShutdown => return Rest::Shutdown { id: id.into_owned() },
             Method::ProcessStdin => {
                 return Rest::Stdin { id: id.into_owned(), params: params.to_vec() };
             }
@@ -310,7 +335,7 @@ impl Connection {
             }
             Method::ProcessSpawn => process::spawn(self, running).await,
             Method::ProcessKill => {
-                let outcome = process::kill(&self.door, &running.params).await;
+                let outcome = process::kill(&self, &running.params).await;
                 self.answer(running, &outcome).await;
             }
             Method::ProcessKillAndWait => {

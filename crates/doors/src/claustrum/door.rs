@@ -3,15 +3,16 @@
 //! Nothing here is needed to serve a process again after a restart: the counters start anew and
 //! everything else is read from the house.
 
+use super::Secret;
 use super::flag::Flag;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::request::{Gate, METHODS};
-use super::secret::Secret;
 use super::settings::{Limits, LoginPath, Reattach, Settings};
 use super::shellenv::LoginShell;
 use super::stream::Subscription;
 use super::{environment, server};
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::{Process, Processes};
 use hostel_house::workspace::git::Git;
 use hostel_house::workspace::paths;
@@ -29,6 +30,7 @@ pub const NAME: &str = "claustrum";
 /// The open door.
 pub(crate) struct Door {
     pub(crate) processes: Processes,
+    pub(crate) insiders: Insiders,
     pub(crate) log: Log,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Limits,
@@ -67,7 +69,7 @@ pub(crate) struct Hosted {
 }
 
 impl Door {
-    pub(crate) fn open(processes: Processes, settings: Settings) -> Arc<Self> {
+    pub(crate) fn open(processes: Processes, insiders: Insiders, settings: Settings) -> Arc<Self> {
         let search_path = settings.environment.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let environment = environment::base(settings.environment);
         let login_shell = match settings.login_path {
@@ -97,6 +99,7 @@ impl Door {
             limits: settings.limits.at_least_one(),
             running: Mutex::default(),
             subscribers: Mutex::default(),
+            insiders,
             processes,
         });
         // Those an earlier daemon left running are as much ours as the ones to come.

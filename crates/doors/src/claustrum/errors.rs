@@ -4,6 +4,7 @@
 //! Nothing here decides when an error applies.
 
 use super::gojson::Object;
+use hostel_house::insiders::Refusal;
 use std::borrow::Cow;
 
 /// What goes into a reply's `error` member.
@@ -25,7 +26,7 @@ pub const METHOD: i64 = -32601;
 pub const PARAMS: i64 = -32602;
 /// The operating system refused, or we failed.
 pub const INTERNAL: i64 = -32603;
-/// The token was missing or wrong.
+/// The token was missing or wrong, or the client is a process inside the house that may not.
 pub const UNAUTHORIZED: i64 = -32001;
 /// A process's stdin queue is full.
 pub const BACKPRESSURE: i64 = -32002;
@@ -51,6 +52,11 @@ impl RpcError {
     /// -32602 with fixed words.
     pub const fn params(message: &'static str) -> Self {
         Self::fixed(PARAMS, message)
+    }
+
+    /// A process inside the house may not.
+    pub(crate) fn refused(refusal: &Refusal) -> Self {
+        Self::worded(UNAUTHORIZED, refusal.text())
     }
 
     /// Params that are absent or mistyped.

@@ -2,12 +2,12 @@
 //!
 //! They return what was produced so that a target can check it; they never check by themselves.
 
+use super::Secret;
 use super::errors::{push_error, push_result};
 use super::params::{
     ExtractParams, GitParams, KillAndWaitParams, KillParams, PathParams, ReattachParams, SpawnParams, StdinParams,
 };
 use super::request::{Asked, Gate, ask};
-use super::secret::Secret;
 use super::{base64, lines};
 
 /// The token that [`replies`] demands, for seeds that want to get past it.

@@ -4,6 +4,7 @@
 //! listener the caller bound and nowhere by default. Everything but `/metrics` is a 404.
 
 use bytes::Bytes;
+use hostel_peer::accept::{self, Admits, Arrival, Gate, StrangerLimits, WhenFull};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
@@ -19,14 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 /// Scrapers at once; further ones wait to be accepted.
 const CONNECTIONS: usize = 32;
 /// How long one may stay, whatever it does.
 const LIFETIME: Duration = Duration::from_secs(30);
-/// The wait before the next accept after one failed, for example for want of descriptors.
-const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// What is counted, since the daemon started.
 #[derive(Debug, Default)]
@@ -81,40 +79,26 @@ impl Metrics {
     }
 }
 
-/// Serves the page until `stop`.
+/// Serves the page until `stop`. No token is required here, so everybody but this user is a stranger all the time.
 pub async fn serve(
     listener: TcpListener,
     metrics: Arc<Metrics>,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    // Not a graceful end: a scraper that holds its connection open must not delay a shutdown.
-    tokio::select! {
-        () = accept_all(listener, metrics) => {}
-        () = stop => {}
-    }
-    Ok(())
-}
-
-/// Lets in a bounded number of connections for a bounded time each: no token is required here.
-async fn accept_all(listener: TcpListener, metrics: Arc<Metrics>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    loop {
-        // Fails only for a closed semaphore, and nobody closes this one.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let served = tokio::time::timeout(LIFETIME, answer_all(stream, Arc::clone(&metrics)));
-                hostel_tasks::spawn(async move {
-                    // A connection that fails or takes too long concerns its scraper alone.
-                    served.await.ok();
-                    drop(place);
-                });
-            }
-            // The client gave up before it was accepted.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-            Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
+    let strangers = StrangerLimits { total: CONNECTIONS, per_source: CONNECTIONS / 2, time: LIFETIME };
+    let gate = Gate::new(Admits::Everybody, CONNECTIONS, WhenFull::Wait).strangers(strangers);
+    let serve = |arrival: Arrival<TcpStream>| {
+        let answered = answer_all(arrival.stream, Arc::clone(&metrics));
+        async move {
+            // A connection that fails or takes too long concerns its scraper alone.
+            tokio::time::timeout(LIFETIME, answered).await.ok();
+            drop(arrival.place);
         }
-    }
+    };
+    let ((), mut connections) = accept::serve_each(&listener, &gate, stop, serve).await;
+    // Not a graceful end: a scraper that holds its connection open must not delay a shutdown.
+    connections.shutdown().await;
+    Ok(())
 }
 
 async fn answer_all(stream: TcpStream, metrics: Arc<Metrics>) {

@@ -31,31 +31,25 @@ pub mod lookup;
 pub mod metrics;
 pub mod params;
 pub mod request;
-pub mod secret;
 pub mod settings;
 pub mod shellenv;
 
 pub use door::NAME;
+pub use hostel_peer::Secret;
 pub use log::{Level, Log};
 pub use metrics::Metrics;
-pub use secret::Secret;
 pub use server::{architecture, platform};
 pub use settings::{Limits, LoginPath, Reattach, Settings};
 
 use door::Door;
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, WhenFull};
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::net::unix::SocketAddr;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Why the door closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,74 +73,42 @@ pub struct Closing {
 pub async fn serve(
     listener: UnixListener,
     processes: Processes,
+    insiders: Insiders,
     settings: Settings,
     stop: impl Future<Output = ()>,
 ) -> Closing {
-    let door = Door::open(processes, settings);
-    let places = Arc::new(Semaphore::new(door.limits.connections));
+    let door = Door::open(processes, insiders, settings);
     let local: Arc<str> = listener.local_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address)).into();
-    let mut connections = JoinSet::new();
-    tokio::pin!(stop);
-    let reason = loop {
+    let log = door.log.clone();
+    let gate =
+        Gate::new(Admits::OwnerAndRoot, door.limits.connections, WhenFull::Wait).on_notice(
+            move |notice| match notice {
+                Notice::AcceptFailed(error) => log.warn(format_args!("[Server] accept error (retrying): {error}")),
+                Notice::TurnedAway { peer, reason, .. } => log.warn(format_args!("[Server] Refused {peer}: {reason}")),
+                Notice::Panicked(error) => log.error(format_args!("[Server] a connection's handler failed: {error}")),
+            },
+        );
+    let stop = async {
         tokio::select! {
-            () = &mut stop => break ShutdownReason::Stopped,
-            () = door.shutdown.wait() => break ShutdownReason::Asked,
-            Some(_) = connections.join_next() => {}
-            (stream, peer, place) = accept(&listener, &places, &door) => {
-                let door = Arc::clone(&door);
-                let local = Arc::clone(&local);
-                connections.spawn_boxed(async move {
-                    let log = door.log.clone();
-                    connection::serve(door, stream, &local, peer.clone()).await;
-                    log.info(format_args!("[Server] Connection closed: {peer}"));
-                    drop(place);
-                });
-            }
+            () = stop => ShutdownReason::Stopped,
+            () = door.shutdown.wait() => ShutdownReason::Asked,
         }
     };
-    Closing { reason, _connections: connections }
-}
-
-/// The next client that may come in, once there is a place for it.
-async fn accept(
-    listener: &UnixListener,
-    places: &Arc<Semaphore>,
-    door: &Door,
-) -> (UnixStream, String, OwnedSemaphorePermit) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        // Fails only for a closed semaphore, and nobody closes this one.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            std::future::pending::<()>().await;
-            continue;
-        };
-        match listener.accept().await {
-            Ok((stream, address)) => {
-                let peer = name_of(&address);
-                if let Err(refusal) = check_peer(&stream) {
-                    door.log.warn(format_args!("[Server] Refused {peer}: {refusal}"));
-                    continue;
-                }
-                door.metrics.connections.add(1);
-                door.log.info(format_args!("[Server] New connection from: {peer}"));
-                return (stream, peer, place);
-            }
-            Err(error) => {
-                door.log.warn(format_args!("[Server] accept error (retrying): {error}"));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
+    let serve = |arrival: Arrival<UnixStream>| {
+        let Arrival { stream, peer: client, place } = arrival;
+        let peer = stream.peer_addr().map_or_else(|_| "@".to_owned(), |address| name_of(&address));
+        let (door, local) = (Arc::clone(&door), Arc::clone(&local));
+        door.metrics.connections.add(1);
+        door.log.info(format_args!("[Server] New connection from: {peer}"));
+        async move {
+            let log = door.log.clone();
+            connection::serve(door, stream, client, &local, peer.clone()).await;
+            log.info(format_args!("[Server] Connection closed: {peer}"));
+            drop(place);
         }
-    }
-}
-
-/// The socket's mode keeps other users out; this is for the day it does not.
-fn check_peer(stream: &UnixStream) -> io::Result<()> {
-    let peer = stream.peer_cred()?.uid();
-    if peer == rustix::process::geteuid().as_raw() || peer == 0 {
-        return Ok(());
-    }
-    Err(io::Error::other(format!("another user (uid {peer})")))
+    };
+    let (reason, connections) = accept::serve_each(&listener, &gate, stop, serve).await;
+    Closing { reason, _connections: connections }
 }
 
 /// A socket address as Go prints it.

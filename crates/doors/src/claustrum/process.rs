@@ -11,7 +11,7 @@ use super::gojson::{Malformed, Object};
 use super::lookup;
 use super::params::{KillAndWaitParams, KillParams, ReattachParams, SpawnParams, StdinParams};
 use super::stream::{self, CarriedReply, Subscription};
-use hostel_house::processes::{Process, SpawnError, SpawnSpec, Status, StdinError};
+use hostel_house::processes::{Origin, Process, SpawnError, SpawnSpec, Status, StdinError};
 use hostel_house::workspace::{PathError, errno_text};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ type Outcome = Result<Vec<u8>, RpcError>;
 /// `process.spawn`. The reply goes out before the first frame.
 pub(crate) async fn spawn(connection: Arc<Connection>, running: Running) {
     let door = Arc::clone(&connection.door);
-    let (process, want_pid) = match spawn_process(&door, &running.params).await {
+    let (process, want_pid) = match spawn_process(&connection, &running.params).await {
         Ok(spawned) => spawned,
         Err(error) => return connection.answer(running, &Err(error)).await,
     };
@@ -54,7 +54,8 @@ pub(crate) async fn spawn(connection: Arc<Connection>, running: Running) {
     stream::start(connection, subscription, Some(hosted), 0, reply);
 }
 
-async fn spawn_process(door: &Arc<Door>, params: &[u8]) -> Result<(Arc<Process>, bool), RpcError> {
+async fn spawn_process(connection: &Connection, params: &[u8]) -> Result<(Arc<Process>, bool), RpcError> {
+    let (door, rights) = (&connection.door, &connection.rights);
     let params = SpawnParams::decode(params).map_err(invalid)?;
     if params.id.is_empty() {
         return Err(RpcError::params("Process ID is required"));
@@ -62,7 +63,8 @@ async fn spawn_process(door: &Arc<Door>, params: &[u8]) -> Result<(Arc<Process>,
     if params.command.is_empty() {
         return Err(RpcError::params("Command is required"));
     }
-    let outcome = start(door, &params).await;
+    rights.may_name("process.spawn", &params.id).await.map_err(|refusal| RpcError::refused(&refusal))?;
+    let outcome = start(door, &params, rights.origin().await).await;
     match &outcome {
         Ok(process) => {
             let (log, id) = (&door.log, &params.id);
@@ -84,7 +86,7 @@ async fn spawn_process(door: &Arc<Door>, params: &[u8]) -> Result<(Arc<Process>,
 }
 
 /// Starts the process, or says in Go's words why not.
-async fn start(door: &Arc<Door>, params: &SpawnParams<'_>) -> Result<Arc<Process>, String> {
+async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Origin>) -> Result<Arc<Process>, String> {
     let command = params.command.clone().into_owned();
     let login_path = door.login_shell.path().await;
     let environment = environment::for_child(&door.environment, login_path.as_deref(), &params.env)
@@ -109,6 +111,8 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>) -> Result<Arc<Process
         cwd: cwd.clone(),
         id: None,
         socket_stdin: false,
+        session: None,
+        asked_by,
         owned_input: false,
     };
     match door.processes.spawn(spec).await {
@@ -158,6 +162,7 @@ pub(crate) async fn stdin(connection: Arc<Connection>, running: Running) {
         let params = StdinParams::decode(&running.params).map_err(invalid)?;
         let data = super::base64::decode(params.data.as_bytes()).ok_or(RpcError::params("Invalid base64 data"))?;
         let process = connection.door.processes.get(&params.id).ok_or(RpcError::params("Process not found"))?;
+        may_touch(&connection, "process.stdin", &process).await?;
         if !process.status().running {
             return Err(not_running());
         }
@@ -189,6 +194,11 @@ pub(crate) async fn stdin(connection: Arc<Connection>, running: Running) {
     }
 }
 
+/// Whether the client may write to a process or end it.
+async fn may_touch(connection: &Connection, method: &str, process: &Process) -> Result<(), RpcError> {
+    connection.rights.may_touch(method, process).await.map_err(|refusal| RpcError::refused(&refusal))
+}
+
 fn not_running() -> RpcError {
     RpcError::params("Process not running")
 }
@@ -208,9 +218,10 @@ fn stdin_error(door: &Door, process: &Process, error: &StdinError) -> RpcError {
 }
 
 /// `process.kill`: never fails, never waits for the end.
-pub(crate) async fn kill(door: &Door, params: &[u8]) -> Outcome {
+pub(crate) async fn kill(connection: &Connection, params: &[u8]) -> Outcome {
     let params = KillParams::decode(params).map_err(invalid)?;
-    if let Some(process) = door.processes.get(&params.id) {
+    if let Some(process) = connection.door.processes.get(&params.id) {
+        may_touch(connection, "process.kill", &process).await?;
         process.kill(signal_named(&params.signal)).await;
     }
     let mut result = Vec::new();
@@ -227,6 +238,7 @@ pub(crate) async fn kill_and_wait(connection: &Connection, params: &[u8]) -> Out
     let Some(process) = connection.door.processes.get(&params.id) else {
         return Ok(Ended::default().result());
     };
+    may_touch(connection, "process.killAndWait", &process).await?;
     let mut ended = Ended { found: true, ..Ended::default() };
     if !process.status().running {
         ended.already_exited = true;
@@ -303,6 +315,9 @@ pub(crate) async fn reattach(connection: Arc<Connection>, running: Running) {
         let result = reattach_result(None, false);
         return connection.answer(running, &Ok(result)).await;
     };
+    if let Err(refusal) = connection.rights.may_read("process.reattach", &process).await {
+        return connection.answer(running, &Err(RpcError::refused(&refusal))).await;
+    }
     door.metrics.reattaches.add(1);
     let subscription = Subscription::new(&process);
     let earlier = connection.subscribe(process.name(), &subscription);

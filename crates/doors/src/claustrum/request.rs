@@ -5,10 +5,10 @@
 //!
 //! This module reads; it never calls a method and never writes to a connection.
 
+use super::Secret;
 use super::errors::{self, RpcError};
 use super::gojson::decode::{field_of, string};
 use super::gojson::{Malformed, Scanner, decode, value};
-use super::secret::Secret;
 use std::borrow::Cow;
 
 /// A request whose line was well-formed.
@@ -114,6 +114,11 @@ const NULL: &[u8] = b"null";
 impl Method {
     fn find(name: &str) -> Option<Self> {
         METHODS.iter().find(|(_, known)| *known == name).map(|(method, _)| *method)
+    }
+
+    /// Its name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        METHODS.iter().find(|(method, _)| *method == self).map_or("", |(_, name)| *name)
     }
 
     /// Whether the method reads its params, and so demands that there be some.

@@ -2,9 +2,9 @@
 //!
 //! Every bound has a default that an honest client never meets.
 
+use super::Secret;
 use super::log::Log;
 use super::metrics::Metrics;
-use super::secret::Secret;
 use hostel_house::workspace::{archive, files, git};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -138,6 +138,8 @@ fn run(shell: &Path, environment: &[(OsString, OsString)], helper: &[OsString], 
         .stdout(writer.try_clone()?)
         .stderr(writer)
         .process_group(0);
+    // Profiles can be written by whoever runs inside the house, and may leave programs behind.
+    hostel_peer::marks::mark_children_of(&mut command);
     let mut child = command.spawn()?;
     // The command holds the pipe's other end; as long as it lives there is no end of output.
     drop(command);

@@ -1,43 +1,32 @@
-//! Who is at the other end of a connection.
+//! Which connections are let in, and what the others are told.
+//!
+//! Invariant: without TLS and tokens only this user on this machine gets in; everybody else is told why and closed at once,
+//! before a byte of them is read. With tokens, whoever is not this user on this machine is a stranger until they show one.
 
-use super::peer;
-use super::wire::Line;
+use hostel_peer::accept::{Admits, Gate, Reason, WhenFull};
 
-/// What is known of a caller, once and for all.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Caller {
-    /// This user, or the administrator, on this machine.
-    Owner,
-    /// Another user of this machine.
-    OtherUser,
-    /// On this machine, but whose program it is cannot be found out.
-    Unknown,
-    /// Somewhere else.
-    Remote,
+use super::NAME;
+use super::door::Door;
+use crate::admission;
+
+/// The gate of a door.
+pub(super) fn gate(door: &Door) -> Gate {
+    let admits = if door.settings.auth.is_some() { Admits::Everybody } else { Admits::Owner };
+    Gate::new(admits, door.settings.limits.connections, WhenFull::Wait)
+        .on_notice(admission::notices_to(&door.log, NAME))
+        .on_turned_away(|stream, reason| {
+            if let Some(sentence) = refusal_of(reason) {
+                admission::refuse_http(stream, "403 Forbidden", sentence);
+            }
+        })
 }
 
-impl Caller {
-    /// Looks at the other end of a connection.
-    pub(super) fn of(line: &Line) -> Self {
-        if !line.is_local() {
-            return Self::Remote;
-        }
-        // Seen from the other end: their socket, not ours.
-        let owner = peer::look_up(line.remote(), line.local()).ok().flatten().and_then(|socket| socket.owner());
-        match owner {
-            Some(uid) if uid == rustix::process::geteuid().as_raw() || uid == 0 => Self::Owner,
-            Some(_) => Self::OtherUser,
-            None => Self::Unknown,
-        }
-    }
-
-    /// Why it may not be the owner of this daemon.
-    pub(super) fn doubt(self) -> Option<&'static str> {
-        match self {
-            Self::Owner => None,
-            Self::OtherUser => Some("Forbidden: this daemon belongs to another user; start your own"),
-            Self::Unknown => Some("Forbidden: it cannot be found out whose program is calling"),
-            Self::Remote => Some("Forbidden: this daemon serves this machine only"),
-        }
+fn refusal_of(reason: Reason) -> Option<&'static str> {
+    match reason {
+        Reason::OtherUser(_) => Some("Forbidden: this daemon belongs to another user; start your own"),
+        Reason::Unknown => Some("Forbidden: it cannot be found out whose program is calling"),
+        Reason::Remote => Some("Forbidden: this daemon serves this machine only"),
+        // In the middle of TLS nothing can be said.
+        Reason::Full | Reason::TooManyStrangers => None,
     }
 }

@@ -1,6 +1,7 @@
 //! What all connections of the door share.
 
-use hostel_agents::Kind;
+use hostel_agents::{Kind, Mode};
+use hostel_house::insiders::Insiders;
 use hostel_house::sessions::Sessions;
 use tokio::sync::watch;
 
@@ -16,6 +17,7 @@ const CONTRACT: [Kind; 4] = [Kind::Claude, Kind::Codex, Kind::Gemini, Kind::Open
 /// The door.
 pub(super) struct Door {
     pub(super) sessions: Sessions,
+    pub(super) insiders: Insiders,
     pub(super) settings: Settings,
     pub(super) log: Log,
     pub(super) links: Links,
@@ -26,10 +28,11 @@ pub(super) struct Door {
 }
 
 impl Door {
-    pub(super) fn new(sessions: Sessions, settings: Settings, log: Log) -> Self {
+    pub(super) fn new(sessions: Sessions, insiders: Insiders, settings: Settings, log: Log) -> Self {
         let tokens = settings.auth.as_ref().map(|auth| Tokens::new(auth.tokens.clone(), log.clone()));
         Self {
             sessions,
+            insiders,
             links: Links::default(),
             vitals: Vitals::new(settings.started),
             tokens,
@@ -43,6 +46,12 @@ impl Door {
     pub(super) fn kind_of(&self, name: &str) -> Option<Kind> {
         let alias = self.sessions.agents().into_iter().find(|agent| agent.alias == name).map(|agent| agent.kind);
         alias.or_else(|| CONTRACT.into_iter().find(|kind| kind.name() == name))
+    }
+
+    /// What a session may do whose client does not say: as the settings have it for the agent, else for this door.
+    pub(super) fn usual_mode(&self, name: &str) -> Mode {
+        let agent = self.sessions.agents().into_iter().find(|agent| agent.alias == name);
+        agent.and_then(|agent| agent.mode).unwrap_or(self.settings.mode)
     }
 
     /// Every name that can be asked for, sorted.

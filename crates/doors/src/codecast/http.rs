@@ -3,11 +3,12 @@
 //! Invariant: whatever a JSON-RPC call comes to is a 200; every other status is about the request itself and has a
 //! short plain sentence, or nothing, as its body.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use hostel_peer::accept::Place;
+use hostel_peer::http::{Guard, Hosts, Rejection, is_json};
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -15,7 +16,6 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode, Version};
 
 use super::body::Body;
-use super::caller::Caller;
 use super::door::Door;
 use super::methods::{self, Answer};
 use super::parcel::Connection;
@@ -36,12 +36,12 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 pub(super) async fn respond(
     door: Arc<Door>,
     connection: Arc<Connection>,
-    caller: Caller,
+    place: &Place,
     request: Request<Incoming>,
 ) -> Response<Body> {
     connection.next_request();
     let (head, body) = request.into_parts();
-    if let Some(refusal) = refusal(&door, &connection, &caller, &head) {
+    if let Some(refusal) = refusal(&door, &connection, place, &head).await {
         if head.version == Version::HTTP_2 {
             tokio::time::timeout(LEFTOVERS, discard(body)).await.ok();
         }
@@ -64,8 +64,8 @@ pub(super) async fn respond(
 }
 
 /// What a request comes to whatever its body is, if it comes to nothing.
-fn refusal(door: &Door, connection: &Connection, caller: &Caller, head: &Parts) -> Option<Response<Body>> {
-    if let Err((status, sentence)) = admit(door, caller, &head.headers, head.uri.host()) {
+async fn refusal(door: &Door, connection: &Connection, place: &Place, head: &Parts) -> Option<Response<Body>> {
+    if let Err((status, sentence)) = admit(door, connection, place, head).await {
         door.log.warn(format_args!("codecast: {} from {}: {sentence}", status.as_u16(), connection.line.remote()));
         return Some(refuse(status, sentence));
     }
@@ -122,56 +122,33 @@ fn events(body: Body) -> Response<Body> {
     response
 }
 
-/// Whether the caller may ask anything at all.
-fn admit(
+/// Checks whether the sender of a request may ask anything at all.
+async fn admit(
     door: &Door,
-    caller: &Caller,
-    headers: &HeaderMap,
-    authority: Option<&str>,
+    connection: &Connection,
+    place: &Place,
+    head: &Parts,
 ) -> Result<(), (StatusCode, &'static str)> {
-    let doubt = doubt(caller, headers, authority);
+    let guard = Guard { hosts: Hosts { any_loopback: true, ..Hosts::default() }, ..Guard::default() };
+    // A program of this user on this machine, and no web page in this user's browser.
+    let doubt = match guard.check(head, None) {
+        Ok(()) if place.is_strangers() || !connection.line.is_local() => {
+            Some("Forbidden: this daemon serves this machine only")
+        }
+        Ok(()) => None,
+        Err(Rejection::Host) => Some("Forbidden: call this daemon by localhost or 127.0.0.1"),
+        Err(Rejection::Origin | Rejection::Preflight) => Some("Forbidden: web pages may not call this daemon"),
+    };
     match (&door.tokens, doubt) {
         (_, None) => Ok(()),
         (None, Some(doubt)) => Err((StatusCode::FORBIDDEN, doubt)),
         (Some(tokens), Some(_)) => {
-            let shown = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
-            tokens.check(shown).map_err(|sentence| (StatusCode::UNAUTHORIZED, sentence))
+            let shown = head.headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes);
+            tokens.check(shown).map_err(|sentence| (StatusCode::UNAUTHORIZED, sentence))?;
+            let busy = (StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many connections");
+            if place.admit().await { Ok(()) } else { Err(busy) }
         }
     }
-}
-
-/// Why the caller may be somebody other than the owner of this daemon at this machine.
-fn doubt(caller: &Caller, headers: &HeaderMap, authority: Option<&str>) -> Option<&'static str> {
-    if let Some(doubt) = caller.doubt() {
-        return Some(doubt);
-    }
-    if headers.contains_key(header::ORIGIN) {
-        return Some("Forbidden: web pages may not call this daemon");
-    }
-    let named = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?")).chain(authority);
-    if named.into_iter().any(|host| !is_loopback(host)) {
-        return Some("Forbidden: call this daemon by localhost or 127.0.0.1");
-    }
-    None
-}
-
-/// Whether a `Host` means this machine and can mean no other.
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-        None => host.rsplit_once(':').filter(|(name, _)| !name.contains(':')).map_or(host, |(name, _)| name),
-    };
-    let name = name.strip_suffix('.').unwrap_or(name);
-    name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback())
-}
-
-/// Whether the content type is JSON, in any of its forms.
-fn is_json(headers: &HeaderMap) -> bool {
-    let Some(kind) = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()) else { return false };
-    let essence = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let Some(subtype) = essence.strip_prefix("application/") else { return false };
-    subtype == "json" || (subtype.len() > 5 && subtype.ends_with("+json"))
 }
 
 /// Reads a body.
@@ -209,59 +186,4 @@ async fn read(mut body: Incoming, headers: &HeaderMap, limit: usize) -> Result<B
         return Err(too_large);
     }
     Ok(if more.is_empty() { first.unwrap_or_default() } else { more.freeze() })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)] // test code
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_of_this_machine_and_others() {
-        for host in [
-            "localhost",
-            "LOCALHOST:9100",
-            "127.0.0.1",
-            "127.0.0.1:1",
-            "127.9.9.9:80",
-            "[::1]:9100",
-            "[::1]",
-            "::1",
-            "localhost.",
-        ] {
-            assert!(is_loopback(host), "{host}");
-        }
-        for host in [
-            "",
-            "evil.example",
-            "evil.example:9100",
-            "127.0.0.1.evil.example",
-            "localhost.evil.example",
-            "10.0.0.1:80",
-            "[::2]:1",
-            "[::1",
-            "0.0.0.0",
-            "?",
-        ] {
-            assert!(!is_loopback(host), "{host}");
-        }
-    }
-
-    #[test]
-    fn content_types() {
-        let with = |kind: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(kind).unwrap());
-            is_json(&headers)
-        };
-        for kind in
-            ["application/json", "application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.x+json"]
-        {
-            assert!(with(kind), "{kind}");
-        }
-        for kind in ["text/plain", "text/json", "application/jsonp", "application/+json", "json", ""] {
-            assert!(!with(kind), "{kind}");
-        }
-        assert!(!is_json(&HeaderMap::new()));
-    }
 }

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Hosting, Kind};
-use hostel_house::sessions::{Cause, NewSession, NextEvents, Prompt, Scope, SendError, Session, SessionError};
+use hostel_house::insiders::{RaiseError, Rights};
+use hostel_house::sessions::{
+    Cause, Maker, ModeChange, NewSession, NextEvents, Prompt, Scope, SendError, Session, SessionError,
+};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::access;
 use super::body::Body;
 use super::door::Door;
 use super::event::{Out, Shape};
@@ -23,6 +27,22 @@ use super::present::Presenter;
 use super::rpc::{self, Call, Failure, INVALID_REQUEST, METHOD_NOT_FOUND};
 use super::stream::{Following, Start};
 use super::{NAME, paths, skills};
+
+/// Every method. One that is not here does not exist.
+pub(crate) const METHODS: [&str; 12] = [
+    "health.check",
+    "monitor.sessions",
+    "session.list",
+    "session.create",
+    "session.send",
+    "session.reconnect",
+    "session.resume",
+    "session.destroy",
+    "session.set_mode",
+    "session.set_model",
+    "session.interrupt",
+    "session.queue_stats",
+];
 
 /// How long a stream whose client has gone may take to notice.
 const NOTICE: Duration = Duration::from_secs(2);
@@ -44,10 +64,23 @@ pub(super) async fn answer(door: &Arc<Door>, connection: &Arc<Connection>, call:
         let failure = Failure { code: INVALID_REQUEST, message: "Invalid request: missing method".into() };
         return plain(rpc::error(id, &failure));
     };
+    if !METHODS.contains(&method.as_ref()) {
+        let failure = Failure { code: METHOD_NOT_FOUND, message: format!("Method not found: {method}").into() };
+        return plain(rpc::error(id, &failure));
+    }
+    let rights = &connection.rights;
+    if let Err(refusal) = access::check(rights, &method, params.as_ref()).await {
+        let text = refusal.text().to_owned();
+        return match method.as_ref() {
+            // Whoever sends a message reads a stream.
+            "session.send" => Answer::Stream(only_error(&text)),
+            _ => plain(rpc::error(id, &Failure::failed(text))),
+        };
+    }
     let outcome = match method.as_ref() {
         "health.check" => return plain(rpc::result(id, "\"ok\":true,", &health(door))),
-        "monitor.sessions" => Ok(rpc::result(id, "", &monitor(door))),
-        "session.list" => Ok(rpc::result(id, "", &list(door))),
+        "monitor.sessions" => Ok(rpc::result(id, "", &monitor(door, rights).await)),
+        "session.list" => Ok(rpc::result(id, "", &list(door, rights).await)),
         "session.send" => match Params::send(params) {
             Ok(send) => return Answer::Stream(send_message(door, connection, send).await),
             Err(failure) => Err(failure),
@@ -56,13 +89,14 @@ pub(super) async fn answer(door: &Arc<Door>, connection: &Arc<Connection>, call:
             Ok(params) => return reconnect(door, connection, params, id).await,
             Err(failure) => Err(failure),
         },
-        "session.create" => create(door, id, Params::of(params)).await,
+        "session.create" => create(door, rights, id, Params::of(params)).await,
         "session.resume" => resume(door, id, Params::of(params)).await,
         "session.destroy" => destroy(door, id, Params::of(params)).await,
-        "session.set_mode" => set_mode(door, id, Params::of(params)).await,
+        "session.set_mode" => set_mode(door, rights, id, Params::of(params)).await,
         "session.set_model" => set_model(door, id, Params::of(params)).await,
         "session.interrupt" => interrupt(door, id, Params::of(params)).await,
         "session.queue_stats" => queue_stats(door, id, Params::of(params)),
+        // Unreachable: the list of methods has all of them.
         method => Err(Failure { code: METHOD_NOT_FOUND, message: format!("Method not found: {method}").into() }),
     };
     plain(outcome.unwrap_or_else(|failure| rpc::error(id, &failure)))
@@ -91,13 +125,14 @@ async fn unhurried<T: std::marker::Send + 'static>(
     hostel_tasks::spawn(work).await.map_err(broken)
 }
 
-async fn create(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Params, Failure>) -> Outcome {
+async fn create(door: &Arc<Door>, rights: &Rights, id: Option<&RawValue>, params: Result<Params, Failure>) -> Outcome {
     let create = params?.create()?;
-    let session = unhurried(new_session(Arc::clone(door), create)).await??;
+    let maker = rights.maker().await;
+    let session = unhurried(new_session(Arc::clone(door), create, maker)).await??;
     Ok(rpc::result(id, "", &json!({"sessionId": session.id()})))
 }
 
-async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Failure> {
+async fn new_session(door: Arc<Door>, create: Create, maker: Option<Maker>) -> Result<Arc<Session>, Failure> {
     let Create { path: given, mode, model, agent } = create;
     let kind = door.kind_of(&agent).ok_or_else(|| {
         let known = door.agent_names().join(", ");
@@ -109,12 +144,15 @@ async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Fa
         let message = format!("Path does not exist on remote machine: {expanded} (resolved from: {given})");
         return Err(Failure::failed(message));
     }
+    // What the client did not ask for is given as far as its maker has it.
+    let usual = door.usual_mode(&agent);
+    let mode = mode.unwrap_or_else(|| maker.as_ref().map_or(usual, |maker| usual.min(maker.mode)));
     let new = NewSession {
         id: None,
         name: None,
         agent,
         cwd: Some(path),
-        mode,
+        mode: Some(mode),
         model,
         hosting: Hosting::PerMessage,
         door: NAME,
@@ -122,6 +160,7 @@ async fn new_session(door: Arc<Door>, create: Create) -> Result<Arc<Session>, Fa
         env: Vec::new(),
         approval_wait: door.settings.approval_wait,
         mesh: None,
+        maker,
     };
     let session = door.sessions.create(new).await.map_err(|error| match error {
         SessionError::UnknownAgent { .. } | SessionError::MissingCli { .. } => Failure::params(error.to_string()),
@@ -220,9 +259,25 @@ async fn destroy(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Params,
     ok(id)
 }
 
-async fn set_mode(door: &Arc<Door>, id: Option<&RawValue>, params: Result<Params, Failure>) -> Outcome {
+async fn set_mode(
+    door: &Arc<Door>,
+    rights: &Rights,
+    id: Option<&RawValue>,
+    params: Result<Params, Failure>,
+) -> Outcome {
     let (session, mode) = params?.set_mode()?;
-    find(door, &session)?.set_mode(mode).await.map_err(broken)?;
+    let session = find(door, &session)?;
+    let may_raise = mode > session.mode();
+    if may_raise {
+        rights.may_raise("session.set_mode", None, session.id()).await.map_err(|error| match error {
+            RaiseError::Refused(refusal) => Failure::failed(refusal.text().to_owned()),
+            // The contract has no place for a passphrase.
+            RaiseError::Passphrase(why) => {
+                Failure::failed(format!("{why}; use `hostel sessions mode {} {}`", session.id(), mode.name()))
+            }
+        })?;
+    }
+    session.set_mode(ModeChange { mode, who: rights.label().to_owned(), may_raise }).await.map_err(broken)?;
     ok(id)
 }
 
@@ -248,8 +303,19 @@ struct Sessions {
     sessions: Vec<Listed>,
 }
 
-fn list(door: &Door) -> Sessions {
-    Sessions { sessions: door.sessions.list().iter().map(Listed::of).collect() }
+async fn list(door: &Door, rights: &Rights) -> Sessions {
+    Sessions { sessions: seen(door, rights).await.iter().map(Listed::of).collect() }
+}
+
+/// The sessions that a client is told of: a process inside the house of its own alone.
+async fn seen(door: &Door, rights: &Rights) -> Vec<Arc<Session>> {
+    let mut seen = Vec::new();
+    for session in door.sessions.list() {
+        if rights.sees_session(session.id()).await {
+            seen.push(session);
+        }
+    }
+    seen
 }
 
 #[derive(Serialize)]
@@ -260,10 +326,9 @@ struct Monitored {
     uptime: u64,
 }
 
-fn monitor(door: &Door) -> Monitored {
-    let sessions: Vec<Watched> = door
-        .sessions
-        .list()
+async fn monitor(door: &Door, rights: &Rights) -> Monitored {
+    let sessions: Vec<Watched> = seen(door, rights)
+        .await
         .iter()
         .map(|session| Watched { session: Listed::of(session), queue: door.links.stats(session) })
         .collect();

@@ -6,6 +6,7 @@
 //!
 //! The door binds nothing: the caller brings a listening socket, and a certificate if others can reach it.
 
+mod access;
 mod auth;
 mod body;
 mod caller;
@@ -22,7 +23,6 @@ mod methods;
 mod params;
 mod parcel;
 mod paths;
-mod peer;
 mod present;
 mod rpc;
 mod settings;
@@ -31,6 +31,8 @@ mod stream;
 mod wire;
 pub mod yaml;
 
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 pub use settings::{Auth, Limits, Settings};
 
 use std::convert::Infallible;
@@ -39,19 +41,19 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::insiders::{self, Insiders};
 use hostel_house::sessions::Sessions;
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::Peer;
+use hostel_peer::accept::{self, Arrival, Place};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::JoinSet;
+use tokio::sync::watch;
 
 use self::body::Body;
-use self::caller::Caller;
 use self::door::Door;
 use self::parcel::Connection;
 use self::wire::{Layers, Line, Wire};
@@ -60,8 +62,6 @@ use crate::claustrum::Log;
 /// The door's name: of its sessions, and of what it keeps with them.
 pub const NAME: &str = "codecast";
 
-const FIRST_PAUSE: Duration = Duration::from_millis(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long connections may take to end when the door closes.
 const GOODBYE: Duration = Duration::from_secs(2);
 
@@ -69,27 +69,15 @@ const GOODBYE: Duration = Duration::from_secs(2);
 pub async fn serve(
     listener: TcpListener,
     sessions: Sessions,
+    insiders: Insiders,
     settings: Settings,
     log: Log,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let places = Arc::new(Semaphore::new(settings.limits.connections.max(1)));
-    let door = Arc::new(Door::new(sessions, settings, log));
-    let mut connections = JoinSet::new();
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            Some(_) = connections.join_next() => {}
-            (stream, place) = accept(&listener, &places, &door) => {
-                let door = Arc::clone(&door);
-                connections.spawn_boxed(async move {
-                    converse(door, stream).await;
-                    drop(place);
-                });
-            }
-        }
-    }
+    let door = Arc::new(Door::new(sessions, insiders, settings, log));
+    let gate = caller::gate(&door);
+    let serve = |arrival: Arrival<TcpStream>| converse(Arc::clone(&door), arrival);
+    let ((), mut connections) = accept::serve_each(&listener, &gate, stop, serve).await;
     drop(listener);
     door.stop.send_replace(true);
     let ended = async { while connections.join_next().await.is_some() {} };
@@ -99,39 +87,27 @@ pub async fn serve(
     }
 }
 
-/// The next client, once there is a place for it.
-async fn accept(listener: &TcpListener, places: &Arc<Semaphore>, door: &Door) -> (TcpStream, OwnedSemaphorePermit) {
-    let mut pause = FIRST_PAUSE;
-    loop {
-        // Fails only for a closed semaphore, and nobody closes this one.
-        let Ok(place) = Arc::clone(places).acquire_owned().await else {
-            std::future::pending::<()>().await;
-            continue;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
-            Err(error) => {
-                door.log.warn(format_args!("codecast: accept error (retrying): {error}"));
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(LONGEST_PAUSE);
-            }
-        }
+/// One connection, from its first byte to its last.
+async fn converse(door: Arc<Door>, arrival: Arrival<TcpStream>) {
+    let Arrival { stream, peer, place } = arrival;
+    let Some(place) = place else { return };
+    tokio::select! {
+        () = serve_stream(&door, stream, peer, &place) => {}
+        () = place.expired() => door.log.debug(format_args!("codecast: a connection showed no token in time")),
     }
 }
 
-/// One connection, from its first byte to its last.
-async fn converse(door: Arc<Door>, stream: TcpStream) {
+async fn serve_stream(door: &Arc<Door>, stream: TcpStream, peer: Peer, place: &Place) {
     let line = match Line::new(stream) {
         Ok(line) => line,
         // Gone before it was here.
         Err(error) => return door.log.debug(format_args!("codecast: a connection was lost: {error}")),
     };
-    let caller = Caller::of(&line);
     let mut stop = door.stop.subscribe();
     let wire = Wire(Arc::clone(&line));
     let Some(auth) = &door.settings.auth else {
-        let connection = connect(&door, line, Layers::Plain);
-        http1(&door, &connection, caller, TokioIo::new(wire), &mut stop).await;
+        let connection = connect(door, line, peer, Layers::Plain);
+        http1(door, &connection, place, TokioIo::new(wire), &mut stop).await;
         return connection.end();
     };
     let handshake = tokio::time::timeout(door.settings.limits.handshake, auth.tls.accept(wire));
@@ -143,30 +119,31 @@ async fn converse(door: Arc<Door>, stream: TcpStream) {
         Err(_) => return door.log.debug(format_args!("codecast: no TLS with {} in time", line.remote())),
     };
     if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
-        let connection = connect(&door, line, Layers::Multiplexed);
-        http2(&door, &connection, caller, TokioIo::new(stream), &mut stop).await;
+        let connection = connect(door, line, peer, Layers::Multiplexed);
+        http2(door, &connection, place, TokioIo::new(stream), &mut stop).await;
         connection.end();
     } else {
-        let connection = connect(&door, line, Layers::Tls);
-        http1(&door, &connection, caller, TokioIo::new(stream), &mut stop).await;
+        let connection = connect(door, line, peer, Layers::Tls);
+        http1(door, &connection, place, TokioIo::new(stream), &mut stop).await;
         connection.end();
     }
 }
 
-fn connect(door: &Door, line: Arc<Line>, layers: Layers) -> Arc<Connection> {
-    Connection::new(line, layers, door.settings.limits.behind)
+fn connect(door: &Door, line: Arc<Line>, peer: Peer, layers: Layers) -> Arc<Connection> {
+    let rights = door.insiders.rights(insiders::Door::Codecast, peer, format!("codecast:{}", line.remote()));
+    Connection::new(line, layers, door.settings.limits.behind, rights)
 }
 
 async fn http1<I>(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    caller: Caller,
+    place: &Place,
     io: I,
     stop: &mut watch::Receiver<bool>,
 ) where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let service = service_fn(|request| respond(door, connection, caller, request));
+    let service = service_fn(|request| respond(door, connection, place, request));
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(door.settings.limits.request)
@@ -185,16 +162,16 @@ async fn http1<I>(
 async fn http2<I>(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    caller: Caller,
+    place: &Place,
     io: I,
     stop: &mut watch::Receiver<bool>,
 ) where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
 {
-    let (door, connection) = (Arc::clone(door), Arc::clone(connection));
+    let (door, connection, place) = (Arc::clone(door), Arc::clone(connection), place.clone());
     let service = service_fn(move |request| {
-        let (door, connection) = (Arc::clone(&door), Arc::clone(&connection));
-        async move { respond(&door, &connection, caller, request).await }
+        let (door, connection, place) = (Arc::clone(&door), Arc::clone(&connection), place.clone());
+        async move { respond(&door, &connection, &place, request).await }
     });
     let served = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -219,8 +196,8 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 async fn respond(
     door: &Arc<Door>,
     connection: &Arc<Connection>,
-    caller: Caller,
+    place: &Place,
     request: Request<Incoming>,
 ) -> Result<hyper::Response<Body>, Infallible> {
-    Ok(http::respond(Arc::clone(door), Arc::clone(connection), caller, request).await)
+    Ok(http::respond(Arc::clone(door), Arc::clone(connection), place, request).await)
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hostel_house::insiders::Rights;
 use parking_lot::Mutex;
 
 use super::ledger::Range;
@@ -125,6 +126,8 @@ pub(super) struct Connection {
     pub(super) layers: Layers,
     /// How far a client may be behind in reading, at most.
     pub(super) behind: u64,
+    /// What the client may do, which is less for a process inside the house.
+    pub(super) rights: Rights,
     parcels: Mutex<Parcels>,
 }
 
@@ -135,8 +138,8 @@ struct Parcels {
 }
 
 impl Connection {
-    pub(super) fn new(line: Arc<Line>, layers: Layers, behind: u64) -> Arc<Self> {
-        Arc::new(Self { line, layers, behind, parcels: Mutex::default() })
+    pub(super) fn new(line: Arc<Line>, layers: Layers, behind: u64, rights: Rights) -> Arc<Self> {
+        Arc::new(Self { line, layers, behind, rights, parcels: Mutex::default() })
     }
 
     /// The next request has come: a client that asks one thing at a time has read the answers before.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use hostel_agents::Mode;
 use tokio_rustls::TlsAcceptor;
 
 /// How to open the door.
@@ -18,6 +19,8 @@ pub struct Settings {
     pub auth: Option<Auth>,
     /// What uptime is counted from.
     pub started: Instant,
+    /// What a session may do whose client does not say. The contract has `auto`: its clients cannot answer questions.
+    pub mode: Mode,
     /// How long a question of an agent waits for a person. The contract has no way to answer one, so it should last
     /// until somebody looks at the other doors.
     pub approval_wait: Duration,
@@ -86,6 +89,7 @@ impl Settings {
             home,
             auth: None,
             started: Instant::now(),
+            mode: Mode::Auto,
             approval_wait: Duration::from_secs(24 * 60 * 60),
             limits: Limits::default(),
         }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::peer::{self, Socket};
+use hostel_peer::tcp::{self, Socket};
 
 /// What the layers between us and the socket may hold back unseen.
 const HIDDEN_BY_LAYERS: u64 = 1024 * 1024;
@@ -98,10 +98,6 @@ impl Line {
         }))
     }
 
-    pub(super) fn local(&self) -> SocketAddr {
-        self.local
-    }
-
     pub(super) fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -131,14 +127,14 @@ impl Line {
         if layers == Layers::Multiplexed || !self.is_local() {
             return None;
         }
-        let ours = peer::look_up(self.local, self.remote).ok()??;
-        let theirs = peer::look_up(self.remote, self.local).ok()??;
+        let ours = tcp::look_up(self.local, self.remote).ok()??;
+        let theirs = tcp::look_up(self.remote, self.local).ok()??;
         Some(self.held_back(layers) + ours.unsent + theirs.unread)
     }
 
     /// Whether the client has gone, as far as the kernel knows.
     pub(super) fn is_gone(&self) -> bool {
-        match peer::look_up(self.local, self.remote) {
+        match tcp::look_up(self.local, self.remote) {
             Ok(socket) => !socket.is_some_and(|socket| socket.is_open()),
             Err(_) => self.ended.load(Ordering::Relaxed) || self.broken.load(Ordering::Relaxed),
         }
@@ -167,7 +163,7 @@ impl Line {
     }
 
     fn socket(&self) -> Option<Socket> {
-        *self.at_end.get_or_init(|| peer::look_up(self.local, self.remote).ok().flatten())
+        *self.at_end.get_or_init(|| tcp::look_up(self.local, self.remote).ok().flatten())
     }
 
     fn failed(&self, error: &io::Error) {

@@ -34,6 +34,9 @@ pub trait Backend: Send + Sync + 'static {
     /// A connection to that door.
     fn dial<'a>(&'a self, host: Option<&'a str>, caller: &'a Caller) -> Later<'a, io::Result<UnixStream>>;
 
+    /// Why a caller may not use a tool, because it is a process inside the house; none where it may.
+    fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>>;
+
     /// A connection to the house's own door.
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>>;
 }

@@ -6,17 +6,21 @@
 use std::io;
 use std::path::PathBuf;
 
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Insiders;
+use hostel_house::insiders::Own;
+use hostel_peer::Peer;
 use tokio::net::UnixStream;
 
 use super::Backend;
 use super::Caller;
 use super::Later;
-use super::Process;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
+use crate::zeroclaw::PeerNames as _;
 
-/// Serves one end of a pair as a door does, for the process that is behind it; none where that is not known.
-pub type Attend = Box<dyn Fn(UnixStream, Option<Process>) + Send + Sync>;
+/// Serves one end of a pair as a door does, for the process that is really behind it.
+pub type Attend = Box<dyn Fn(UnixStream, Peer) + Send + Sync>;
 
 /// Finds the tunnel socket of a host.
 pub type Tunnel = Box<dyn Fn(&str) -> PathBuf + Send + Sync>;
@@ -29,12 +33,19 @@ pub struct Inside {
     pub native: Attend,
     /// Where the tunnels to other machines end.
     pub tunnel: Tunnel,
+    /// What knows the processes inside the house, and what they may do.
+    pub insiders: Insiders,
 }
 
 impl std::fmt::Debug for Inside {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Inside")
     }
+}
+
+/// Whoever calls. A caller of whom nothing is known is unknown, and not this daemon.
+fn peer_of(caller: &Caller) -> Peer {
+    caller.peer.clone().unwrap_or_else(Peer::unknown)
 }
 
 impl Backend for Inside {
@@ -48,17 +59,35 @@ impl Backend for Inside {
                 Some(host) => UnixStream::connect((self.tunnel)(host)).await,
                 None => {
                     let (ours, theirs) = UnixStream::pair()?;
-                    (self.sudo)(theirs, caller.process);
+                    (self.sudo)(theirs, peer_of(caller));
                     Ok(ours)
                 }
             }
         })
     }
 
+    fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let peer = caller.peer.clone().unwrap_or_else(Peer::unknown);
+            let label = format!("mcp {} {}", caller.word(), peer.label());
+            let rights = self.insiders.rights(Door::Mcp, peer, label);
+            let refused = match rights.check(tool).await {
+                // The doors behind see to the rest, but a mesh daemon takes us for the member.
+                Ok(Some(Own::Mailbox)) => match rights.insider().await.and_then(|one| self.insiders.session_of(&one)) {
+                    Some(_) => return None,
+                    None => rights.refuse(tool, "").await,
+                },
+                Ok(_) => return None,
+                Err(refusal) => refusal,
+            };
+            Some(refused.text().to_owned())
+        })
+    }
+
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>> {
         Box::pin(async move {
             let (ours, theirs) = UnixStream::pair().map_err(ClientError::Lost)?;
-            (self.native)(theirs, caller.process);
+            (self.native)(theirs, peer_of(caller));
             Client::over(ours).await
         })
     }

@@ -31,7 +31,6 @@ mod stdio;
 pub use backend::Backend;
 pub use backend::Later;
 pub use caller::Caller;
-pub use caller::Process;
 pub use hosts::Desk;
 pub use hosts::HostInfo;
 pub use hosts::LaunchError;
@@ -52,6 +51,12 @@ pub use profile::Profile;
 pub use server::Server;
 pub use stdio::NotServed;
 pub use stdio::serve_stdio;
+
+/// The names of all tools.
+#[cfg(test)]
+pub(crate) fn tool_names() -> Vec<String> {
+    tools::tools(false).into_iter().chain(mesh::tools()).map(|tool| tool.name.into_owned()).collect()
+}
 
 /// The door's name in the house.
 pub const NAME: &str = "mcp";

@@ -178,6 +178,9 @@ impl Server {
         if !self.tools.iter().any(|tool| tool.name == request.name) {
             return Err(ErrorData::invalid_params("tool not found", None));
         }
+        if let Some(why) = self.backend.refuses(caller, &request.name).await {
+            return Ok(failed(why));
+        }
         let done = match &*request.name {
             "execute" => execute::execute(self, read(arguments)?, caller, context).await,
             "start_server" => Some(servers::start(self, read(arguments)?, caller).await?),
@@ -202,7 +205,7 @@ impl Server {
 fn caller(context: &RequestContext<RoleServer>) -> Caller {
     let client = context.client_info();
     let (name, version) = client.map(|client| (client.name, client.version)).unwrap_or_default();
-    Caller { name, version, process: visit(context).and_then(|visit| visit.process) }
+    Caller { name, version, peer: visit(context).and_then(|visit| visit.peer.clone()) }
 }
 
 /// The HTTP connection a call came by, if it did.
@@ -248,7 +251,7 @@ impl ServerHandler for Server {
             let (name, version) = client
                 .map(|client| (client.client_info.name.clone(), client.client_info.version.clone()))
                 .unwrap_or_default();
-            let caller = Caller { name, version, process: visit.as_ref().and_then(|visit| visit.process) };
+            let caller = Caller { name, version, peer: visit.as_ref().and_then(|visit| visit.peer.clone()) };
             channel::begin(Arc::clone(mesh), caller, context.peer, visit, self.pushing.since_ms);
         }
     }

@@ -10,12 +10,11 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hostel_peer::Peer;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 use tokio::time::Instant;
-
-use super::Process;
 
 /// What is known of one session.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ impl Visits {
     }
 
     /// A request of a session, or one of none.
-    pub(super) fn visit(self: &Arc<Self>, session: Option<&str>, process: Option<Process>) -> Visit {
+    pub(super) fn visit(self: &Arc<Self>, session: Option<&str>, peer: Option<Peer>) -> Visit {
         if let Some(session) = session {
             // Only sessions that exist are kept: an id that was made up is nobody's.
             if let Some(attendance) = self.sessions.lock().get_mut(session) {
@@ -74,7 +73,7 @@ impl Visits {
         let over = known.map(|known| known.over.subscribe());
         let listening = known.map(|known| known.listening.subscribe());
         drop(sessions);
-        Visit { visits: Arc::clone(self), session: session.map(str::to_owned), process, over, listening }
+        Visit { visits: Arc::clone(self), session: session.map(str::to_owned), peer, over, listening }
     }
 
     /// A client of a session begins to listen to what the server says unasked; none if there is no such session.
@@ -145,7 +144,7 @@ pub(super) struct Visit {
     visits: Arc<Visits>,
     pub(super) session: Option<String>,
     /// The process at the other end.
-    pub(super) process: Option<Process>,
+    pub(super) peer: Option<Peer>,
     over: Option<watch::Receiver<()>>,
     listening: Option<watch::Receiver<usize>>,
 }

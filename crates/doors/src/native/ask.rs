@@ -64,8 +64,7 @@ struct Question {
 #[derive(Clone)]
 pub(super) struct Asking {
     approvals: Approvals,
-    /// Process and user at the other end.
-    peer: Option<(u32, u32)>,
+    peer: Peer,
     life: Duration,
     open: Arc<Mutex<HashSet<String>>>,
     /// Taken before anything is written: questions that come all at once are counted too.
@@ -74,13 +73,9 @@ pub(super) struct Asking {
 
 impl Asking {
     pub(super) fn new(door: &crate::zeroclaw::Door, peer: &Peer) -> Self {
-        let peer = match peer {
-            Peer::Local { pid: Some(pid), uid, .. } => Some((*pid, *uid)),
-            Peer::Local { .. } | Peer::Remote(_) => None,
-        };
         Asking {
             approvals: door.0.approvals.clone(),
-            peer,
+            peer: peer.clone(),
             life: door.0.settings.question_wait,
             open: Arc::default(),
             places: Arc::new(Semaphore::new(OPEN)),
@@ -125,7 +120,7 @@ impl Asking {
                 session: question.session,
                 host: String::new(),
                 client: question.client,
-                peer: self.peer.and_then(|(pid, uid)| self.approvals.peer(pid, uid)),
+                peer: self.peer.info().await,
             },
             subject: Subject::Question { text: question.question, details: question.details },
             life: Life::Fixed(self.life),

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::Raw;
+use hostel_house::insiders;
+use hostel_house::insiders::Rights;
 use hostel_house::processes::Processes;
+use hostel_peer::accept::Arrival;
 use hostel_tasks::SpawnBoxed as _;
 use parking_lot::Mutex;
 use serde::Deserialize;
@@ -17,7 +20,6 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedReadHalf;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -51,7 +53,7 @@ use crate::zeroclaw::Face;
 use crate::zeroclaw::Greeting;
 use crate::zeroclaw::Incoming;
 use crate::zeroclaw::Params;
-use crate::zeroclaw::Peer;
+use crate::zeroclaw::PeerNames as _;
 
 /// What every request has to say of itself.
 const VERSION: &str = r#""2.0""#;
@@ -79,6 +81,8 @@ type Streams = Arc<Mutex<HashMap<String, AbortHandle>>>;
 struct Connection {
     writer: Writer,
     processes: Processes,
+    /// What the client may do, which is less for a process inside the house.
+    rights: Rights,
     settings: Arc<Settings>,
     initialized: bool,
     /// What serves sessions, in a house that has some.
@@ -95,24 +99,24 @@ struct Connection {
     in_flight: Arc<Semaphore>,
 }
 
-/// Serves one connection to its end. Without a permit it is told that there is no room.
+/// Serves one connection to its end. Without a place it is told that there is no room.
 pub(super) async fn run(
-    stream: UnixStream,
-    peer: Peer,
-    permit: Option<OwnedSemaphorePermit>,
+    arrival: Arrival<UnixStream>,
     processes: Processes,
     settings: Arc<Settings>,
     mut phase: watch::Receiver<Phase>,
 ) {
+    let Arrival { stream, peer, place } = arrival;
     let (reader, half) = stream.into_split();
     let writer = Writer::unix(half);
-    if permit.is_none() {
+    if place.is_none() {
         let full = Failure::new(code::LIMIT, format!("all {} connections are in use", settings.connections));
         let told = writer.answer(Some(&RawValue::NULL), Err(full));
         drop(tokio::time::timeout(GOODBYE, told).await);
         return;
     }
-    let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer));
+    let rights = settings.insiders.rights(insiders::Door::Native, peer.clone(), peer.label());
+    let consent = settings.sessions.as_ref().map(|door| Consent::new(door, &peer, rights.clone()));
     let asking = settings.sessions.as_ref().map(|door| Asking::new(door, &peer));
     let client = settings.sessions.clone().map(|door| {
         let greeting = Greeting { version: settings.version.clone(), more: &methods::METHODS, admitted: true };
@@ -121,6 +125,7 @@ pub(super) async fn run(
     let mut connection = Connection {
         writer: writer.clone(),
         processes,
+        rights,
         settings,
         initialized: false,
         client,
@@ -242,6 +247,9 @@ impl Connection {
             let failure = Failure::new(code::INITIALIZE_FIRST, "initialize first".to_owned());
             return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
+        if let Err(refusal) = self.rights.check(&request.method).await {
+            return self.writer.answer(request.id.as_ref(), Err(methods::refused(&refusal))).await;
+        }
         match request.method.as_str() {
             "approval/ask" => self.ask(request.id, params).await,
             inbox if consent::serves(inbox) => self.inbox(request.id, inbox, params).await,
@@ -252,7 +260,7 @@ impl Connection {
             }
             "process/stdin" => self.stdin(request.id, params).await,
             "process/close_stdin" => {
-                let outcome = methods::close_stdin(&self.processes, params).await;
+                let outcome = methods::close_stdin(&self.processes, &self.rights, params).await;
                 self.writer.answer(request.id.as_ref(), outcome).await
             }
             method => {
@@ -323,8 +331,9 @@ impl Connection {
         };
         let id = id.map(ToOwned::to_owned);
         let (writer, processes, settings) = (self.writer.clone(), self.processes.clone(), Arc::clone(&self.settings));
+        let rights = self.rights.clone();
         self.work.spawn_boxed(async move {
-            let outcome = methods::call(&method, &params, &processes, &settings).await;
+            let outcome = methods::call(&method, &params, &processes, &settings, &rights).await;
             let closing = method == "house/down" && outcome.is_ok();
             // A client that is gone wants no answer, but what it asked for still counts.
             drop(writer.answer(id.as_ref(), outcome).await);
@@ -340,7 +349,7 @@ impl Connection {
         let Ok(permit) = Arc::clone(&self.in_flight).acquire_owned().await else {
             return Ok(());
         };
-        match methods::stdin(&self.processes, params).await {
+        match methods::stdin(&self.processes, &self.rights, params).await {
             Err(failure) => self.writer.answer(id.as_ref(), Err(failure)).await,
             Ok(ticket) => {
                 let id = id.map(ToOwned::to_owned);
@@ -367,6 +376,9 @@ impl Connection {
             Ok(prepared) => prepared,
             Err(failure) => return self.writer.answer(id.as_ref(), Err(failure)).await,
         };
+        if let Err(refusal) = self.rights.may_read("process/attach", prepared.process()).await {
+            return self.writer.answer(id.as_ref(), Err(methods::refused(&refusal))).await;
+        }
         self.writer.answer(id.as_ref(), methods::value(&prepared.attached)).await?;
         let key = prepared.attached.id.clone();
         let task = stream::run(prepared, attach.follow, self.writer.clone());

@@ -8,7 +8,6 @@ use hostel_house::approvals::Approval;
 use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Claim;
 use hostel_house::approvals::DecideError;
-use hostel_house::approvals::DeciderPeer;
 use hostel_house::approvals::Face;
 use hostel_house::approvals::FaceGuard;
 use hostel_house::approvals::Looked;
@@ -16,6 +15,7 @@ use hostel_house::approvals::Passphrase;
 use hostel_house::approvals::Record;
 use hostel_house::approvals::Unlock;
 use hostel_house::approvals::Why;
+use hostel_house::insiders::Rights;
 use hostel_house::pipelines::hex_of;
 use hostel_house::sessions::Sessions;
 use serde_json::Map;
@@ -23,12 +23,14 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::code;
+use super::methods::refused;
 use super::terms;
 use crate::rpc::Failure;
 use crate::rpc::Outcome;
 use crate::rpc::Writer;
 use crate::zeroclaw::Door;
 use crate::zeroclaw::Peer;
+use crate::zeroclaw::PeerNames as _;
 use crate::zeroclaw::Spelling;
 use crate::zeroclaw::approvals::abridged;
 use crate::zeroclaw::approvals::describe;
@@ -57,26 +59,28 @@ const LISTED_BYTES: usize = 4 << 20;
 pub(super) struct Consent {
     approvals: Approvals,
     sessions: Sessions,
-    peer: DeciderPeer,
+    peer: Peer,
     label: String,
     spelling: Spelling,
     unlock: Option<Unlock>,
     face: Option<FaceGuard>,
     watching: bool,
+    rights: Rights,
 }
 
 impl Consent {
     /// The inbox of a house for whoever is at the other end.
-    pub(super) fn new(door: &Door, peer: &Peer) -> Self {
+    pub(super) fn new(door: &Door, peer: &Peer, rights: Rights) -> Self {
         Consent {
             approvals: door.0.approvals.clone(),
             sessions: door.0.sessions.clone(),
-            peer: peer.decider(),
+            peer: peer.clone(),
             label: peer.label(),
             spelling: door.0.settings.spelling,
             unlock: None,
             face: None,
             watching: false,
+            rights,
         }
     }
 
@@ -91,7 +95,9 @@ impl Consent {
         match method {
             "approval/list" => self.list(&params).await,
             "approval/get" => {
-                self.get(&params).await.map(|approval| json!({"approval": located(&self.sessions, &approval)}))
+                let approval = self.get(&params).await?;
+                self.may_see(method, &approval).await?;
+                Ok(json!({"approval": located(&self.sessions, &approval)}))
             }
             "approval/watch" => self.watch(&params).await,
             "approval/shown" => {
@@ -114,6 +120,7 @@ impl Consent {
             "approval/why" => {
                 let id = params.need("id")?;
                 let why = self.approvals.why(id).await.map_err(internal)?.ok_or_else(|| no_approval(id))?;
+                self.may_see(method, &why.approval).await?;
                 Ok(json!({"why": explain(&why)}))
             }
             "approval/grants" => {
@@ -170,9 +177,15 @@ impl Consent {
         let limit = params.count("limit", LISTED)?;
         let found = match params.flag("all")? {
             true => self.approvals.list(limit).await.map_err(internal)?,
-            false => self.approvals.pending().into_iter().take(limit).collect(),
+            false => self.approvals.pending(),
         };
-        Ok(listed(&self.sessions, &found))
+        let mut seen = Vec::new();
+        for approval in found {
+            if seen.len() < limit && self.rights.sees_request(&approval.session).await {
+                seen.push(approval);
+            }
+        }
+        Ok(listed(&self.sessions, &seen))
     }
 
     async fn get(&self, params: &Params) -> Result<Approval, Failure> {
@@ -187,6 +200,14 @@ impl Consent {
             self.face = Some(self.approvals.face());
         }
         Ok(listed(&self.sessions, &self.approvals.pending()))
+    }
+
+    /// Whether the client may look at a request: a process inside the house at those of its own session only.
+    async fn may_see(&self, method: &str, approval: &Approval) -> Result<(), Failure> {
+        match self.rights.sees_request(&approval.session).await {
+            true => Ok(()),
+            false => Err(refused(&self.rights.refuse(method, &approval.id).await)),
+        }
     }
 
     async fn may_decide(&self) -> Result<(), Failure> {

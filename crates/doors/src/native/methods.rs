@@ -6,6 +6,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_house::insiders::Refusal;
+use hostel_house::insiders::Rights;
 use hostel_house::processes::Member;
 use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
@@ -47,7 +49,7 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
-pub(super) const METHODS: [&str; 31] = [
+pub(crate) const METHODS: [&str; 31] = [
     "process/spawn",
     "process/list",
     "process/tree",
@@ -125,17 +127,28 @@ fn not_found(wanted: &str) -> Failure {
     Failure::new(code::NOT_FOUND, format!("no process matches `{wanted}`"))
 }
 
+/// A process inside the house may not.
+pub(super) fn refused(refusal: &Refusal) -> Failure {
+    Failure::new(code::REFUSED, refusal.text())
+}
+
 /// A method that needs no order among its fellows.
-pub(super) async fn call(method: &str, params: &str, processes: &Processes, settings: &Settings) -> Outcome {
+pub(super) async fn call(
+    method: &str,
+    params: &str,
+    processes: &Processes,
+    settings: &Settings,
+    rights: &Rights,
+) -> Outcome {
     match method {
-        "process/spawn" => spawn::spawn(processes, settings, parse(params)?).await,
-        "process/list" => list(processes),
-        "process/tree" => tree(processes, &parse(params)?).await,
+        "process/spawn" => spawn::spawn(processes, settings, rights, parse(params)?).await,
+        "process/list" => list(processes, rights).await,
+        "process/tree" => tree(processes, rights, &parse(params)?).await,
         "process/strays" => strays(processes).await,
-        "process/kill" => kill(processes, &parse(params)?).await,
+        "process/kill" => kill(processes, rights, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
-        "house/status" => status(processes, settings),
+        "house/status" => status(processes, settings, rights.insider().await.is_some()),
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
         "keeper/upgrade" => {
             parse::<Upgrade>(params)?;
@@ -145,9 +158,14 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
     }
 }
 
-fn list(processes: &Processes) -> Outcome {
-    let processes = processes.list().iter().map(|process| describe(process)).collect();
-    value(&ProcessList { processes })
+async fn list(processes: &Processes, rights: &Rights) -> Outcome {
+    let mut seen = Vec::new();
+    for process in processes.list() {
+        if rights.sees_process(&process).await {
+            seen.push(describe(&process));
+        }
+    }
+    value(&ProcessList { processes: seen })
 }
 
 fn describe(process: &Process) -> ProcessInfo {
@@ -178,8 +196,9 @@ fn state(process: &Process) -> State {
     }
 }
 
-async fn tree(processes: &Processes, target: &Target) -> Outcome {
+async fn tree(processes: &Processes, rights: &Rights, target: &Target) -> Outcome {
     let process = find(processes, &target.id)?;
+    rights.may_read("process/tree", &process).await.map_err(|refusal| refused(&refusal))?;
     let tree = process.tree().await;
     let members = tree.members.into_iter().filter(|member| !member.zombie);
     let processes = members
@@ -213,7 +232,7 @@ fn tree_member(member: Member, relation: &str, started_by: Option<String>) -> Tr
     }
 }
 
-async fn kill(processes: &Processes, request: &Kill) -> Outcome {
+async fn kill(processes: &Processes, rights: &Rights, request: &Kill) -> Outcome {
     let signal = signal(request.signal.as_deref().unwrap_or("TERM"))?;
     let process = match find(processes, &request.id) {
         Ok(process) => process,
@@ -222,6 +241,7 @@ async fn kill(processes: &Processes, request: &Kill) -> Outcome {
         }
         Err(failure) => return Err(failure),
     };
+    rights.may_touch("process/kill", &process).await.map_err(|refusal| refused(&refusal))?;
     let mut killed = Killed { found: true, died: false, already_exited: false, escalated: false };
     if process.status().exit.is_some() {
         killed.died = true;
@@ -267,7 +287,7 @@ fn signal(name: &str) -> Result<Signal, Failure> {
 }
 
 /// Puts input in line; the ticket tells what becomes of it.
-pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTicket, Failure> {
+pub(super) async fn stdin(processes: &Processes, rights: &Rights, params: &str) -> Result<StdinTicket, Failure> {
     let request: Stdin = parse(params)?;
     let data = base64_simd::STANDARD
         .decode_to_vec(&request.data)
@@ -276,6 +296,7 @@ pub(super) async fn stdin(processes: &Processes, params: &str) -> Result<StdinTi
         return Err(Failure::new(code::PARAMS, format!("`data` holds more than {STDIN_LIMIT} bytes")));
     }
     let process = find(processes, &request.id)?;
+    rights.may_touch("process/stdin", &process).await.map_err(|refusal| refused(&refusal))?;
     process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
 }
 
@@ -286,9 +307,10 @@ pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
 }
 
 /// Ends a process's input.
-pub(super) async fn close_stdin(processes: &Processes, params: &str) -> Outcome {
+pub(super) async fn close_stdin(processes: &Processes, rights: &Rights, params: &str) -> Outcome {
     let target: Target = parse(params)?;
     let process = find(processes, &target.id)?;
+    rights.may_touch("process/close_stdin", &process).await.map_err(|refusal| refused(&refusal))?;
     process.close_stdin().await.map_err(|error| stdin_failure(&error))?;
     nothing()
 }
@@ -366,7 +388,7 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
     value(&Collected { removed, freed_bytes: collected.freed_bytes })
 }
 
-fn status(processes: &Processes, settings: &Settings) -> Outcome {
+fn status(processes: &Processes, settings: &Settings, inside: bool) -> Outcome {
     let keeper = processes.keeper_status();
     let keeper = KeeperInfo {
         pid: keeper.pid,
@@ -385,6 +407,7 @@ fn status(processes: &Processes, settings: &Settings) -> Outcome {
         home: settings.home.display().to_string(),
         doors: settings.doors.clone(),
         keeper,
+        inside,
     })
 }
 

@@ -21,6 +21,8 @@ mod stream;
 mod terms;
 
 pub(crate) use ask::LONGEST as LONGEST_QUESTION;
+#[cfg(test)]
+pub(crate) use methods::METHODS;
 
 pub use crate::rpc::line;
 
@@ -30,15 +32,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
+use hostel_peer::Peer;
+use hostel_peer::accept;
+use hostel_peer::accept::Admits;
+use hostel_peer::accept::Arrival;
+use hostel_peer::accept::Gate;
+use hostel_peer::accept::Place;
+use hostel_peer::accept::WhenFull;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
 
-use crate::rpc::accept;
+use crate::admission;
 use crate::zeroclaw;
 use protocol::DoorAddress;
 
@@ -68,6 +77,8 @@ pub struct Settings {
     pub program: Arc<OwnedFd>,
     /// The agents in residence; none in a house that has no sessions.
     pub sessions: Option<zeroclaw::Door>,
+    /// What knows the processes inside the house, and what they may do.
+    pub insiders: Insiders,
     /// Whom to tell that somebody asked the house to close; the value says whether processes are kept.
     pub down: mpsc::Sender<bool>,
 }
@@ -86,18 +97,16 @@ pub enum Phase {
     },
 }
 
-/// Serves one connection that came by no listener, for the process that is really behind it; none where that is not
-/// known, and who is not known decides nothing.
+/// Serves one connection that came by no listener, for whoever is really behind it.
 pub async fn attend(
     stream: UnixStream,
-    caller: Option<(u32, u32)>,
+    peer: Peer,
     processes: Processes,
     settings: Arc<Settings>,
     phase: watch::Receiver<Phase>,
 ) {
-    let permit = Arc::new(Semaphore::new(1)).try_acquire_owned();
-    let peer = zeroclaw::Peer::process(caller);
-    connection::run(stream, peer, permit.ok(), processes, settings, phase).await;
+    let arrival = Arrival { stream, peer, place: Some(Place::outside()) };
+    connection::run(arrival, processes, settings, phase).await;
 }
 
 /// Serves until the phase is `Closing` and every connection is closed.
@@ -108,15 +117,17 @@ pub async fn serve(
     phase: watch::Receiver<Phase>,
 ) {
     let mut watched = phase.clone();
-    let room = Arc::new(Semaphore::new(settings.connections));
+    let mut gate = Gate::new(Admits::Owner, settings.connections, WhenFull::Tell).look_at_once();
+    if let Some(sessions) = &settings.sessions {
+        gate = gate.on_notice(admission::notices_to(&sessions.0.log, "native"));
+    }
     let leaving = async move {
         drop(watched.wait_for(|phase| *phase != Phase::Open).await);
     };
-    let serve = |stream: UnixStream| {
-        let permit = Arc::clone(&room).try_acquire_owned();
-        let peer = zeroclaw::Peer::of(&stream);
-        connection::run(stream, peer, permit.ok(), processes.clone(), Arc::clone(&settings), phase.clone())
+    let serve = |arrival: Arrival<UnixStream>| {
+        connection::run(arrival, processes.clone(), Arc::clone(&settings), phase.clone())
     };
-    let mut connections = accept::each(listener, leaving, serve).await;
+    let ((), mut connections) = accept::serve_each(&listener, &gate, leaving, serve).await;
+    drop(listener);
     while connections.join_next().await.is_some() {}
 }

@@ -333,6 +333,9 @@ pub struct HouseStatus {
     pub doors: Vec<DoorAddress>,
     /// The keeper behind it.
     pub keeper: KeeperInfo,
+    /// The client runs inside the house: it is told of what is its own, and may do less.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inside: bool,
 }
 
 /// One address of the house.

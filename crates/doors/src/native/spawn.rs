@@ -10,12 +10,14 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
+use hostel_house::insiders::Rights;
 use hostel_house::processes::Processes;
 use hostel_house::processes::SpawnError;
 use hostel_house::processes::SpawnSpec;
 use hostel_house::processes::program;
 
 use super::Settings;
+use super::methods::refused as refused_to_insider;
 use super::methods::value;
 use super::protocol::Spawn;
 use super::protocol::Spawned;
@@ -28,7 +30,7 @@ use crate::rpc::Outcome;
 const NAME_LIMIT: usize = 255;
 
 /// Starts a process.
-pub(super) async fn spawn(processes: &Processes, settings: &Settings, request: Spawn) -> Outcome {
+pub(super) async fn spawn(processes: &Processes, settings: &Settings, rights: &Rights, request: Spawn) -> Outcome {
     let own = match request.env {
         Some(_) => Vec::new(),
         None => settings.environment.clone(),
@@ -36,7 +38,9 @@ pub(super) async fn spawn(processes: &Processes, settings: &Settings, request: S
     let spec = hostel_tasks::spawn_blocking(move || specify(request, own))
         .await
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
-    let (spec, replace) = spec;
+    let (mut spec, replace) = spec;
+    rights.may_name("process/spawn", &spec.name).await.map_err(|refusal| refused_to_insider(&refusal))?;
+    spec.asked_by = rights.origin().await;
     if !replace
         && let Some(older) = processes.get(&spec.name)
         && older.status().running
@@ -101,6 +105,8 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
             cwd: Some(cwd),
             id: None,
             socket_stdin: false,
+            session: None,
+            asked_by: None,
             owned_input: false,
         },
         request.replace,

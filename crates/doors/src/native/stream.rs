@@ -9,6 +9,7 @@ use hostel_house::processes::Batch;
 use hostel_house::processes::Exit;
 use hostel_house::processes::Item;
 use hostel_house::processes::Next;
+use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Stream;
 use hostel_house::processes::Watch;
@@ -24,6 +25,13 @@ use crate::rpc::Writer;
 pub(super) struct Prepared {
     pub(super) attached: Attached,
     watch: Watch,
+}
+
+impl Prepared {
+    /// Whose output it is.
+    pub(super) fn process(&self) -> &Process {
+        self.watch.process()
+    }
 }
 
 /// Finds the process and puts a cursor into its journal.

@@ -1,9 +1,8 @@
-//! What our two JSON-RPC doors share: lines in, lines out, refusals, accepting connections.
+//! What our two JSON-RPC doors share: lines in, lines out, refusals.
 //!
 //! Invariant: nothing here knows a method. Whole lines go out, one after the other, whoever sends them and whoever is
 //! stopped in the middle.
 
-pub(crate) mod accept;
 pub(crate) mod failure;
 pub(crate) mod hangup;
 pub mod line;

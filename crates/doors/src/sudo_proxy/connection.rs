@@ -9,7 +9,10 @@ use std::time::Duration;
 use std::time::Instant;
 
 use futures_util::FutureExt as _;
-use hostel_house::approvals::PeerInfo;
+use hostel_house::insiders;
+use hostel_house::insiders::Rights;
+use hostel_peer::Peer;
+use hostel_peer::PeerInfo;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 use sha2::Digest as _;
@@ -30,26 +33,18 @@ use super::door::Ended;
 use super::gates::Accepted;
 use super::gates::Refused;
 use super::gates::Screened;
-use super::listen;
 use super::notice::Notice;
 use super::replay::Seen;
 use super::request;
 use super::request::Action;
+use crate::admission;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
+use crate::zeroclaw::PeerNames as _;
 
 /// How long one that sent too much is listened to, so that it hears why.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Who is at the other end.
-#[derive(Clone, Debug)]
-pub(crate) enum Peer {
-    /// A process and its user, as the system told when it connected.
-    Of(Option<(u32, u32)>),
-    /// Somebody in this process speaks for this one.
-    Is(Option<Box<PeerInfo>>),
-}
 
 /// A client while it is served.
 pub(crate) struct Client<'a> {
@@ -86,10 +81,10 @@ pub(crate) async fn run(mut stream: UnixStream, door: &Door, peer: Peer) {
         if !progress.answered {
             let failed = Plain::Error("internal error; the request was given up".to_owned());
             let line = answer::line(&progress.id, &failed, &door.0.settings.reported_version);
-            listen::say_at_once(&stream, &line);
+            admission::say_at_once(&stream, &line);
         }
     }
-    listen::discard(&stream);
+    admission::discard(&stream);
 }
 
 async fn serve(stream: &mut UnixStream, door: &Door, peer: Peer, progress: &mut Progress) {
@@ -173,6 +168,10 @@ impl Client<'_> {
     }
 
     async fn carry_out(&mut self, request: Accepted, digest: [u8; 32]) {
+        if let Err(refusal) = self.rights().check(request.action.name()).await {
+            self.say(&Plain::Error(refusal.text().to_owned())).await.ok();
+            return;
+        }
         self.log(&request);
         match request.action {
             Action::Ping => self.say(&Plain::Pong).await.unwrap_or_default(),
@@ -249,11 +248,13 @@ impl Client<'_> {
             || poll[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
+    /// What the client may do, which is less for a process inside the house.
+    fn rights(&self) -> Rights {
+        self.door.0.insiders.rights(insiders::Door::SudoProxy, self.peer.clone(), self.peer.label())
+    }
+
     /// Who is asking, as the system knows it.
-    pub(crate) fn peer(&self) -> Option<PeerInfo> {
-        match &self.peer {
-            Peer::Of(known) => known.and_then(|(pid, uid)| self.door.0.approvals.peer(pid, uid)),
-            Peer::Is(peer) => peer.as_deref().cloned(),
-        }
+    pub(crate) async fn peer(&self) -> Option<PeerInfo> {
+        self.peer.info().await
     }
 }

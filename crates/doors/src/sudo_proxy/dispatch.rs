@@ -9,7 +9,6 @@ use hostel_agents::Decision;
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Claim;
 use hostel_house::approvals::Connection;
-use hostel_house::approvals::DeciderPeer;
 use hostel_house::approvals::Face;
 use hostel_house::approvals::Life;
 use hostel_house::approvals::NewRequest;
@@ -22,6 +21,7 @@ use hostel_house::pipelines::PlanRequest;
 use hostel_house::pipelines::Privilege;
 use hostel_house::pipelines::Run;
 use hostel_house::pipelines::RunError;
+use hostel_peer::Peer;
 
 use super::NAME;
 use super::answer::Plain;
@@ -48,7 +48,7 @@ const KILLED: &str = "server stopped: the command was killed";
 pub(crate) async fn start(client: &mut Client<'_>, request: Accepted, line: [u8; 32]) {
     let door = client.door;
     let settings = &door.0.settings;
-    let peer = client.peer();
+    let peer = client.peer().await;
     let request = request.into_fields();
     let summary = command::line(&request.pipeline);
     let privilege = match (request.privileged, &settings.pkexec) {
@@ -96,7 +96,7 @@ async fn by_pkexec(door: &Door, approval: Approval) -> Approval {
     if approval.state != State::Pending {
         return approval;
     }
-    let claim = Claim { face: Face::Pkexec, peer: DeciderPeer::Own, label: "pkexec".to_owned() };
+    let claim = Claim { face: Face::Pkexec, peer: Peer::own(), label: "pkexec".to_owned() };
     match door.0.approvals.decide(&approval.id, Decision::AllowOnce, &claim).await {
         Ok(decided) => decided,
         // Then a person is asked; pkexec will ask as well.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use hostel_house::approvals::Approvals;
+use hostel_house::insiders::Insiders;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::store::StoreError;
 use tokio::sync::OwnedSemaphorePermit;
@@ -51,6 +52,7 @@ pub struct Door(pub(crate) Arc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) approvals: Approvals,
+    pub(crate) insiders: Insiders,
     pub(crate) pipelines: Pipelines,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
@@ -72,6 +74,7 @@ impl Door {
     /// They cannot be read.
     pub async fn open(
         approvals: Approvals,
+        insiders: Insiders,
         pipelines: Pipelines,
         settings: Settings,
         log: Log,
@@ -85,6 +88,7 @@ impl Door {
         }
         Ok(Door(Arc::new(Inner {
             approvals,
+            insiders,
             pipelines,
             log,
             replay,
@@ -92,6 +96,11 @@ impl Door {
             phase: watch::Sender::new(Phase::Open),
             settings,
         })))
+    }
+
+    /// The places for connections.
+    pub(crate) fn slots(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.0.slots)
     }
 
     /// A place for one more connection, if there is one.

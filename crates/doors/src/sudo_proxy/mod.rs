@@ -34,5 +34,11 @@ pub use settings::Window;
 /// The door's name in the house.
 pub const NAME: &str = "sudo-proxy";
 
+/// The names of what can be asked.
+#[cfg(test)]
+pub(crate) fn action_names() -> [&'static str; 3] {
+    request::Action::ALL.map(request::Action::name)
+}
+
 /// The longest request line, its newline not counted.
 pub const LINE_LIMIT: usize = (1 << 20) - 1;

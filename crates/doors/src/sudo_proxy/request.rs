@@ -28,6 +28,21 @@ pub(crate) enum Action {
     Ping,
 }
 
+impl Action {
+    /// All of them.
+    #[cfg(test)]
+    pub(crate) const ALL: [Action; 3] = [Action::Exec, Action::Stop, Action::Ping];
+
+    /// Its name on the wire, and in the table of what processes inside the house may do.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Action::Exec => "exec",
+            Action::Stop => "stop",
+            Action::Ping => "ping",
+        }
+    }
+}
+
 /// A request as it was sent, defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Request(Fields);

@@ -34,7 +34,8 @@ pub(crate) async fn announce(visitor: Arc<Visitor>) {
         visitor.forget_told(|told| pending.iter().any(|approval| approval.id == told));
         for approval in pending {
             let owned = visitor.house().sessions.get(&approval.session).is_some_and(|session| visitor.owns(&session));
-            if !owned {
+            // An identity can be claimed by anybody: a process inside the house hears of its own sessions alone.
+            if !owned || !visitor.rights.sees_session(&approval.session).await {
                 continue;
             }
             if may_elicit(&visitor, &approval.tool, &approval.input).await {
@@ -62,7 +63,9 @@ pub(crate) async fn announce(visitor: Arc<Visitor>) {
 
 /// Whether a question is put to this client as a choice instead of a request for approval.
 pub(crate) async fn may_elicit(visitor: &Visitor, tool: &str, input: &Raw) -> bool {
-    visitor.elicits() && elicit::applies(tool, input) && visitor.peer.may_decide(&visitor.house().processes).await
+    visitor.elicits()
+        && elicit::applies(tool, input)
+        && visitor.house().approvals.may_decide(&visitor.peer).await.is_ok()
 }
 
 async fn tell(visitor: &Visitor, approval: &Approval) -> std::io::Result<()> {
@@ -89,6 +92,7 @@ pub(crate) fn describe(approval: &Approval) -> Value {
                 "message_id": letter.message,
                 "reply_to": letter.reply_to,
                 "text": letter.text,
+                "verified": letter.verified,
             });
         }
     }

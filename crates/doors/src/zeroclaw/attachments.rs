@@ -77,7 +77,7 @@ fn bad(message: impl Into<String>) -> Failure {
     Failure::new(code::PARAMS, message)
 }
 
-/// Reads what is asked for. Paths are for clients on this machine.
+/// Reads what is asked for. Paths are for clients that share the daemon's files.
 pub(crate) fn wanted(entries: &[Value], local: bool) -> Result<Vec<Wanted>, Failure> {
     if entries.len() > COUNT_LIMIT {
         return Err(bad(format!("{} files, at most {COUNT_LIMIT} are taken at once", entries.len())));
@@ -92,7 +92,9 @@ fn want(entry: &Params, local: bool) -> Result<Wanted, Failure> {
     let filename = entry.text("filename")?;
     let (content, from_path) = match (entry.text("path")?, entry.text("data_b64")?) {
         (Some(_), Some(_)) | (None, None) => return Err(bad("an attachment has either `path` or `data_b64`")),
-        (Some(_), None) if !local => return Err(bad("`path` is for clients on the same machine; send `data_b64`")),
+        (Some(_), None) if !local => {
+            return Err(bad("`path` is for clients on the same machine, outside the house; send `data_b64`"));
+        }
         (Some(path), None) if !path.starts_with('/') => return Err(bad(format!("`{path}` is not an absolute path"))),
         (Some(path), None) => (Content::Path(PathBuf::from(path)), Path::new(path).file_name()),
         (None, Some(data)) => {

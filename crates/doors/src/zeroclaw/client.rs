@@ -17,6 +17,8 @@ use super::Face;
 use super::PROTOCOL_VERSION;
 use super::Params;
 use super::Peer;
+use super::PeerNames as _;
+use super::access;
 use super::agents;
 use super::approvals;
 use super::attach;
@@ -99,6 +101,10 @@ impl Client {
         let params = match method.fields {
             [] => Ok(Params::default()),
             fields => Params::read(params.unwrap_or(Value::Null), fields),
+        };
+        let params = match params {
+            Ok(params) => access::check(&self.visitor, name, &params).await.map(|()| params),
+            Err(failure) => Err(failure),
         };
         match (name, params) {
             ("session/prompt", params) => prompt::begin(self, id, params).await,

@@ -4,14 +4,16 @@
 //! more. A line that is too long is refused before the connection ends.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_peer::accept;
+use hostel_peer::accept::Admits;
+use hostel_peer::accept::Arrival;
+use hostel_peer::accept::Gate;
+use hostel_peer::accept::WhenFull;
 use serde_json::Value;
 use tokio::net::UnixListener;
 use tokio::net::UnixStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
 
 use super::Client;
 use super::Door;
@@ -19,12 +21,12 @@ use super::FRAME_LIMIT;
 use super::Face;
 use super::Greeting;
 use super::Incoming;
-use super::Peer;
+use super::NAME;
 use super::code;
 use super::envelope;
+use crate::admission;
 use crate::rpc::Failure;
 use crate::rpc::Writer;
-use crate::rpc::accept;
 use crate::rpc::hangup;
 use crate::rpc::line::Line;
 use crate::rpc::line::LineReader;
@@ -34,20 +36,23 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Serves clients on a unix socket until `stop`; then their connections end.
 pub async fn serve_unix(listener: UnixListener, door: Door, stop: impl Future<Output = ()> + Send + 'static) {
-    let room = Arc::new(Semaphore::new(door.0.settings.connections));
-    let serve = |stream| run(stream, door.clone(), Arc::clone(&room).try_acquire_owned().ok());
-    let mut open = accept::each(listener, stop, serve).await;
+    let gate = Gate::new(Admits::Owner, door.0.settings.connections, WhenFull::Tell)
+        .look_at_once()
+        .on_notice(admission::notices_to(&door.0.log, NAME));
+    let serve = |arrival| run(arrival, door.clone());
+    let ((), mut open) = accept::serve_each(&listener, &gate, stop, serve).await;
+    drop(listener);
     open.shutdown().await;
 }
 
-/// Serves one connection to its end. Without a permit it is told that there is no room.
-async fn run(stream: UnixStream, door: Door, permit: Option<OwnedSemaphorePermit>) {
+/// Serves one connection to its end. Without a place it is told that there is no room.
+async fn run(arrival: Arrival<UnixStream>, door: Door) {
+    let Arrival { stream, peer, place } = arrival;
     let _counted = door.count();
-    let peer = Peer::of(&stream);
     let (reader, half) = stream.into_split();
     let writer = Writer::unix(half);
     let mut lines = LineReader::new(reader, FRAME_LIMIT - 1);
-    if permit.is_none() {
+    if place.is_none() {
         let limit = door.0.settings.connections;
         return last_word(&writer, &mut lines, code::INTERNAL, &format!("all {limit} connections are in use")).await;
     }

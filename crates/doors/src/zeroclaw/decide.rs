@@ -14,6 +14,7 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::Params;
+use super::PeerNames as _;
 use super::code;
 use super::visitor::Visitor;
 use super::visitor::internal;
@@ -61,7 +62,7 @@ async fn decide(
             _ => Face::Socket,
         },
     };
-    let claim = Claim { face, peer: visitor.peer.decider(), label: format!("{} ({who})", visitor.peer.label()) };
+    let claim = Claim { face, peer: visitor.peer.clone(), label: format!("{} ({who})", visitor.peer.label()) };
     match approvals.decide(request, decision, &claim).await {
         Ok(_) | Err(DecideError::NotFound(_) | DecideError::Settled(_)) => Ok(()),
         Err(DecideError::Store(error)) => Err(internal(error)),

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hostel_house::approvals::Approvals;
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_house::sessions::NewSession;
 use hostel_house::sessions::Session;
@@ -47,6 +48,7 @@ pub(crate) struct Inner {
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
     pub(crate) processes: Processes,
+    pub(crate) insiders: Insiders,
     pub(crate) settings: Settings,
     pub(crate) log: Log,
     pub(crate) turns: Turns,
@@ -78,11 +80,19 @@ impl std::fmt::Debug for Door {
 impl Door {
     /// A door into this house.
     #[must_use]
-    pub fn new(sessions: Sessions, approvals: Approvals, processes: Processes, settings: Settings, log: Log) -> Self {
+    pub fn new(
+        sessions: Sessions,
+        approvals: Approvals,
+        processes: Processes,
+        insiders: Insiders,
+        settings: Settings,
+        log: Log,
+    ) -> Self {
         Door(Arc::new(Inner {
             sessions,
             approvals,
             processes,
+            insiders,
             settings,
             log,
             turns: Turns::default(),

@@ -35,7 +35,14 @@ pub(crate) async fn status(visitor: &Visitor) -> Outcome {
     let settings = &visitor.house().settings;
     let sessions = &visitor.house().sessions;
     let stored = sessions.stored_count().await.map_err(internal)?;
-    let ids: Vec<String> = sessions.list().iter().map(|session| session.id().to_owned()).collect();
+    let mut ids = Vec::new();
+    for session in sessions.list() {
+        if visitor.rights.sees_session(session.id()).await {
+            ids.push(session.id().to_owned());
+        }
+    }
+    // A process inside the house is told of its own alone.
+    let stored = if visitor.rights.insider().await.is_some() { 0 } else { stored };
     Ok(json!({
         "server_version": visitor.greeting.version,
         "protocol_version": PROTOCOL_VERSION,
@@ -84,7 +91,7 @@ pub(crate) async fn list(visitor: &Visitor, params: &Params) -> Outcome {
         if found.len() >= limit {
             break;
         }
-        if !wanted(&info) {
+        if !wanted(&info) || !visitor.rights.sees_session(&info.id).await {
             continue;
         }
         // What the store tells of a live session may be a moment old.

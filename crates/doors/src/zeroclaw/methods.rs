@@ -53,7 +53,7 @@ pub(crate) const METHODS: &[Method] = &[
     method("session/attach", &["session_id", "since_seq", "follow"]),
     method("session/detach", &["session_id"]),
     method("session/approve", &["session_id", "request_id", "decision", "replacement", "answers"]),
-    method("session/configure", &["session_id", "overrides", "model", "mode", "name", "mesh"]),
+    method("session/configure", &["session_id", "overrides", "model", "mode", "name", "mesh", "passphrase"]),
     method("session/list", &["query", "limit", "all"]),
     method("session/messages", &["session_id", "limit", "before_index"]),
     method("session/state", &["session_id"]),

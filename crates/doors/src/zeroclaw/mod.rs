@@ -9,6 +9,7 @@
 pub mod code;
 pub mod fuzzing;
 
+mod access;
 mod agents;
 pub(crate) mod approvals;
 mod attach;
@@ -53,6 +54,7 @@ pub use logs::LogRing;
 pub use logs::Tee;
 pub(crate) use params::Params;
 pub(crate) use peer::Peer;
+pub(crate) use peer::PeerNames;
 pub use settings::Settings;
 pub(crate) use visitor::Face;
 pub use wss::serve_wss;

@@ -14,6 +14,7 @@ use hostel_house::sessions::Session;
 use hostel_house::sessions::SessionError;
 use hostel_house::sessions::SessionInfo;
 use hostel_house::sessions::Standing;
+use hostel_house::sessions::variables;
 use serde_json::json;
 
 use super::Params;
@@ -22,6 +23,7 @@ use super::listing;
 use super::visitor::Visitor;
 use super::visitor::internal;
 use super::visitor::no_session;
+use super::visitor::refused as not_own;
 use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
@@ -31,24 +33,44 @@ fn bad(message: impl Into<String>) -> Failure {
 
 /// Makes, takes over or brings back a session, for the client that asks.
 pub(crate) async fn new(visitor: &Visitor, params: &Params) -> Outcome {
-    let new = wanted(visitor, params)?;
+    let mut new = wanted(visitor, params)?;
+    new.maker = visitor.rights.maker().await;
+    if new.maker.is_some() {
+        // The daemon reads the mail of whom these lead to: a process inside the house must not choose.
+        new.env.retain(|(name, _)| !variables::ALL.iter().any(|known| name == known));
+    }
     let session = match &new.id {
         None => create(visitor, new).await?,
         Some(id) => match visitor.house().sessions.get(id) {
-            Some(session) => take(visitor, session, &new.agent).await?,
+            Some(session) => {
+                may_take(visitor, id).await?;
+                take(visitor, session, &new.agent).await?
+            }
             None => match visitor.house().sessions.stored(id).await.map_err(internal)? {
-                Some(stored) => bring_back(visitor, &stored, &new.agent).await?,
+                Some(stored) => {
+                    may_take(visitor, id).await?;
+                    bring_back(visitor, &stored, &new.agent).await?
+                }
                 None => create(visitor, new).await?,
             },
         },
     };
     let info = session.info();
-    Ok(json!({
+    let mut answer = json!({
         "session_id": info.id,
         "agent_alias": info.agent,
         "message_count": listing::message_count(&info),
         "workspace_dir": info.cwd.display().to_string(),
-    }))
+    });
+    if visitor.face.is_native() {
+        answer["mode"] = json!(info.mode.name());
+    }
+    Ok(answer)
+}
+
+/// Whether the client may have a session that is there already.
+async fn may_take(visitor: &Visitor, id: &str) -> Result<(), Failure> {
+    visitor.rights.may_use("session/new", id).await.map_err(|refusal| not_own(&refusal))
 }
 
 /// What is asked for, checked as far as it can be without the house.
@@ -91,6 +113,7 @@ fn wanted(visitor: &Visitor, params: &Params) -> Result<NewSession, Failure> {
             false => settings.approval_wait,
         },
         mesh: mesh(params)?,
+        maker: None,
     })
 }
 
@@ -155,6 +178,7 @@ fn refused(error: &SessionError) -> Failure {
         SessionError::Killed(_) => code::NO_SESSION,
         SessionError::NotFound(id) => return no_session(id),
         SessionError::Limit(_) => code::SESSION_LIMIT,
+        SessionError::MoreRights(_) => code::NOT_OWNER,
         SessionError::UnknownAgent { .. } | SessionError::MissingCli { .. } | SessionError::Store(_) => code::INTERNAL,
     };
     Failure::new(code, error.to_string())

@@ -26,6 +26,7 @@ use tokio::time::Instant;
 
 use super::Client;
 use super::Params;
+use super::PeerNames as _;
 use super::approvals;
 use super::attachments;
 use super::attachments::Stored;
@@ -82,10 +83,16 @@ pub(super) async fn send(visitor: &Visitor, params: &Params) -> Outcome {
 /// `file/attach`: stores files ahead of the prompt that will name them.
 pub(super) async fn attach_files(visitor: &Visitor, params: &Params) -> Outcome {
     let id = params.need("session_id")?;
-    let wanted = attachments::wanted(params.list("files")?, visitor.peer.is_local())?;
+    let wanted = attachments::wanted(params.list("files")?, shares_files(visitor).await)?;
     visitor.live(id)?;
     let stored = store(visitor, id, wanted).await?;
     Ok(json!({"files": stored.iter().map(Stored::describe).collect::<Vec<_>>()}))
+}
+
+/// Whether the daemon reads files for the client by their paths: not for a process inside the house, which may be kept
+/// from files that the daemon can read.
+async fn shares_files(visitor: &Visitor) -> bool {
+    visitor.peer.is_local() && visitor.rights.insider().await.is_none()
 }
 
 async fn store(visitor: &Visitor, session: &str, wanted: Vec<Wanted>) -> Result<Vec<Stored>, Failure> {
@@ -103,7 +110,7 @@ async fn take(visitor: &Visitor, params: &Params) -> Result<(Arc<Session>, Sent)
     if text.trim().is_empty() && files.is_empty() {
         return Err(Failure::new(code::PARAMS, "the prompt is blank"));
     }
-    let wanted = attachments::wanted(files, visitor.peer.is_local())?;
+    let wanted = attachments::wanted(files, shares_files(visitor).await)?;
     let session = visitor.live(id)?;
     let info = session.info();
     let depth = info.queued + usize::from(info.status == Status::Busy);

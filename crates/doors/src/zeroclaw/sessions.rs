@@ -3,10 +3,18 @@
 //! Invariant: an answer does not wait for an agent to die. The house has settled the matter when it is given, and
 //! the rest follows.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_agents::Mode;
+use hostel_house::approvals::DecideError;
+use hostel_house::approvals::Passphrase;
+use hostel_house::insiders::RaiseError;
 use hostel_house::sessions::Cause;
+use hostel_house::sessions::ModeChange;
+use hostel_house::sessions::ModeError;
 use hostel_house::sessions::Scope;
+use hostel_house::sessions::Session;
 use hostel_house::sessions::Standing;
 use hostel_house::sessions::Status;
 use serde_json::Value;
@@ -20,6 +28,7 @@ use super::time;
 use super::visitor::Visitor;
 use super::visitor::internal;
 use super::visitor::no_session;
+use super::visitor::refused;
 use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
@@ -106,6 +115,31 @@ async fn patiently<T: Send + 'static>(
     }
 }
 
+const CONFIGURE: &str = "session/configure";
+
+/// Changes the mode. Raising it is refused to processes inside the house, and takes the approver's passphrase where
+/// `approvals.strict` is set.
+async fn set_mode(visitor: &Visitor, params: &Params, session: &Arc<Session>, mode: Mode) -> Result<(), Failure> {
+    let may_raise = mode > session.mode();
+    if may_raise {
+        let shown = params.text("passphrase")?.map(|text| Passphrase::new(text.to_owned()));
+        visitor.rights.may_raise(CONFIGURE, shown, session.id()).await.map_err(|error| match error {
+            RaiseError::Refused(refusal) => refused(&refusal),
+            RaiseError::Passphrase(DecideError::Store(error)) => internal(error),
+            RaiseError::Passphrase(why) => Failure::new(
+                code::NOT_OWNER,
+                format!("{why}; `hostel sessions mode {} {}` asks for it", session.id(), mode.name()),
+            ),
+        })?;
+    }
+    let who = visitor.identity().map(|identity| identity.id).unwrap_or_default();
+    let change = ModeChange { mode, who: format!("{} ({who})", visitor.rights.label()), may_raise };
+    session.set_mode(change).await.map_err(|error| match error {
+        ModeError::Raises(_) => Failure::new(code::NOT_OWNER, format!("{error}: it was changed meanwhile")),
+        ModeError::Store(error) => internal(error),
+    })
+}
+
 /// `session/configure`: from the next turn on.
 pub(crate) async fn configure(visitor: &Visitor, params: &Params) -> Outcome {
     let id = params.need("session_id")?;
@@ -115,8 +149,12 @@ pub(crate) async fn configure(visitor: &Visitor, params: &Params) -> Outcome {
     let (mode, mesh) = (new::mode(params)?, new::mesh(params)?);
     let name = params.text("name")?.map(str::to_owned);
     let model = overrides.text("model")?.or(params.text("model")?).map(str::to_owned);
+    // Everything is checked before anything is changed.
+    if let Some(mesh) = mesh {
+        visitor.rights.may_change_mesh(CONFIGURE, &session.info(), mesh).await.map_err(|refusal| refused(&refusal))?;
+    }
     if let Some(mode) = mode {
-        session.set_mode(mode).await.map_err(internal)?;
+        set_mode(visitor, params, &session, mode).await?;
     }
     if let Some(model) = model {
         session.set_model(Some(model).filter(|model| !model.is_empty())).await.map_err(internal)?;

@@ -29,6 +29,8 @@ pub struct Settings {
     pub connections: usize,
     /// What WebSocket clients must show; without one none is served.
     pub token: Option<Secret>,
+    /// Users of this machine whose WebSocket connections are those of somebody elsewhere; root is one of them.
+    pub proxy_users: Vec<u32>,
     /// The spellings of keys that are sent.
     pub spelling: Spelling,
     /// How long a question to a person waits in a session of this door.
@@ -62,6 +64,7 @@ impl Settings {
             session_limit: 64,
             connections: 1024,
             token: None,
+            proxy_users: Vec::new(),
             spelling: Spelling::Both,
             approval_wait: Duration::from_secs(120),
             native_approval_wait: Duration::from_secs(24 * 60 * 60),

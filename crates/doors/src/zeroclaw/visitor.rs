@@ -8,6 +8,9 @@ use std::io;
 use std::sync::Arc;
 
 use hostel_agents::Raw;
+use hostel_house::insiders;
+use hostel_house::insiders::Refusal;
+use hostel_house::insiders::Rights;
 use hostel_house::sessions::Session;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -16,6 +19,7 @@ use tokio::sync::watch;
 
 use super::NAME;
 use super::Peer;
+use super::PeerNames as _;
 use super::client::Greeting;
 use super::code;
 use super::door::Door;
@@ -48,6 +52,14 @@ impl Face {
         }
     }
 
+    /// The door in the table of what processes inside the house may do.
+    fn in_table(self) -> insiders::Door {
+        match self {
+            Face::Contract => insiders::Door::Zeroclaw,
+            Face::Native => insiders::Door::Native,
+        }
+    }
+
     pub(crate) fn is_native(self) -> bool {
         self == Face::Native
     }
@@ -68,6 +80,8 @@ pub(crate) struct Visitor {
     pub(crate) door: Door,
     pub(crate) face: Face,
     pub(crate) peer: Peer,
+    /// What the client may do, which is less for a process inside the house.
+    pub(crate) rights: Rights,
     pub(crate) writer: Writer,
     pub(crate) greeting: Greeting,
     pub(crate) number: u64,
@@ -85,10 +99,12 @@ pub(crate) struct Visitor {
 impl Visitor {
     pub(crate) fn new(door: Door, face: Face, peer: Peer, writer: Writer, greeting: Greeting) -> Self {
         let number = door.number();
+        let rights = door.0.insiders.rights(face.in_table(), peer.clone(), peer.label());
         Visitor {
             door,
             face,
             peer,
+            rights,
             writer,
             greeting,
             number,
@@ -197,6 +213,11 @@ impl Drop for Visitor {
     fn drop(&mut self) {
         self.door.0.known.lock().remove(&self.number);
     }
+}
+
+/// A process inside the house may not.
+pub(crate) fn refused(refusal: &Refusal) -> Failure {
+    Failure::new(code::NOT_OWNER, refusal.text())
 }
 
 /// There is no such session.

@@ -3,20 +3,21 @@
 //! Invariant: nobody is served who has not shown the token, on the upgrade or in `initialize`; those who have not yet
 //! are few and have little time. A client that is silent is asked whether it is there, and dropped if it is not.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::StreamExt as _;
-use hostel_house::approvals::Ends;
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::accept;
+use hostel_peer::accept::Admits;
+use hostel_peer::accept::Arrival;
+use hostel_peer::accept::Gate;
+use hostel_peer::accept::Place;
+use hostel_peer::accept::StrangerLimits;
+use hostel_peer::accept::WhenFull;
+use hostel_peer::http::Authorization;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -27,7 +28,6 @@ use tokio_tungstenite::tungstenite::handshake::server::ErrorResponse;
 use tokio_tungstenite::tungstenite::handshake::server::Request;
 use tokio_tungstenite::tungstenite::handshake::server::Response;
 use tokio_tungstenite::tungstenite::http::StatusCode;
-use tokio_tungstenite::tungstenite::http::header::AUTHORIZATION;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 
 use super::Client;
@@ -35,9 +35,9 @@ use super::Door;
 use super::FRAME_LIMIT;
 use super::Face;
 use super::Greeting;
-use super::Peer;
 use super::code;
 use super::connection::frame;
+use crate::admission;
 use crate::rpc::Failure;
 use crate::rpc::Writer;
 
@@ -47,17 +47,11 @@ const SILENCE: Duration = Duration::from_secs(20);
 /// How long it has to show that it is.
 const PONG: Duration = Duration::from_secs(10);
 
-/// How long a client may take to show the token.
-const INTRODUCTION: Duration = Duration::from_secs(10);
-
-/// Clients that have not shown the token yet.
-const STRANGERS: usize = 16;
+/// Clients that have not shown the token yet, and how long they may take to.
+const STRANGERS: StrangerLimits = StrangerLimits { total: 32, per_source: 16, time: Duration::from_secs(10) };
 
 /// The longest message that is read at all; one that is a little too long can then be refused in an orderly way.
 const READ_LIMIT: usize = FRAME_LIMIT + (1 << 20);
-
-/// The pause after a failure to accept.
-const PAUSE: Duration = Duration::from_millis(50);
 
 type Socket = WebSocketStream<TlsStream<TcpStream>>;
 
@@ -68,40 +62,20 @@ pub async fn serve_wss(
     door: Door,
     stop: impl Future<Output = ()> + Send + 'static,
 ) {
-    let room = Arc::new(Semaphore::new(door.0.settings.connections));
-    let strangers = Arc::new(Semaphore::new(STRANGERS));
-    let mut open = JoinSet::new();
-    tokio::pin!(stop);
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => {
-                    let permits = (Arc::clone(&room).try_acquire_owned(), Arc::clone(&strangers).try_acquire_owned());
-                    if let (Ok(place), Ok(stranger)) = permits {
-                        open.spawn_boxed(run(stream, address, tls.clone(), door.clone(), place, stranger));
-                    }
-                }
-                // Out of descriptors, most likely: those in use come back by themselves.
-                Err(_) => tokio::time::sleep(PAUSE).await,
-            },
-            Some(_) = open.join_next(), if !open.is_empty() => {}
-            () = &mut stop => break,
-        }
-    }
+    let settings = &door.0.settings;
+    let admits = Admits::OwnerAndElsewhere { proxies: settings.proxy_users.clone() };
+    let gate = Gate::new(admits, settings.connections, WhenFull::Close)
+        .strangers(STRANGERS)
+        .on_notice(admission::notices_to(&door.0.log, "zeroclaw (wss)"));
+    let serve = |arrival| run(arrival, tls.clone(), door.clone());
+    let ((), mut open) = accept::serve_each(&listener, &gate, stop, serve).await;
     drop(listener);
     open.shutdown().await;
 }
 
-async fn run(
-    stream: TcpStream,
-    address: SocketAddr,
-    tls: TlsAcceptor,
-    door: Door,
-    _place: OwnedSemaphorePermit,
-    stranger: OwnedSemaphorePermit,
-) {
-    let deadline = Instant::now() + INTRODUCTION;
-    let Ok(ours) = stream.local_addr() else { return };
+async fn run(arrival: Arrival<TcpStream>, tls: TlsAcceptor, door: Door) {
+    let Arrival { stream, peer, place: Some(place) } = arrival else { return };
+    let deadline = Instant::now() + STRANGERS.time;
     let Ok(Some((socket, admitted))) = tokio::time::timeout_at(deadline, shake_hands(stream, tls, &door)).await else {
         return;
     };
@@ -109,9 +83,8 @@ async fn run(
     let (sink, messages) = socket.split();
     let writer = Writer::socket(Box::pin(sink));
     let greeting = Greeting { version: door.0.settings.server_version.clone(), more: &[], admitted };
-    let mut client =
-        Client::new(door, Face::Contract, Peer::Remote(Ends { theirs: address, ours }), writer.clone(), greeting);
-    serve(&mut client, &writer, messages, deadline, stranger).await;
+    let mut client = Client::new(door, Face::Contract, peer, writer.clone(), greeting);
+    serve(&mut client, &writer, messages, deadline, &place).await;
     drop(tokio::time::timeout(Duration::from_secs(1), writer.close()).await);
 }
 
@@ -135,12 +108,11 @@ async fn shake_hands(stream: TcpStream, tls: TlsAcceptor, door: &Door) -> Option
 }
 
 fn bearer(request: &Request) -> Option<&[u8]> {
-    let value = request.headers().get(AUTHORIZATION)?.as_bytes();
-    // Whoever shows something else has shown something wrong.
-    Some(match value.split_at_checked(7) {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
-        _ => b"",
-    })
+    match Authorization::of(request.headers()) {
+        Authorization::Missing => None,
+        // Whoever shows something else has shown something wrong.
+        shown => Some(shown.bearer().unwrap_or_default()),
+    }
 }
 
 fn unauthorized() -> ErrorResponse {
@@ -155,21 +127,24 @@ async fn serve(
     writer: &Writer,
     mut messages: impl Stream<Item = Result<Message, Error>> + Unpin,
     deadline: Instant,
-    stranger: OwnedSemaphorePermit,
+    place: &Place,
 ) {
-    let mut stranger = Some(stranger);
+    let mut introduced = false;
     loop {
-        let message = match stranger {
-            Some(_) => tokio::time::timeout_at(deadline, messages.next()).await.ok(),
-            None => heard(writer, &mut messages).await,
+        let message = match introduced {
+            false => tokio::time::timeout_at(deadline, messages.next()).await.ok(),
+            true => heard(writer, &mut messages).await,
         };
         match message {
             Some(Some(Ok(Message::Text(text)))) if text.len() <= FRAME_LIMIT => {
                 if frame(client, writer, text.as_bytes()).await.is_err() {
                     return;
                 }
-                if client.is_initialized() {
-                    stranger = None;
+                if !introduced && client.is_initialized() {
+                    introduced = true;
+                    if !place.admit().await {
+                        return;
+                    }
                 }
             }
             Some(Some(Ok(Message::Close(_)) | Err(Error::ConnectionClosed | Error::AlreadyClosed))) => return,

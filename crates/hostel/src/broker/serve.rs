@@ -56,6 +56,7 @@ pub(super) fn run(
     announce: impl FnOnce(&Health),
 ) -> Result<ExitCode, Failure> {
     daemon::hide_memory();
+    daemon::mark_inside();
     daemon::raise_open_files();
     let runtime = daemon::runtime().map_err(|error| Failure::internal(format!("cannot start the runtime: {error}")))?;
     let outcome = runtime.block_on(async {

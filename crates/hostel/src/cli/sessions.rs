@@ -7,6 +7,8 @@ use clap::Args;
 use clap::Subcommand;
 use clap::ValueEnum;
 
+use super::approvals::PassphraseFrom;
+
 /// What an agent may do without asking.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Mode {
@@ -113,6 +115,20 @@ pub(crate) enum SessionsAction {
         /// What becomes of messages from now on
         #[arg(value_name = "POLICY", value_enum)]
         policy: Option<MeshPolicy>,
+    },
+    /// Show or set what a session's agent may do without asking, from its next turn on
+    #[command(
+        after_help = "Examples:\n  hostel sessions mode review         show the mode\n  hostel sessions mode review ask     ask me before anything that writes\n  hostel sessions mode review auto    everything I may do, unasked\n\nplan < ask < code < auto. With `approvals.strict`, raising a mode takes the approver's passphrase."
+    )]
+    Mode {
+        /// Name or id of the session
+        #[arg(value_name = "ID")]
+        id: String,
+        /// The mode from the next turn on
+        #[arg(value_name = "MODE", value_enum)]
+        mode: Option<Mode>,
+        #[command(flatten)]
+        passphrase: PassphraseFrom,
     },
     /// Write a transcript: prompts, answers, tool calls, costs
     #[command(

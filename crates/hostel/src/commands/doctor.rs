@@ -19,6 +19,8 @@ use hostel_doors::native::protocol::HouseStatus;
 use hostel_doors::native::protocol::ProcessList;
 use hostel_doors::native::protocol::State;
 use hostel_doors::native::protocol::Usage;
+use hostel_house::workspace::git::Git;
+use hostel_house::workspace::git::Limits;
 use rustix::process::Resource;
 use serde::Serialize;
 use serde_json::json;
@@ -91,6 +93,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
     let mut findings = Findings::default();
     let dir = context.houses.one()?.dir;
     machine(&mut findings);
+    git(&mut findings).await;
     directory(&dir, &mut findings);
     let settings = match context.settings() {
         Ok(settings) => {
@@ -135,11 +138,21 @@ fn machine(findings: &mut Findings) {
     } else {
         findings.good("open files", "the limit is high enough");
     }
+}
+
+/// Git: whether it is there, and whether it can be kept from running other programs.
+async fn git(findings: &mut Findings) {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|directory| directory.join("git").is_file()) {
+    if !std::env::split_paths(&path).any(|directory| directory.join("git").is_file()) {
+        findings.warn("git", "is not in PATH: the claustrum door's git methods will fail", "install git");
+    } else if Git::new(Limits::default()).is_sealed().await {
         findings.good("git", "is in PATH");
     } else {
-        findings.warn("git", "is not in PATH: the claustrum door's git methods will fail", "install git");
+        findings.warn(
+            "git",
+            "starts other programs to do its work, so the kernel cannot keep it from running those of a repository",
+            "put the git program itself first in PATH instead of a script or wrapper",
+        );
     }
 }
 

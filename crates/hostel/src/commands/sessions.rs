@@ -2,6 +2,7 @@
 
 mod export;
 mod mesh;
+mod mode;
 
 use std::collections::HashSet;
 use std::process::ExitCode;
@@ -46,6 +47,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: Sessions) -> Result<Ex
         Some(SessionsAction::Close { ids }) => each(context, &ids, "session/close", "closed").await,
         Some(SessionsAction::Delete { ids }) => each(context, &ids, "session/delete", "deleted").await,
         Some(SessionsAction::Mesh { id, policy }) => mesh::run(context, &id, policy).await,
+        Some(SessionsAction::Mode { id, mode, passphrase }) => mode::run(context, &id, mode, passphrase).await,
         Some(SessionsAction::Export { id, format, out }) => export::run(context, &id, format, out.as_deref()).await,
     }
 }

@@ -21,6 +21,7 @@ use super::values::Policy;
 use super::values::Reattach;
 use super::values::Size;
 use super::values::Time;
+use super::values::Users;
 
 /// A mistake in a layer.
 #[derive(Debug)]
@@ -73,6 +74,7 @@ pub(super) struct Codecast {
     pub(super) tls_cert: Option<String>,
     pub(super) tls_key: Option<String>,
     pub(super) tokens_file: Option<String>,
+    pub(super) mode: Option<Mode>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -89,6 +91,7 @@ pub(super) struct Zeroclaw {
     pub(super) wss_cert: Option<String>,
     pub(super) wss_key: Option<String>,
     pub(super) wss_token_file: Option<String>,
+    pub(super) wss_proxy_users: Option<Users>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 86] = [
+pub(super) const KEYS: [(&str, Shape); 88] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -25,6 +25,7 @@ pub(super) const KEYS: [(&str, Shape); 86] = [
     ("doors.codecast.tls_cert", Shape::Text),
     ("doors.codecast.tls_key", Shape::Text),
     ("doors.codecast.tokens_file", Shape::Text),
+    ("doors.codecast.mode", Shape::Text),
     ("doors.zeroclaw.enabled", Shape::Bare),
     ("doors.zeroclaw.listen", Shape::List),
     ("doors.zeroclaw.reported_version", Shape::Text),
@@ -36,6 +37,7 @@ pub(super) const KEYS: [(&str, Shape); 86] = [
     ("doors.zeroclaw.wss_cert", Shape::Text),
     ("doors.zeroclaw.wss_key", Shape::Text),
     ("doors.zeroclaw.wss_token_file", Shape::Text),
+    ("doors.zeroclaw.wss_proxy_users", Shape::List),
     ("doors.sudo-proxy.enabled", Shape::Bare),
     ("doors.sudo-proxy.listen", Shape::List),
     ("doors.sudo-proxy.reported_version", Shape::Text),
@@ -134,6 +136,7 @@ impl Settings {
         take!("doors.codecast.tls_cert", from.tls_cert.map(path), into.tls_cert);
         take!("doors.codecast.tls_key", from.tls_key.map(path), into.tls_key);
         take!("doors.codecast.tokens_file", from.tokens_file.map(path), into.tokens_file);
+        take!("doors.codecast.mode", from.mode, into.mode);
 
         let from = layer.doors.zeroclaw;
         let into = &mut self.zeroclaw;
@@ -148,6 +151,7 @@ impl Settings {
         take!("doors.zeroclaw.wss_cert", from.wss_cert.map(path), into.wss.cert);
         take!("doors.zeroclaw.wss_key", from.wss_key.map(path), into.wss.key);
         take!("doors.zeroclaw.wss_token_file", from.wss_token_file.map(path), into.wss.token_file);
+        take!("doors.zeroclaw.wss_proxy_users", from.wss_proxy_users.map(|users| users.0), into.wss.proxy_users);
 
         let from = layer.doors.sudo_proxy;
         let into = &mut self.sudo_proxy;
@@ -274,6 +278,7 @@ impl Settings {
             "doors.codecast.tls_cert" => path(&codecast.tls_cert),
             "doors.codecast.tls_key" => path(&codecast.tls_key),
             "doors.codecast.tokens_file" => path(&codecast.tokens_file),
+            "doors.codecast.mode" => codecast.mode.name().to_owned(),
             "doors.zeroclaw.enabled" => zeroclaw.enabled.to_string(),
             "doors.zeroclaw.listen" => all(&zeroclaw.listen),
             "doors.zeroclaw.reported_version" => zeroclaw.reported_version.clone(),
@@ -285,6 +290,9 @@ impl Settings {
             "doors.zeroclaw.wss_cert" => path(&wss.cert),
             "doors.zeroclaw.wss_key" => path(&wss.key),
             "doors.zeroclaw.wss_token_file" => path(&wss.token_file),
+            "doors.zeroclaw.wss_proxy_users" => {
+                wss.proxy_users.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+            }
             "doors.sudo-proxy.enabled" => sudo_proxy.enabled.to_string(),
             "doors.sudo-proxy.listen" => all(&sudo_proxy.listen),
             "doors.sudo-proxy.reported_version" => sudo_proxy.reported_version.clone(),

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hostel_agents::Mode;
 use hostel_house::sessions::MeshPolicy;
 
 use super::values::OnFull;
@@ -52,6 +53,8 @@ pub(crate) struct CodecastSettings {
     pub(crate) tls_key: Option<PathBuf>,
     /// Who may come in from other machines; none = the contract's own file.
     pub(crate) tokens_file: Option<PathBuf>,
+    /// The mode of sessions whose client names none and whose agent has none.
+    pub(crate) mode: Mode,
 }
 
 /// The zeroclaw door.
@@ -83,6 +86,8 @@ pub(crate) struct WssSettings {
     pub(crate) key: Option<PathBuf>,
     /// The token; none = one of our own, made once.
     pub(crate) token_file: Option<PathBuf>,
+    /// Users of this machine whose connections are those of others: proxies.
+    pub(crate) proxy_users: Vec<u32>,
 }
 
 /// How sessions behave.
@@ -161,6 +166,8 @@ impl Default for CodecastSettings {
             tls_cert: None,
             tls_key: None,
             tokens_file: None,
+            // The contract's: its clients have no way to answer a question.
+            mode: Mode::Auto,
         }
     }
 }
@@ -180,6 +187,7 @@ impl Default for ZeroclawSettings {
                 cert: None,
                 key: None,
                 token_file: None,
+                proxy_users: Vec::new(),
             },
         }
     }

@@ -181,7 +181,7 @@ fn mistakes_about_doors_and_agents_name_their_line() {
         ),
         (
             "[agents.claude]\nmode = \"yolo\"\n",
-            "hostel.toml:2: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"",
+            "hostel.toml:2: `yolo` is not one of \"plan\", \"ask\", \"code\", \"auto\"",
             more,
         ),
         (
@@ -243,6 +243,7 @@ fn every_key_is_read_applied_and_shown() {
     for (key, shape) in KEYS {
         let sample = match (shown.value(key).as_str(), key) {
             (_, "journal.floor") => "1 GiB".to_owned(),
+            (_, "doors.zeroclaw.wss_proxy_users") => "33,1000".to_owned(),
             ("", _) => "/some/path".to_owned(),
             (value, _) => value.to_owned(),
         };

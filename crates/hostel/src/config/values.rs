@@ -185,6 +185,22 @@ impl<'de> Deserialize<'de> for Addresses {
     }
 }
 
+/// Users by number.
+#[derive(Clone, Debug)]
+pub(super) struct Users(pub(super) Vec<u32>);
+
+impl<'de> Deserialize<'de> for Users {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let OneOrMany(list) = OneOrMany::deserialize(deserializer)?;
+        let read = list.iter().map(|text| text.trim().parse().map_err(|_| text)).collect::<Result<_, _>>();
+        read.map(Users).map_err(|text| {
+            D::Error::custom(format!(
+                "`{text}` is not the number of a user, write for example \"33\" (see `id -u NAME`)"
+            ))
+        })
+    }
+}
+
 /// One network address with a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Address(pub(super) SocketAddr);

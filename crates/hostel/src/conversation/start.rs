@@ -73,12 +73,11 @@ impl Contact<'_> {
     }
 
     /// Makes a session; `params` may lack its id.
-    pub(crate) async fn make(&mut self, mut params: Value) -> Result<String, CommandError> {
+    pub(crate) async fn make(&mut self, mut params: Value) -> Result<Made, CommandError> {
         if let Some(fields) = params.as_object_mut() {
             fields.insert("session_id".to_owned(), Value::String(new_id()?));
         }
-        let made: Made = self.ask("session/new", &params).await.map_err(too_old)?;
-        Ok(made.session_id)
+        self.ask("session/new", &params).await.map_err(too_old)
     }
 
     /// Opens a closed session again.

@@ -82,6 +82,9 @@ impl SessionRow {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Made {
     pub(crate) session_id: String,
+    /// What its agent may do without asking.
+    #[serde(default)]
+    pub(crate) mode: Option<String>,
 }
 
 /// The answer to `session/send`: the prompt is on disk.

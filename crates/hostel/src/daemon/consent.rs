@@ -143,7 +143,8 @@ pub(crate) async fn sudo_proxy_door(house: &House, face: SudoProxyFace) -> Resul
         notices: face.notices,
         ..sudo_proxy::Settings::default()
     };
-    sudo_proxy::Door::open(house.approvals.clone(), house.pipelines.clone(), settings, face.log)
+    let (approvals, insiders, pipelines) = (house.approvals.clone(), house.insiders.clone(), house.pipelines.clone());
+    sudo_proxy::Door::open(approvals, insiders, pipelines, settings, face.log)
         .await
         .map_err(|error| CommandError::failure(format!("cannot open `{}`: {error}", house.dir.database().display())))
 }

@@ -18,9 +18,10 @@ use hostel_doors::native::Phase;
 use hostel_doors::sudo_proxy;
 use hostel_doors::sudo_proxy::Leaving;
 use hostel_doors::zeroclaw;
-use hostel_house::approvals::Approvals;
+use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
 use hostel_house::sessions::Sessions;
+use hostel_peer::Peer;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -101,7 +102,7 @@ pub(crate) struct McpDoor {
 pub(super) struct Serving {
     pub(super) processes: Processes,
     pub(super) sessions: Sessions,
-    pub(super) approvals: Approvals,
+    pub(super) insiders: Insiders,
     pub(super) native: Arc<native::Settings>,
     pub(super) log: Log,
     pub(super) phases: watch::Receiver<Phase>,
@@ -133,7 +134,8 @@ impl Door {
         match self {
             Door::Claustrum(door) => serve_claustrum(door, serving).await,
             Door::Codecast(door) => {
-                codecast::serve(door.listener, serving.sessions, door.settings, serving.log, stop).await;
+                let Serving { sessions, insiders, log, .. } = serving;
+                codecast::serve(door.listener, sessions, insiders, door.settings, log, stop).await;
             }
             Door::Zeroclaw(door) => match door.bound.listener() {
                 Ok(listener) => {
@@ -152,20 +154,18 @@ impl Door {
 /// Serves the MCP door: its tools reach the doors of this house from the inside, each call as the process behind it.
 async fn serve_mcp(door: McpDoor, serving: Serving, stop: impl Future<Output = ()>) {
     let McpDoor { listener, settings, sudo_proxy, port_file } = door;
-    let approvals = serving.approvals.clone();
-    let sudo = Box::new(move |stream, caller: Option<mcp::Process>| {
+    let insiders = serving.insiders.clone();
+    let sudo = Box::new(move |stream, peer: Peer| {
         // Without a door the stream is closed at once, and the tool says so.
         if let Some(door) = sudo_proxy.clone() {
-            let peer = caller.and_then(|caller| approvals.peer(caller.pid, caller.uid));
             hostel_tasks::spawn(sudo_proxy::serve_stream(stream, door, peer));
         }
     });
-    let native = Box::new(move |stream, caller: Option<mcp::Process>| {
-        let caller = caller.map(|caller| (caller.pid, caller.uid));
+    let native = Box::new(move |stream, peer: Peer| {
         let (processes, settings) = (serving.processes.clone(), Arc::clone(&serving.native));
-        hostel_tasks::spawn(native::attend(stream, caller, processes, settings, serving.phases.clone()));
+        hostel_tasks::spawn(native::attend(stream, peer, processes, settings, serving.phases.clone()));
     });
-    let server = crate::mcp::inside(sudo, native);
+    let server = crate::mcp::inside(sudo, native, insiders);
     mcp::serve_http(listener, server, settings, stop).await;
     port_file.remove();
 }
@@ -208,7 +208,7 @@ fn cannot_serve(log: &Log, path: &Path, error: &std::io::Error) {
 /// Serves one claustrum door. A shutdown request either ends the daemon or, in a house with other doors, only what
 /// came in by this one.
 async fn serve_claustrum(mut door: ClaustrumDoor, serving: Serving) {
-    let Serving { processes, log, phases, down, policy, .. } = serving;
+    let Serving { processes, insiders, log, phases, down, policy, .. } = serving;
     let ended = loop {
         let listener = match door.bound.listener() {
             Ok(listener) => listener,
@@ -218,7 +218,7 @@ async fn serve_claustrum(mut door: ClaustrumDoor, serving: Serving) {
         let stop = async move {
             drop(watched.wait_for(|phase| *phase != Phase::Open).await);
         };
-        let ended = claustrum::serve(listener, processes.clone(), (door.settings)(), stop).await;
+        let ended = claustrum::serve(listener, processes.clone(), insiders.clone(), (door.settings)(), stop).await;
         if ended.reason == ShutdownReason::Stopped || policy.doors_may_end {
             break ended;
         }

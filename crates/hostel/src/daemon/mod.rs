@@ -32,6 +32,7 @@ use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::zeroclaw;
 use hostel_doors::zeroclaw::LogRing;
 use hostel_house::approvals::Approvals;
+use hostel_house::insiders::Insiders;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
@@ -71,6 +72,7 @@ use system::connection_limit;
 pub(crate) use system::hide_memory;
 pub(crate) use system::journal_dir;
 pub(crate) use system::keeper_options;
+pub(crate) use system::mark_inside;
 pub(crate) use system::own_program;
 pub(crate) use system::raise_open_files;
 pub(crate) use system::runtime;
@@ -116,6 +118,8 @@ pub(crate) struct House {
     pub(crate) processes: Processes,
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
+    /// The processes inside the house, and what they may do.
+    pub(crate) insiders: Insiders,
     /// The commands that were allowed.
     pub(crate) pipelines: Pipelines,
     pub(crate) started: Instant,
@@ -175,6 +179,9 @@ impl House {
     ) -> Result<Self, CommandError> {
         let program = system::open_own_program()?;
         dir.create()?;
+        // What this daemon starts is inside, also what was started without a mark.
+        let add = || hostel_peer::registry::registry().add_this_process();
+        hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         let options = keeper_options(&dir, &settings)?;
@@ -214,6 +221,7 @@ impl House {
         let started = Instant::now();
         let Logs { log, ring } = logs;
         let pipelines = consent::pipelines(&settings, &processes, &approvals).await?;
+        let insiders = Insiders::new(processes.clone(), sessions.clone(), approvals.clone());
         let ended_by = Arc::default();
         Ok(House {
             dir,
@@ -223,6 +231,7 @@ impl House {
             processes,
             sessions,
             approvals,
+            insiders,
             pipelines,
             started,
             signals,
@@ -267,6 +276,7 @@ impl House {
             journal_dir: journal_dir(&self.dir, &self.settings),
             program: Arc::clone(&self.program),
             sessions: Some(zeroclaw),
+            insiders: self.insiders.clone(),
             down: down.clone(),
         });
         let socket_error = |error: io::Error| CommandError::failure(format!("cannot serve a socket: {error}"));
@@ -276,7 +286,7 @@ impl House {
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
-            approvals: self.approvals.clone(),
+            insiders: self.insiders.clone(),
             native,
             log: self.log.clone(),
             phases,

@@ -82,6 +82,7 @@ pub(crate) fn zeroclaw_door(house: &House, face: ZeroclawFace) -> Result<zerocla
     settings.question_wait = house.settings.approvals.wait;
     settings.started = house.started;
     settings.logs = house.ring.clone();
+    settings.proxy_users.clone_from(&ours.wss.proxy_users);
     if face.remote && ours.wss.enabled {
         settings.token = Some(Secret::new(token(&wss_token_file(house))?.to_vec()));
     }
@@ -89,6 +90,7 @@ pub(crate) fn zeroclaw_door(house: &House, face: ZeroclawFace) -> Result<zerocla
         house.sessions.clone(),
         house.approvals.clone(),
         house.processes.clone(),
+        house.insiders.clone(),
         settings,
         house.log.clone(),
     ))
@@ -206,6 +208,7 @@ pub(crate) fn codecast_door(house: &House, listener: TcpListener, files: &Codeca
     let mut settings = codecast::Settings::new(version, env!("HOSTEL_RUSTC").to_owned(), user_home());
     settings.auth = auth;
     settings.started = house.started;
+    settings.mode = house.settings.codecast.mode;
     settings.approval_wait = house.settings.sessions.approval_wait;
     settings.limits.connections = connection_limit(house.settings.limits.connections);
     Ok(Door::Codecast(CodecastDoor { listener, settings }))

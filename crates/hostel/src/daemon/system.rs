@@ -98,10 +98,10 @@ fn current_umask() -> u32 {
 }
 
 /// How many connections a door takes: as many as were asked for, but never so many that no descriptor is left for the
-/// journals of those who are already here.
+/// journals of those who are already here. A connection takes two: its socket, and the process at its other end.
 pub(super) fn connection_limit(asked: usize) -> usize {
     let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    asked.min(usize::try_from(files / 2).unwrap_or(usize::MAX)).max(1)
+    asked.min(usize::try_from(files / 4).unwrap_or(usize::MAX)).max(1)
 }
 
 /// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.
@@ -110,6 +110,13 @@ pub(crate) fn raise_open_files() {
     limit.current = limit.maximum;
     // Refused is as good as not tried: the soft limit stays.
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
+}
+
+/// Marks this process and everything it starts as inside the house. Not for the daemon of a house, which speaks to mesh
+/// daemons in the owner's name.
+pub(crate) fn mark_inside() {
+    // To lower an own limit needs no right. Where it fails all the same, what this process starts is known by its parents.
+    hostel_peer::marks::mark_this_process().unwrap_or_default();
 }
 
 /// Nobody of the same user may look into our memory, which holds tokens.

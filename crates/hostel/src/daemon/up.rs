@@ -244,13 +244,20 @@ impl Doors<'_> {
             return Ok(None);
         }
         let files = CodecastFiles::new(&opening::user_home().join(".codecast"), settings);
+        // The contract's clients cannot answer questions, so its default asks none: that is not to be overlooked.
+        let modes = format!("sessions start in mode {}", settings.mode.name());
         let mut own_port = None;
         for address in &settings.listen {
             let opened = match TcpListener::bind(address).await {
                 Ok(listener) => self.codecast_on(listener, &files, &mut own_port),
                 Err(error) => Err(opening::bind_note(&error)),
             };
-            self.say(codecast::NAME, &address.to_string(), opened.is_ok(), opened.err());
+            self.say(
+                codecast::NAME,
+                &address.to_string(),
+                opened.is_ok(),
+                Some(opened.err().unwrap_or_else(|| modes.clone())),
+            );
         }
         if own_port.is_none() {
             let any = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
@@ -258,7 +265,7 @@ impl Doors<'_> {
             let listener = TcpListener::bind(any).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?.to_string();
             let opened = self.codecast_on(listener, &files, &mut own_port);
-            let note = format!("port in {}", self.house.dir.port_file().display());
+            let note = format!("port in {}, {modes}", self.house.dir.port_file().display());
             self.say(codecast::NAME, &address, opened.is_ok(), Some(opened.err().unwrap_or(note)));
         }
         let Some(port) = own_port else { return Ok(None) };

@@ -54,7 +54,8 @@ impl Desk {
                 words.push("--forward-agent".into());
             }
         }
-        terminal::open(emulator, &words).map_err(LaunchError::Spawn)?;
+        let the_house = matches!(self.local, Local::Here);
+        terminal::open(emulator, &words, the_house).map_err(LaunchError::Spawn)?;
         Ok(Launched::Terminal)
     }
 }

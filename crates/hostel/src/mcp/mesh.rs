@@ -14,6 +14,9 @@ use hostel_doors::mcp::MeshEvent;
 use hostel_doors::mcp::MeshEvents;
 use hostel_doors::mcp::MeshFollowed;
 use hostel_doors::mcp::MeshQuestion;
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Insiders;
+use hostel_peer::Peer;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -34,22 +37,24 @@ const REGISTERING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Whose words these are.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) enum Words {
     /// Those of the session we were started in; of the member where that is none.
     Ours,
-    /// Those of the session the calling process was started in; of the member where that is none.
-    Callers,
+    /// Those of the session the calling process was started in; of the member where that is none. A process inside the
+    /// house is of the session that the house knows it to be of, whatever its environment says.
+    Callers(Insiders),
 }
 
-impl Words {
-    /// Who speaks. It reads files: not for the runtime's own threads.
-    fn speaker(self, process: Option<u32>) -> Speaker {
-        match (self, process) {
-            (Words::Ours, _) => Speaker::of_us(),
-            (Words::Callers, Some(process)) => Speaker::of_process(process),
-            (Words::Callers, None) => Speaker::default(),
-        }
+/// Who speaks, and whether the mesh daemon would take them for somebody outside because we ask for them.
+struct Voice {
+    speaker: Speaker,
+    inside: bool,
+}
+
+impl Voice {
+    fn outside(speaker: Speaker) -> Self {
+        Voice { speaker, inside: false }
     }
 }
 
@@ -61,8 +66,32 @@ pub(super) struct Mesh {
 
 impl Mesh {
     async fn speaker(&self, caller: &Caller) -> Result<Speaker, Failure> {
-        let (words, process) = (self.words, caller.process.map(|process| process.pid));
-        let looked = hostel_tasks::spawn_blocking(move || words.speaker(process));
+        Ok(self.voice(caller).await?.speaker)
+    }
+
+    async fn voice(&self, caller: &Caller) -> Result<Voice, Failure> {
+        let process = caller.peer.as_ref().and_then(Peer::pid);
+        let session = match &self.words {
+            Words::Ours => None,
+            Words::Callers(insiders) => {
+                let peer = caller.peer.clone().unwrap_or_else(Peer::unknown);
+                let insider = insiders.find(Door::Mcp, &peer).await;
+                insider.map(|insider| insiders.session_of(&insider))
+            }
+        };
+        let ours = matches!(self.words, Words::Ours);
+        // Files are not for the runtime's own threads.
+        let looked = hostel_tasks::spawn_blocking(move || match (session, process) {
+            (Some(session), _) => {
+                let launched = session.as_ref().and_then(|session| session.launched());
+                let file = session.and_then(|session| session.token_file());
+                let speaker = file.map(|file| Speaker::of_session(&file, launched.map(|launched| launched.mesh)));
+                Voice { speaker: speaker.unwrap_or_default(), inside: true }
+            }
+            (None, _) if ours => Voice::outside(Speaker::of_us()),
+            (None, Some(process)) => Voice::outside(Speaker::of_process(process)),
+            (None, None) => Voice::outside(Speaker::default()),
+        });
         looked.await.map_err(|error| Failure::internal(error.to_string()))
     }
 
@@ -121,9 +150,9 @@ impl Mesh {
     }
 
     async fn stream(&self, caller: &Caller, mesh: &str, last: Option<&str>) -> Result<MeshFollowed, Failure> {
-        let speaker = self.speaker(caller).await?;
+        let Voice { speaker, inside } = self.voice(caller).await?;
         let session = speaker.token.is_some();
-        if speaker.in_session && !session {
+        if (speaker.in_session || inside) && !session {
             // Until then it would hear what is the member's alone.
             return Err(Failure::new(Code::NotFound, "not_registered", "the mesh does not know this session yet"));
         }

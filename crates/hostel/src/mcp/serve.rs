@@ -34,6 +34,7 @@ pub(super) fn house(context: &Context<'_>, arguments: &Mcp) -> Result<ExitCode, 
     let main = house.dir == context.houses.main().dir;
     let starter = (!arguments.no_start && main).then(|| Starter::new(house.clone()));
     let local = starter.clone().map_or(Local::Here, Local::House);
+    hostel_peer::registry::registry().add_houses_of(context.houses.main().dir.root());
     let backend = Sockets::of_house(house, starter.clone());
     let profile = Profile::hostel(env!("CARGO_PKG_VERSION"));
     if std::io::stdin().is_terminal() {

@@ -16,6 +16,12 @@ use hostel_doors::mcp::Caller;
 use hostel_doors::mcp::Later;
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
+use hostel_house::insiders::Door;
+use hostel_house::insiders::Refusal;
+use hostel_house::insiders::Rule;
+use hostel_house::insiders::table;
+use hostel_peer::Peer;
+use hostel_peer::Standing;
 use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -135,6 +141,19 @@ impl Backend for Sockets {
                     Err(error) if left > 0 && is_down(&error) && self.wake().await => left -= 1,
                     outcome => return outcome,
                 }
+            }
+        })
+    }
+
+    /// The doors behind refuse by themselves; what we do ourselves is refused here, so that the agent is told why.
+    fn refuses<'a>(&'a self, _: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let rule = table::rule(Door::Mcp, tool);
+            let Rule::Denied(_) = rule else { return None };
+            let own = hostel_tasks::spawn_blocking(|| Peer::of_process(std::process::id())).await.ok()?;
+            match own.standing().await {
+                Standing::Insider => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
+                _ => None,
             }
         })
     }

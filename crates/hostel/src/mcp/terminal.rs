@@ -33,15 +33,16 @@ pub(super) fn emulator() -> Result<&'static str, String> {
         .ok_or_else(|| format!("no terminal emulator found (tried {})", KNOWN.join(", ")))
 }
 
-/// Runs a command in a terminal of its own and does not wait for it.
-pub(super) fn open(emulator: &str, words: &[OsString]) -> io::Result<()> {
-    let mut child = Command::new(emulator)
-        .arg(separator(emulator))
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+/// Runs a command in a terminal of its own and does not wait for it. What `the_house` itself opens counts as inside of
+/// it: ssh runs programs that its settings name.
+pub(super) fn open(emulator: &str, words: &[OsString], the_house: bool) -> io::Result<()> {
+    let mut command = Command::new(emulator);
+    command.arg(separator(emulator)).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if the_house {
+        hostel_peer::marks::mark_children_of(&mut command);
+    }
+    let mut child = command.spawn()?;
     // Some emulators hand the window to a server and end at once; one that stays is somebody's window.
     std::thread::spawn(move || drop(child.wait()));
     Ok(())

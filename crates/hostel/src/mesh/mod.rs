@@ -112,7 +112,7 @@ pub(crate) fn serve(desk: &Desk<'_>, verb: MeshVerb) -> Result<ExitCode, Failure
         MeshVerb::Task(cli::Task { action }) => wait(verbs::tasks::run(desk, &action)),
         MeshVerb::Profile(arguments) => wait(verbs::profile::run(desk, &arguments)),
         MeshVerb::Rename(arguments) => wait(verbs::profile::rename(desk, &arguments.name)),
-        MeshVerb::Verify(arguments) => wait(verbs::profile::verify(desk, &arguments.peer)),
+        MeshVerb::Verify(arguments) => wait(verbs::profile::verify(desk, &arguments)),
         MeshVerb::Launch(arguments) => verbs::launch::run(desk, &arguments),
         MeshVerb::Install(arguments) => verbs::install::run(desk, &arguments),
         MeshVerb::Daemon(arguments) => daemon::run(desk, arguments),

@@ -172,6 +172,7 @@ impl Cold {
             broker_urls: chosen_urls(&settings, joined),
             dial: Arc::new(dial),
             clock: Clock::system(),
+            dir: Some(desk.host.dir(&joined.slug).path().to_owned()),
         };
         let link = cold::Cold::connect(options).await.map_err(|refusal| refused(&refusal))?;
         Ok(Cold { link })

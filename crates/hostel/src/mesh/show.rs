@@ -71,6 +71,10 @@ pub(super) fn message(ui: &Ui, item: &Value) -> String {
         name => text::printable(name).into_owned(),
     };
     let mut head = format!("{} ({})", ui.paint(Paint::Bold, &name), short_key(field(item, "sender_pubkey")));
+    // What has no body was not judged, or is not shown for that very reason.
+    if item.get("verified").and_then(Value::as_bool) != Some(true) && item.get("body").is_some_and(Value::is_string) {
+        head.push_str(&format!("  {}", ui.paint(Paint::Yellow, "unverified")));
+    }
     match field(item, "topic") {
         "" => {}
         topic => head.push_str(&format!("  #{}", text::printable(topic))),
@@ -91,7 +95,7 @@ pub(super) fn message(ui: &Ui, item: &Value) -> String {
     head.push_str(&format!("  {}", ui.paint(Paint::Dim, &time(field(item, "received_at")))));
     let body = match item.get("body").and_then(Value::as_str) {
         Some(body) => text::prose(body).into_owned(),
-        None => ui.paint(Paint::Yellow, "(cannot be read)"),
+        None => ui.paint(Paint::Yellow, unreadable(field(item, "decrypt_error"))),
     };
     let mut section = head;
     for line in body.lines().map(str::to_owned).chain(item.get("file").and_then(file)) {
@@ -99,6 +103,16 @@ pub(super) fn message(ui: &Ui, item: &Value) -> String {
         section.push_str(&line);
     }
     section
+}
+
+/// Why a message has no body, for people.
+fn unreadable(reason: &str) -> &'static str {
+    match reason {
+        "unsigned" => "(refused: this sender signs its messages, and this one is not signed)",
+        "bad_signature" => "(refused: the signature is not the sender's)",
+        "unproven_key" => "(refused: it is signed with a key that the sender has not named as its own)",
+        _ => "(cannot be read)",
+    }
 }
 
 /// The file a message announces, with what to say to get it.
@@ -119,7 +133,7 @@ mod tests {
         let ui = Ui::new(false, ColorChoice::Never);
         let item = json!({
             "sender_name": "ada\u{1b}[2J", "sender_pubkey": "0123456789abcdef", "topic": "alerts", "priority": "now",
-            "mention": true, "recipient_session": "build",
+            "mention": true, "recipient_session": "build", "verified": true,
             "seen_at": null, "received_at": "2026-01-02T03:04:05.678Z", "body": "one\ntwo\u{1b}]0;x\u{7}"
         });
         assert_eq!(
@@ -128,6 +142,12 @@ mod tests {
         );
         let unread = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null}));
         assert!(unread.ends_with("\n  (cannot be read)"), "{unread}");
+        let doubtful =
+            message(&ui, &json!({"sender_name": "eve", "sender_pubkey": "0123456789", "seen_at": "x", "body": "x"}));
+        assert!(doubtful.starts_with("eve (01234567..)  unverified  "), "{doubtful}");
+        let forged =
+            json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null, "decrypt_error": "bad_signature"});
+        assert!(message(&ui, &forged).ends_with("\n  (refused: the signature is not the sender's)"));
         let about = json!({"id": "01h", "name": "a\u{7}.log", "size": 6});
         let file = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": "", "file": about}));
         assert!(file.ends_with("\n  file a\\u{7}.log (6 B), id 01h"), "{file}");

@@ -21,7 +21,7 @@ pub(crate) use hostel_house::sessions::variables::TOKEN;
 pub(crate) use hostel_house::sessions::variables::TOKEN_FILE;
 
 /// All of them.
-pub(crate) const VARIABLES: [&str; 4] = [TOKEN_FILE, TOKEN, MESH, SESSION];
+pub(crate) use hostel_house::sessions::variables::ALL as VARIABLES;
 
 /// Parents that are looked through for a session's environment.
 const GENERATIONS: usize = 16;
@@ -73,6 +73,12 @@ impl Speaker {
             }
         }
         Speaker::default()
+    }
+
+    /// A session of the house, by the file of its token and, where it was launched, its mesh.
+    pub(crate) fn of_session(token_file: &Path, mesh: Option<String>) -> Self {
+        let speaker = Speaker::of(|name| (name == TOKEN_FILE).then(|| token_file.as_os_str().to_owned()));
+        Speaker { mesh, ..speaker }
     }
 
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {

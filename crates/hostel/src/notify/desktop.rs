@@ -31,13 +31,10 @@ pub(super) async fn tell(queue: Arc<Queue>, log: Log) {
     let mut failed = false;
     loop {
         let (news, _) = queue.next().await;
-        let shown = Command::new(PROGRAM)
-            .args(arguments(&news))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .status();
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments(&news)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        hostel_peer::marks::mark_children_of(command.kill_on_drop(true).as_std_mut());
+        let shown = command.status();
         let outcome = match tokio::time::timeout(LIMIT, shown).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(status.to_string()),

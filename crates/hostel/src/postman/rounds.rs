@@ -45,6 +45,7 @@ struct Item {
     body: Option<String>,
     reply_to_id: Option<String>,
     cursor: String,
+    verified: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -171,6 +172,7 @@ impl<'a> Rounds<'a> {
             message: item.client_message_id,
             reply_to: item.reply_to_id,
             text,
+            verified: item.verified,
         })
     }
 

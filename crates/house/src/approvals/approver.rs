@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dryoc::classic::crypto_pwhash::{crypto_pwhash_str, crypto_pwhash_str_verify};
+use hostel_peer::Peer;
 use hostel_syncpoint::points;
 use rusqlite::Transaction;
 use serde_json::json;
@@ -22,7 +23,7 @@ use zeroize::Zeroizing;
 use super::audit::{self, Event, Line};
 use super::lockout::{self, Limits, Standing};
 use super::types::DecideError;
-use super::who::{self, DeciderPeer, Household};
+use super::who::{self, Household};
 use crate::sessions::now_ns;
 use crate::store::{Store, StoreError};
 
@@ -113,7 +114,7 @@ impl Approver {
         &self,
         new: Passphrase,
         old: Option<Passphrase>,
-        peer: &DeciderPeer,
+        peer: &Peer,
         label: &str,
     ) -> Result<(), DecideError> {
         let (approver, peer, label) = (self.clone(), peer.clone(), label.to_owned());
@@ -124,7 +125,7 @@ impl Approver {
         &self,
         new: Passphrase,
         old: Option<Passphrase>,
-        peer: &DeciderPeer,
+        peer: &Peer,
         label: &str,
     ) -> Result<(), DecideError> {
         self.admit(peer).await?;
@@ -155,7 +156,7 @@ impl Approver {
     }
 
     /// Removes the passphrase; it has to be shown once more.
-    pub async fn clear(&self, passphrase: Passphrase, peer: &DeciderPeer, label: &str) -> Result<(), DecideError> {
+    pub async fn clear(&self, passphrase: Passphrase, peer: &Peer, label: &str) -> Result<(), DecideError> {
         let (approver, peer, label) = (self.clone(), peer.clone(), label.to_owned());
         detached(async move {
             approver.admit(&peer).await?;
@@ -169,12 +170,7 @@ impl Approver {
     }
 
     /// Looks at a passphrase, and gives proof if it is the one.
-    pub async fn unlock(
-        &self,
-        passphrase: &Passphrase,
-        peer: &DeciderPeer,
-        label: &str,
-    ) -> Result<Unlock, DecideError> {
+    pub async fn unlock(&self, passphrase: &Passphrase, peer: &Peer, label: &str) -> Result<Unlock, DecideError> {
         let (approver, passphrase, peer, label) = (self.clone(), passphrase.clone(), peer.clone(), label.to_owned());
         detached(async move {
             approver.admit(&peer).await?;
@@ -198,7 +194,7 @@ impl Approver {
         self.check(passphrase, label).await
     }
 
-    async fn admit(&self, peer: &DeciderPeer) -> Result<(), DecideError> {
+    async fn admit(&self, peer: &Peer) -> Result<(), DecideError> {
         who::may_decide(&*self.inner.household, peer).await.map_err(DecideError::Refused)
     }
 

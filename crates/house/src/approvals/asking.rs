@@ -306,6 +306,7 @@ fn who_asks(approval: &Approval) -> Value {
             body["mesh"] = json!(cut(&letter.mesh, 256));
             body["sender"] = json!(cut(&letter.sender, 256));
             body["message"] = json!(cut(&letter.message, 256));
+            body["verified"] = json!(letter.verified);
             body["summary"] = json!(cut(&approval.summary, MOST_WORDS));
         }
     }

@@ -56,6 +56,8 @@ pub enum Event {
     WrongPassphrase,
     /// Too many were.
     LockedOut,
+    /// The mode of a session was changed.
+    ModeChanged,
 }
 
 impl Event {
@@ -79,6 +81,7 @@ impl Event {
             Event::ApproverCleared => "approver_cleared",
             Event::WrongPassphrase => "wrong_passphrase",
             Event::LockedOut => "locked_out",
+            Event::ModeChanged => "mode_changed",
         }
     }
 }

@@ -33,7 +33,7 @@ pub(super) struct Refusals {
 
 impl Refusals {
     /// Whether one more is recorded.
-    fn take(&mut self, now: Instant) -> bool {
+    pub(super) fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| now - since > Duration::from_secs(60)) {
             (self.since, self.count) = (Some(now), 0);
         }
@@ -104,7 +104,7 @@ impl Approvals {
         let Some(approval) = waiting else { return Err(self.not_pending(id).await) };
         let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict)
             .and_then(|()| makes_sense(&decision, terms.is_some(), &approval, &claim.face));
-        let another = who::is_another(&claim.peer, &approval.requester).await;
+        let another = who::is_another(&claim.peer, &approval).await;
         if let Err(why) = allowed.and(another) {
             return Err(self.refuse(id, claim, why).await);
         }
@@ -126,7 +126,7 @@ impl Approvals {
         }
     }
 
-    async fn proven(&self, claim: &Claim) -> Result<(), DecideError> {
+    pub(super) async fn proven(&self, claim: &Claim) -> Result<(), DecideError> {
         match &claim.face {
             Face::Socket | Face::Terminal | Face::Pkexec => Ok(()),
             Face::Unlocked(unlock) => self.inner.approver.accepts(unlock),

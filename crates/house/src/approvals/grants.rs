@@ -304,6 +304,7 @@ mod tests {
             message: String::new(),
             reply_to: None,
             text: String::new(),
+            verified: true,
         };
         let letter = asked(Subject::Letter { session: String::new(), name: String::new(), letter });
         let refused = TERMS.fix(&letter).unwrap_err();

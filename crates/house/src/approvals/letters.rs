@@ -1,7 +1,8 @@
 //! Requests about letters: whether a message that came over a mesh is put to a session's agent.
 //!
 //! Invariant: such a request is written together with what its session notes about the letter, or not at all. What is
-//! asked about is shown in full. A rule lets one through only if it says that it is about the mesh.
+//! asked about is shown in full. A rule lets one through only if it says that it is about the mesh, and only if the sender
+//! is verified.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use rusqlite::Transaction;
 
 use super::Approvals;
 use super::asking::{Draft, blank};
-use super::rules::{self, Facts};
+use super::rules::{self, Action, Facts, Verdict};
 use super::types::{Approval, RequestError, Requester, State, Subject, digest_of};
 use crate::sessions::{LETTERS, Letter};
 
@@ -60,6 +61,7 @@ impl Approvals {
 
     fn draft_letter(&self, about: AboutLetter) -> Result<Draft, RequestError> {
         let AboutLetter { session, name, letter, wait } = about;
+        let is_verified = letter.verified;
         let summary = letter.summary(&name);
         // Not as the client: rules know clients by names, and a sender may call itself anything.
         let requester = Requester {
@@ -74,7 +76,11 @@ impl Approvals {
         if size > limit {
             return Err(RequestError::TooLarge { size, limit });
         }
-        let verdict = rules::judge(&self.inner.options.rules, Facts::of(&subject, &requester));
+        let mut verdict = rules::judge(&self.inner.options.rules, Facts::of(&subject, &requester));
+        if !is_verified && verdict.action == Action::Allow {
+            // Whoever wrote the rule meant members, and nobody has proven that this is of one.
+            verdict = Verdict { action: Action::Ask, rule: String::new() };
+        }
         let kind = subject.kind();
         let wait = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         let tool = kind.word().to_owned();
@@ -91,7 +97,7 @@ impl Approvals {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rules::{Action, Rule};
+    use super::super::rules::Rule;
     use super::super::testing::inbox;
     use super::super::{Glob, Kind};
     use super::*;
@@ -106,6 +112,7 @@ mod tests {
             message: "id".to_owned(),
             reply_to: None,
             text: text.to_owned(),
+            verified: true,
         };
         AboutLetter { session: "s-1".to_owned(), name: "main".to_owned(), letter, wait: Duration::from_secs(60) }
     }
@@ -128,6 +135,10 @@ mod tests {
         let (_directory, approvals) = inbox(|options| options.rules = rules).await;
         let Draft { approval, session, text, verdict, .. } = approvals.draft_letter(about("hello")).unwrap();
         assert_eq!((session, verdict.action, verdict.rule.as_str()), (None, Action::Allow, "this"));
+        let mut unverified = about("hello");
+        unverified.letter.verified = false;
+        let asked = approvals.draft_letter(unverified).unwrap().verdict;
+        assert_eq!((asked.action, asked.rule.as_str()), (Action::Ask, ""), "a rule speaks of members");
         let AboutLetter { session, name, letter, .. } = about("hello");
         let subject = Subject::Letter { session, name, letter };
         assert_eq!((&approval.subject, approval.kind, Some(text.clone())), (&subject, Kind::Letter, subject.text()));

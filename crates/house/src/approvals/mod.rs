@@ -16,13 +16,12 @@ mod grants;
 mod letters;
 mod lockout;
 mod neighbours;
-mod peer;
 mod questions;
+mod rights;
 mod rows;
 mod rules;
 mod running;
 mod session_grant;
-mod sockets;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -35,6 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use hostel_peer::Peer;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -49,18 +49,19 @@ pub use clock::FaceGuard;
 pub use glob::{Glob, GlobError};
 pub use grants::{Covered, Grant, GrantTerms, LONGEST as LONGEST_GRANT, Scope, Terms};
 pub use lockout::Limits as LockoutLimits;
-pub use peer::{PeerInfo, start_of};
 pub use rules::{Action, Rule, Verdict};
 pub use session_grant::{DOOR as SUDO_PROXY, SessionGrant};
 pub use types::{
     Approval, Connection, DecideError, KeeperId, Kind, Life, NewRequest, RequestError, Requester, RunState, State,
     Subject,
 };
-pub use who::{Answer, Claim, DeciderPeer, Ends, Face, Household};
+pub use who::{Answer, Claim, Face, Household};
+
 pub use why::{Looked, Why};
 
 pub(crate) use letters::AboutLetter;
 pub(crate) use questions::{Question, withdraw_all};
+pub(crate) use rights::record_mode;
 
 use grants::Grant as OpenGrant;
 use neighbours::Neighbours;
@@ -98,8 +99,9 @@ impl ApprovalOptions {
     /// in none.
     #[must_use]
     pub fn new(approver_file: PathBuf, processes: Processes) -> Self {
-        let home = approver_file.parent().map(Path::to_owned).unwrap_or_default();
-        ApprovalOptions::with_household(approver_file, Arc::new(Neighbours::new(processes, home)))
+        let home = approver_file.parent().unwrap_or(Path::new(""));
+        let household = Arc::new(Neighbours::new(processes, home));
+        ApprovalOptions::with_household(approver_file, household)
     }
 
     /// Likewise, where something else knows which processes belong to the house.
@@ -228,14 +230,13 @@ impl Approvals {
     }
 
     /// Whether somebody is anybody who may decide at all, and not inside this house; why not, in words.
-    pub async fn may_decide(&self, peer: &DeciderPeer) -> Result<(), String> {
+    pub async fn may_decide(&self, peer: &Peer) -> Result<(), String> {
         who::may_decide(&*self.inner.options.household, peer).await
     }
 
-    /// A process of this machine as a requester, if it is there.
-    #[must_use]
-    pub fn peer(&self, pid: u32, uid: u32) -> Option<PeerInfo> {
-        PeerInfo::below(pid, uid, self.inner.options.household.keeper().map(|keeper| keeper.pid))
+    /// What a peer is to the house.
+    pub(crate) async fn standing(&self, peer: &hostel_peer::Peer) -> hostel_peer::Standing {
+        self.inner.options.household.standing(peer).await
     }
 
     /// The sudo-proxy session grant.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use hostel_agents::Raw;
 use proptest::prelude::*;
 
-use super::super::peer::PeerInfo;
 use super::*;
 use crate::pipelines::Privilege;
+use hostel_peer::PeerInfo;
 
 fn stage(words: &[&str]) -> Stage {
     let path = PathBuf::from("/usr/bin").join(words[0].trim_start_matches('/'));
@@ -255,6 +255,7 @@ fn a_letter_comes_in_by_a_rule_that_says_so_and_is_refused_by_any() {
         message: String::new(),
         reply_to: None,
         text: "hello".to_owned(),
+        verified: true,
     };
     let letter = Subject::Letter { session: "s-1".to_owned(), name: "main".to_owned(), letter };
     let says = |rule: Rule| {

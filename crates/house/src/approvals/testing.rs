@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use hostel_peer::Peer;
+
 use super::{Answer, ApprovalOptions, Approvals, Household, KeeperId};
 
 /// A house that nobody is inside of.
 struct Empty;
 
 impl Household for Empty {
-    fn is_inside(&self, _pid: u32) -> Answer<'_> {
-        Box::pin(async { false })
+    fn standing<'a>(&'a self, peer: &'a Peer) -> Answer<'a> {
+        Box::pin(peer.standing())
     }
 
     fn keeper(&self) -> Option<KeeperId> {

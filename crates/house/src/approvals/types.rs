@@ -8,10 +8,10 @@
 use std::time::Duration;
 
 use hostel_agents::{Decision, Raw};
+use hostel_peer::PeerInfo;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::peer::PeerInfo;
 use crate::pipelines::{Outcome, Pipeline};
 use crate::processes::ProcessId;
 use crate::sessions::Letter;

@@ -53,13 +53,10 @@ fn in_lines(text: &str, uid: u32) -> Option<Account> {
 /// Users may come from elsewhere than the file; `getent` knows where.
 fn ask_directory(uid: u32) -> String {
     let mut text = String::new();
-    let command = Command::new("getent")
-        .args(["passwd", &uid.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut child) = command else { return text };
+    let mut command = Command::new("getent");
+    command.args(["passwd", &uid.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    hostel_peer::marks::mark_children_of(&mut command);
+    let Ok(mut child) = command.spawn() else { return text };
     let deadline = Instant::now() + LIMIT;
     while matches!(child.try_wait(), Ok(None)) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

@@ -104,7 +104,7 @@ impl Process {
     ///
     /// Input larger than the keeper takes at once goes in pieces, each accepted before the next.
     pub async fn stdin(self: &Arc<Self>, offset: Option<u64>, data: &[u8]) -> Result<StdinTicket, StdinError> {
-        if self.label.owned_input {
+        if self.is_input_owned() {
             return Err(StdinError::Owned);
         }
         let (mut offset, mut rest) = (offset, data);
@@ -158,7 +158,7 @@ impl Process {
 
     /// Ends its input once all that was accepted is written.
     pub async fn close_stdin(self: &Arc<Self>) -> Result<(), StdinError> {
-        if self.label.owned_input {
+        if self.is_input_owned() {
             return Err(StdinError::Owned);
         }
         self.end_stdin().await

@@ -4,8 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::origin::Origin;
+
 /// What the house knows of a process after everything but the keeper and the journal is gone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Label {
     /// The name it is known by in this house.
     pub(crate) name: String,
@@ -14,6 +16,12 @@ pub(crate) struct Label {
     /// The program, without arguments.
     #[serde(default)]
     pub(crate) program: String,
+    /// The session whose agent it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) session: Option<String>,
+    /// The session or hosted command that asked for it, where a process inside the house did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_by: Option<Origin>,
     /// Its standard input belongs to the house, see [`SpawnSpec::owned_input`](super::SpawnSpec::owned_input).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) owned_input: bool,
@@ -29,8 +37,27 @@ impl Label {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             name: id.to_owned(),
             door: "unknown".to_owned(),
-            program: String::new(),
-            owned_input: false,
+            ..Self::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processes::ProcessId;
+
+    #[test]
+    fn labels_of_older_programs_and_new_ones_are_read() {
+        let old = Label::decode(br#"{"name":"web","door":"native","program":"sh"}"#, "id");
+        assert_eq!((old.name.as_str(), old.session, old.owned_input, old.asked_by), ("web", None, false, None));
+        let plain = Label { name: "web".to_owned(), door: "native".to_owned(), ..Label::default() };
+        assert_eq!(String::from_utf8(plain.encode()).unwrap(), r#"{"name":"web","door":"native","program":""}"#);
+        for asked_by in [Origin::Session("a b".to_owned()), Origin::Process(ProcessId([7; 16]))] {
+            let label =
+                Label { session: Some("s".to_owned()), owned_input: true, asked_by: Some(asked_by), ..plain.clone() };
+            assert_eq!(Label::decode(&label.encode(), "id"), label);
+        }
+        assert_eq!(Label::decode(b"nonsense", "id").name, "id");
     }
 }

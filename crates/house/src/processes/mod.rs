@@ -11,6 +11,7 @@ mod input;
 mod label;
 mod launch;
 mod link;
+mod origin;
 mod outbox;
 mod process;
 pub mod program;
@@ -40,6 +41,7 @@ pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use input::{Applied, StdinError, StdinTicket};
+pub use origin::{Origin, OriginError};
 pub use process::{Exit, HeldBecause, Process, Status};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
@@ -137,6 +139,10 @@ pub struct SpawnSpec {
     pub id: Option<ProcessId>,
     /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
     pub socket_stdin: bool,
+    /// The session whose agent it is.
+    pub session: Option<String>,
+    /// Who asked for it, where that was a process inside the house.
+    pub asked_by: Option<Origin>,
     /// Its standard input belongs to this house: nobody can write to it or end it through [`Process::stdin`] and
     /// [`Process::close_stdin`], and the keeper refuses everybody who does not show a token.
     pub owned_input: bool,
@@ -400,6 +406,13 @@ impl Processes {
         self.house.spared.lock().extend(ids);
     }
 
+    /// These are agents of sessions, also where a label of an older program does not say so.
+    pub(crate) fn mark_agents(&self, ids: &[ProcessId]) {
+        for process in ids.iter().filter_map(|id| self.house.find(*id)) {
+            process.agent.store(true, Ordering::Release);
+        }
+    }
+
     /// Forgets a process that has ended, with its journal.
     pub async fn forget(&self, id: ProcessId) {
         self.house.spared.lock().remove(&id);
@@ -414,13 +427,6 @@ impl Processes {
     /// Limits what a process and everything it starts may use, through its cgroup. `false` where it has none that can.
     pub fn limit_cgroup(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
         self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))
-    }
-
-    /// Whether a process of this machine belongs to what the keeper holds: one of its children, or anything they
-    /// started. Who cannot be looked at counts as inside: this guards decisions that are a person's.
-    pub async fn is_inside(&self, pid: u32) -> bool {
-        let (tag, keeper) = (self.house.tag(), self.house.welcome.read().pid);
-        hostel_tasks::spawn_blocking(move || tree::is_inside(&tag, keeper, pid)).await.unwrap_or(true)
     }
 
     /// Journals that may go by the retention rule.

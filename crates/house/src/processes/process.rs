@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::label::Label;
 use super::link::Gone;
+use super::origin::Origin;
 use super::{House, Watch, WatchError};
 
 /// How a process ended.
@@ -85,6 +86,8 @@ pub struct Process {
     pub(crate) house: Weak<House>,
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
+    /// It is an agent of some session, where only the database says so because an older program wrote its label.
+    pub(crate) agent: AtomicBool,
     pub(crate) applied: AtomicU64,
     /// Shown to the keeper with input, if the input is owned. Made by the spawn, or from the house key when first needed.
     pub(crate) owner: OnceLock<OwnerToken>,
@@ -114,6 +117,7 @@ impl Process {
             command,
             house: Arc::downgrade(house),
             started: OnceLock::new(),
+            agent: AtomicBool::new(false),
             applied: AtomicU64::new(0),
             owner: OnceLock::new(),
             progress: watch::Sender::new(progress),
@@ -135,6 +139,22 @@ impl Process {
     /// The door it came in by.
     pub fn door(&self) -> &str {
         &self.label.door
+    }
+
+    /// The session whose agent it is.
+    pub fn session(&self) -> Option<&str> {
+        self.label.session.as_deref()
+    }
+
+    /// Whether its standard input belongs to the house itself: it is an agent, which is answered through it, or a stage
+    /// of an approved pipeline, which runs as it was shown.
+    pub fn is_input_owned(&self) -> bool {
+        self.label.owned_input || self.agent.load(Ordering::Acquire)
+    }
+
+    /// The session or hosted command that asked for it, where a process inside the house did.
+    pub fn asked_by(&self) -> Option<&Origin> {
+        self.label.asked_by.as_ref()
     }
 
     /// Its process id; 0 while it is being started.

@@ -51,6 +51,8 @@ impl Processes {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
+            session: spec.session.clone(),
+            asked_by: spec.asked_by.clone(),
             owned_input: spec.owned_input,
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {

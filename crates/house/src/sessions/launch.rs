@@ -80,6 +80,8 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         cwd: Some(cwd.clone()),
         id: Some(id),
         socket_stdin: true,
+        session: Some(session.id().to_owned()),
+        asked_by: None,
         owned_input: true,
     };
     session.hub.processes.spare([id]);

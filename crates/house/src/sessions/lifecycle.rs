@@ -51,6 +51,7 @@ impl Sessions {
             })
             .await?;
         hub.processes.spare(ids.iter().copied());
+        hub.processes.mark_agents(&ids);
         let mut by_session: HashMap<i64, Vec<(String, String)>> = HashMap::new();
         for (session, door, state) in states {
             by_session.entry(session).or_default().push((door, state));
@@ -108,6 +109,10 @@ impl Sessions {
         if !exists(cwd.clone()).await {
             return Err(SessionError::NoDirectory(cwd.display().to_string()));
         }
+        let mode = allowed(new.mode, agent.mode.unwrap_or_default(), new.maker.as_ref().map(|maker| maker.mode))
+            .map_err(|most| more_rights(&format!("mode `{}`", most.name())))?;
+        let mesh = allowed(new.mesh, self.hub.options.mesh, new.maker.as_ref().map(|maker| maker.mesh))
+            .map_err(|most| more_rights(&format!("mesh policy `{}`", most.word())))?;
         let now = now_ns();
         let mut row = SessionRow {
             no: 0,
@@ -118,7 +123,7 @@ impl Sessions {
             door: new.door.to_owned(),
             owner: new.owner,
             cwd,
-            mode: new.mode.or(agent.mode).unwrap_or_default(),
+            mode,
             model: new.model.or_else(|| agent.model.clone()),
             model_told: None,
             cli_session: None,
@@ -132,8 +137,9 @@ impl Sessions {
             usage: Usage::default(),
             turns: 0,
             address: String::new(),
-            mesh: new.mesh.unwrap_or(self.hub.options.mesh),
+            mesh,
             mesh_since: now / 1_000_000,
+            made_by: new.maker.and_then(|maker| maker.origin),
         };
         let stored = row.clone();
         let inserted = self.hub.store.write(points::SESSION_CREATED, move |transaction| {
@@ -306,7 +312,44 @@ impl Sessions {
     }
 }
 
+/// The rights that a new session gets: those that are asked for, else the usual ones, but no more than `most`. Asking for
+/// more is an error, which holds `most`.
+fn allowed<T: Copy + Ord>(asked: Option<T>, usual: T, most: Option<T>) -> Result<T, T> {
+    match (asked, most) {
+        (Some(asked), Some(most)) if asked > most => Err(most),
+        (Some(asked), _) => Ok(asked),
+        (None, Some(most)) => Ok(usual.min(most)),
+        (None, None) => Ok(usual),
+    }
+}
+
+fn more_rights(most: &str) -> SessionError {
+    SessionError::MoreRights(format!(
+        "a process that runs inside this house makes no session with more rights than its own ({most}); \
+         its owner can, from outside the house"
+    ))
+}
+
 /// Whether something is there, asked where a file system that does not answer holds up nobody else.
 async fn exists(path: PathBuf) -> bool {
     hostel_tasks::spawn_blocking(move || path.exists()).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use hostel_agents::Mode;
+
+    use super::*;
+
+    #[test]
+    fn a_session_gets_no_more_rights_than_its_maker_has() {
+        let mode = |asked, most| allowed(asked, Mode::Code, most);
+        assert_eq!(mode(None, None), Ok(Mode::Code));
+        assert_eq!(mode(Some(Mode::Auto), None), Ok(Mode::Auto));
+        assert_eq!(mode(None, Some(Mode::Ask)), Ok(Mode::Ask), "the usual ones are cut down");
+        assert_eq!(mode(None, Some(Mode::Auto)), Ok(Mode::Code));
+        assert_eq!(mode(Some(Mode::Plan), Some(Mode::Ask)), Ok(Mode::Plan));
+        assert_eq!(mode(Some(Mode::Ask), Some(Mode::Ask)), Ok(Mode::Ask));
+        assert_eq!(mode(Some(Mode::Code), Some(Mode::Ask)), Err(Mode::Ask), "asking for more is no accident");
+    }
 }

@@ -33,8 +33,8 @@ pub use log::Events;
 pub use mail::{DOOR as LETTERS, Launched, Letter, MailLimits, MailPlace, MeshPolicy, Taken, variables};
 pub use session::Session;
 pub use types::{
-    AgentLimits, AgentSpec, Cause, Entry, NewSession, NextEvents, Prompt, Scope, SendError, Sent, SessionError,
-    SessionInfo, SessionOptions, Standing, Status, TurnInfo,
+    AgentLimits, AgentSpec, Cause, Entry, Maker, ModeChange, ModeError, NewSession, NextEvents, Prompt, Scope,
+    SendError, Sent, SessionError, SessionInfo, SessionOptions, Standing, Status, TurnInfo,
 };
 
 use crate::store::StoreError;
@@ -181,5 +181,6 @@ fn info_of(row: SessionRow) -> SessionInfo {
         address: row.address,
         launched: mail::launched(&row.env),
         mesh: row.mesh,
+        made_by: row.made_by,
     }
 }

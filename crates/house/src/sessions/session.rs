@@ -20,8 +20,10 @@ use super::mail;
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
-use super::types::{Cause, Scope, SessionInfo, Standing, Status};
+use super::types::{Cause, ModeChange, ModeError, Scope, SessionInfo, Standing, Status};
 use super::{Hub, detached};
+use crate::approvals;
+use crate::processes::Origin;
 use crate::store::StoreError;
 
 /// The longest text a door may keep with a session.
@@ -40,6 +42,7 @@ pub struct Session {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) approval_wait: Duration,
     created_ns: u64,
+    made_by: Option<Origin>,
     state: Mutex<State>,
     pub(crate) log: Arc<Log>,
     /// Orders what changes the queue.
@@ -96,6 +99,7 @@ impl Session {
             env: row.env,
             approval_wait: row.approval_wait,
             created_ns: row.created_ns,
+            made_by: row.made_by,
             state: Mutex::new(state),
             log: Arc::new(Log::new(hub.store.clone(), row.no, row.last_seq, closed)),
             gate: tokio::sync::Mutex::default(),
@@ -225,6 +229,7 @@ impl Session {
             address: state.address.clone(),
             launched: self.launched(),
             mesh: state.mesh,
+            made_by: self.made_by.clone(),
         }
     }
 
@@ -255,9 +260,42 @@ impl Session {
         result
     }
 
-    /// What it may do, from the next turn on.
-    pub async fn set_mode(self: &Arc<Self>, mode: Mode) -> Result<(), StoreError> {
-        self.set_text("mode", Some(mode.name().to_owned()), move |state, _| state.mode = mode).await
+    /// What it may do, from the next turn on. The change and its record in the audit are one write.
+    pub async fn set_mode(self: &Arc<Self>, change: ModeChange) -> Result<(), ModeError> {
+        let session = Arc::clone(self);
+        detached(async move { session.set_mode_now(change).await }).await?
+    }
+
+    async fn set_mode_now(&self, change: ModeChange) -> Result<(), ModeError> {
+        // Changes come one after the other: each is judged by the mode it really replaces.
+        let _gate = self.gate.lock().await;
+        let (before, mode) = (self.state.lock().mode, change.mode);
+        if before == mode {
+            return Ok(());
+        }
+        if mode > before && !change.may_raise {
+            return Err(ModeError::Raises(before));
+        }
+        let (no, id) = (self.no, self.id.clone());
+        let write = move |transaction: &rusqlite::Transaction<'_>| {
+            rows::set_text(transaction, no, "mode", Some(mode.name()))?;
+            approvals::record_mode(transaction, &id, before, mode, &change.who)
+        };
+        self.hub.store.write(points::SESSION_CHANGED, write).await?;
+        self.change(|state| state.mode = mode);
+        Ok(())
+    }
+
+    /// What it may do now.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.state.lock().mode
+    }
+
+    /// Who asked for it, where that was a process inside the house.
+    #[must_use]
+    pub fn made_by(&self) -> Option<&Origin> {
+        self.made_by.as_ref()
     }
 
     /// The model, from the next turn on; none for the agent's own choice.

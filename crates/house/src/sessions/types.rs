@@ -9,6 +9,7 @@ use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
 use serde::{Deserialize, Serialize};
 
 use super::mail::{Launched, MailLimits, MeshPolicy};
+use crate::processes::Origin;
 use crate::store::StoreError;
 
 /// An agent people can ask for by name.
@@ -83,7 +84,7 @@ pub struct NewSession {
     pub agent: String,
     /// Where it works, absolute; the agent's own place if none.
     pub cwd: Option<PathBuf>,
-    /// What it may do; the agent's own default, else `Auto`, if none.
+    /// What it may do; the agent's own default, else `Ask`, if none.
     pub mode: Option<Mode>,
     /// The model.
     pub model: Option<String>,
@@ -99,6 +100,41 @@ pub struct NewSession {
     pub approval_wait: Duration,
     /// What becomes of messages from meshes; the house's own choice if none.
     pub mesh: Option<MeshPolicy>,
+    /// Who asks for it from inside the house; none for somebody outside.
+    pub maker: Option<Maker>,
+}
+
+/// A process inside the house that asks for a session: the session gets no more rights than its maker has.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Maker {
+    /// What the process descends from; the session is nobody's inside where that is not known.
+    pub origin: Option<Origin>,
+    /// The most that the session may do by itself.
+    pub mode: Mode,
+    /// The most that messages from meshes may become in it.
+    pub mesh: MeshPolicy,
+}
+
+/// A change of a session's mode.
+#[derive(Clone, Debug)]
+pub struct ModeChange {
+    /// What the session may do from the next turn on.
+    pub mode: Mode,
+    /// Who changes it, for the record.
+    pub who: String,
+    /// Whether they may give it more rights than it has.
+    pub may_raise: bool,
+}
+
+/// Why a mode was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ModeError {
+    /// It would give more rights than the session has, and whoever asks may not.
+    #[error("the session is in mode `{}`, which may do less", .0.name())]
+    Raises(Mode),
+    /// The disk did not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Whether something is going on.
@@ -175,6 +211,8 @@ pub struct SessionInfo {
     pub launched: Option<Launched>,
     /// What becomes of messages from meshes.
     pub mesh: MeshPolicy,
+    /// Who asked for it, where that was a process inside the house.
+    pub made_by: Option<Origin>,
 }
 
 /// One numbered event.
@@ -326,6 +364,9 @@ pub enum SessionError {
     /// A limit is reached.
     #[error("{0}")]
     Limit(String),
+    /// A process inside the house asks for a session with more rights than its own.
+    #[error("{0}")]
+    MoreRights(String),
     /// The disk did not take it.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -3,10 +3,15 @@
 //! Only git's answer stream is parsed, never its warnings. "No repository" is an answer of git (or of a machine
 //! without git) and never the consequence of a run that was cut short: that is an error.
 //!
-//! Output stays as bytes, because names in a repository need not be text. Nothing here talks to a network.
+//! Output stays as bytes, because names in a repository need not be text. Nothing here talks to a network, and nothing
+//! here runs a program that a repository names (`hardening`).
 
+mod hardening;
+mod porcelain;
+mod program;
 mod run;
 mod slug;
+mod status;
 mod worktree;
 
 use std::ffi::OsStr;
@@ -79,7 +84,7 @@ impl Git {
         if !self.is_repository(path).await? {
             return Ok(None);
         }
-        let output = self.run(path, &["status", "--porcelain"], Streams::Answer).await?.success()?;
+        let output = self.porcelain(path, true).await?;
         Ok(Some(lines(output.trim_ascii())))
     }
 

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use hostel_agents::Decision;
-use hostel_house::approvals::{Claim, DecideError, DeciderPeer, Face, LockoutLimits, Passphrase, State};
+use hostel_house::approvals::{Claim, DecideError, Face, LockoutLimits, Passphrase, State};
+use hostel_peer::Peer;
 use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, terminal, with_passphrase};
@@ -17,7 +18,7 @@ fn passphrase(text: &str) -> Passphrase {
 
 async fn with_approver(change: impl FnOnce(&mut hostel_house::approvals::ApprovalOptions)) -> House {
     let house = House::with(change).await;
-    house.approvals.approver().set(passphrase(RIGHT), None, &DeciderPeer::Own, "me").await.unwrap();
+    house.approvals.approver().set(passphrase(RIGHT), None, &Peer::own(), "me").await.unwrap();
     house
 }
 
@@ -34,9 +35,9 @@ async fn set_shown_changed_and_removed() {
     let house = House::new().await;
     let approver = house.approvals.approver();
     assert!(!approver.is_set());
-    let short = approver.set(passphrase("short"), None, &DeciderPeer::Own, "me").await;
+    let short = approver.set(passphrase("short"), None, &Peer::own(), "me").await;
     assert!(matches!(short, Err(DecideError::Refused(_))), "{short:?}");
-    approver.set(passphrase(RIGHT), None, &DeciderPeer::Own, "me").await.unwrap();
+    approver.set(passphrase(RIGHT), None, &Peer::own(), "me").await.unwrap();
     assert!(approver.is_set());
     let file = house.path().join("approver");
     let text = std::fs::read_to_string(&file).unwrap();
@@ -46,16 +47,15 @@ async fn set_shown_changed_and_removed() {
     let names: Vec<_> = std::fs::read_dir(house.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().contains(".new")), "{names:?}");
     // Another only with the old one.
-    let without = approver.set(passphrase("battery staple"), None, &DeciderPeer::Own, "me").await;
+    let without = approver.set(passphrase("battery staple"), None, &Peer::own(), "me").await;
     assert!(matches!(without, Err(DecideError::Refused(_))), "{without:?}");
-    let wrong =
-        approver.set(passphrase("battery staple"), Some(passphrase("wrong one")), &DeciderPeer::Own, "me").await;
+    let wrong = approver.set(passphrase("battery staple"), Some(passphrase("wrong one")), &Peer::own(), "me").await;
     assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 4 })), "{wrong:?}");
-    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &DeciderPeer::Own, "me").await.unwrap();
+    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &Peer::own(), "me").await.unwrap();
     let asked = house.ask(command(&["true"])).await;
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::WrongPassphrase { left: 4 })));
     assert_eq!(try_with(&house, &asked.id, "battery staple").await.unwrap(), State::Approved);
-    approver.clear(passphrase("battery staple"), &DeciderPeer::Own, "me").await.unwrap();
+    approver.clear(passphrase("battery staple"), &Peer::own(), "me").await.unwrap();
     assert!(!approver.is_set() && !file.exists());
     let records = house.approvals.audit().show(0, 100).await.unwrap();
     assert_eq!(
@@ -93,7 +93,7 @@ async fn wrong_ones_lead_to_a_pause_that_a_restart_does_not_end() {
     assert!(before + wait <= until && until <= now() + wait, "{before:?} {until:?} {:?}", now());
     // The right one is not even looked at, by any way.
     assert!(matches!(try_with(&house, &asked.id, RIGHT).await, Err(DecideError::LockedOut { .. })));
-    let unlock = house.approvals.approver().unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await;
+    let unlock = house.approvals.approver().unlock(&passphrase(RIGHT), &Peer::own(), "me").await;
     assert!(matches!(unlock, Err(DecideError::LockedOut { .. })), "{unlock:?}");
     let house = house.restart().await;
     assert!(
@@ -190,20 +190,20 @@ async fn a_clock_that_was_set_back_makes_no_endless_pause() {
 async fn proof_in_memory_holds_until_the_passphrase_is_another() {
     let house = with_approver(|_| {}).await;
     let approver = house.approvals.approver();
-    let wrong = approver.unlock(&passphrase("wrong"), &DeciderPeer::Own, "me").await;
+    let wrong = approver.unlock(&passphrase("wrong"), &Peer::own(), "me").await;
     assert!(matches!(wrong, Err(DecideError::WrongPassphrase { left: 4 })), "{wrong:?}");
-    let unlock = approver.unlock(&passphrase(RIGHT), &DeciderPeer::Own, "me").await.unwrap();
+    let unlock = approver.unlock(&passphrase(RIGHT), &Peer::own(), "me").await.unwrap();
     assert_eq!(format!("{unlock:?} {:?}", passphrase(RIGHT)), "Unlock(…) Passphrase(…)");
-    let claim = Claim { face: Face::Unlocked(unlock), peer: DeciderPeer::Own, label: "a face".to_owned() };
+    let claim = Claim { face: Face::Unlocked(unlock), peer: Peer::own(), label: "a face".to_owned() };
     for _ in 0..2 {
         let asked = house.ask(command(&["true"])).await;
         assert_eq!(house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await.unwrap().decider, "a face");
     }
     let asked = house.ask(command(&["true"])).await;
-    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &DeciderPeer::Own, "me").await.unwrap();
+    approver.set(passphrase("battery staple"), Some(passphrase(RIGHT)), &Peer::own(), "me").await.unwrap();
     let stale = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
     assert!(matches!(stale, Err(DecideError::Refused(_))), "{stale:?}");
-    approver.clear(passphrase("battery staple"), &DeciderPeer::Own, "me").await.unwrap();
+    approver.clear(passphrase("battery staple"), &Peer::own(), "me").await.unwrap();
     let none = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
     assert!(matches!(none, Err(DecideError::NoPassphraseSet)), "{none:?}");
     assert_eq!(house.get(&asked.id).await.state, State::Pending);
@@ -269,7 +269,7 @@ async fn a_passphrase_is_neither_short_nor_endless() {
         (LONGEST_PASSPHRASE + 1, false),
     ] {
         let house = House::new().await;
-        let set = house.approvals.approver().set(passphrase(&"x".repeat(length)), None, &DeciderPeer::Own, "me").await;
+        let set = house.approvals.approver().set(passphrase(&"x".repeat(length)), None, &Peer::own(), "me").await;
         assert_eq!(set.is_ok(), taken, "{length}: {set:?}");
     }
 }

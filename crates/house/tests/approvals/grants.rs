@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use hostel_agents::Decision;
 use hostel_house::approvals::{
-    Action, Approval, Covered, DecideError, Glob, GrantTerms, NewRequest, PeerInfo, Requester, RunState, Scope, State,
-    Subject,
+    Action, Approval, Covered, DecideError, Glob, GrantTerms, NewRequest, Requester, RunState, Scope, State, Subject,
 };
 use hostel_house::pipelines::Privilege;
+use hostel_peer::PeerInfo;
 use hostel_syncpoint::SyncPoint;
 
 use super::house::{House, command, pipeline, request, requester, root_command, rule, terminal, with_passphrase};

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use hostel_agents::Decision;
 use hostel_house::approvals::{
-    Action, Answer, Approval, ApprovalOptions, Approvals, Claim, Connection, Cost, DecideError, DeciderPeer, Face,
-    Glob, Household, KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
+    Action, Answer, Approval, ApprovalOptions, Approvals, Claim, Connection, Cost, DecideError, Face, Glob, Household,
+    KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
 };
 use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd};
 use hostel_house::store::{self, Store};
+use hostel_peer::{Peer, Standing};
 use parking_lot::Mutex;
 
 use crate::support::{until, within};
@@ -28,9 +29,12 @@ pub(crate) struct Neighbours {
 pub(crate) const KEEPER: KeeperId = KeeperId { pid: 4_194_303, since_ns: 77 };
 
 impl Household for Neighbours {
-    fn is_inside(&self, pid: u32) -> Answer<'_> {
-        let inside = self.inside.lock().contains(&pid);
-        Box::pin(async move { inside })
+    fn standing<'a>(&'a self, peer: &'a Peer) -> Answer<'a> {
+        Box::pin(async move {
+            let pids = peer.pids().await;
+            let is_inside = pids.iter().any(|pid| self.inside.lock().contains(pid));
+            if is_inside { Standing::Insider } else { peer.standing().await }
+        })
     }
 
     fn keeper(&self) -> Option<KeeperId> {
@@ -126,12 +130,12 @@ impl House {
 
 /// A key on the sudo-proxy personality's own terminal.
 pub(crate) fn terminal() -> Claim {
-    Claim { face: Face::Terminal, peer: DeciderPeer::Own, label: "the terminal".to_owned() }
+    Claim { face: Face::Terminal, peer: Peer::own(), label: "the terminal".to_owned() }
 }
 
 pub(crate) fn with_passphrase(text: &str) -> Claim {
     let face = Face::Passphrase(Passphrase::new(text.to_owned()));
-    Claim { face, peer: DeciderPeer::Own, label: "somebody".to_owned() }
+    Claim { face, peer: Peer::own(), label: "somebody".to_owned() }
 }
 
 pub(crate) fn stage(words: &[&str]) -> Stage {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hostel_house::approvals::{Action, Covered, GrantTerms, Scope};
+use hostel_peer::Peer;
 
 use super::house::{House, command, connected, finished, rule, terminal};
 
@@ -49,11 +50,11 @@ async fn granted_requests_per_second() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn what_a_passphrase_costs() {
-    use hostel_house::approvals::{Cost, DeciderPeer, Passphrase};
+    use hostel_house::approvals::{Cost, Passphrase};
     let house = House::with(|options| options.cost = Cost::default()).await;
     let passphrase = || Passphrase::new("correct horse".to_owned());
-    house.approvals.approver().set(passphrase(), None, &DeciderPeer::Own, "me").await.unwrap();
+    house.approvals.approver().set(passphrase(), None, &Peer::own(), "me").await.unwrap();
     let begun = Instant::now();
-    house.approvals.approver().unlock(&passphrase(), &DeciderPeer::Own, "me").await.unwrap();
+    house.approvals.approver().unlock(&passphrase(), &Peer::own(), "me").await.unwrap();
     eprintln!("a passphrase is compared in {:?}", begun.elapsed());
 }

@@ -4,13 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use hostel_agents::{Decision, Raw};
-use hostel_house::approvals::{
-    Claim, DecideError, DeciderPeer, Ends, Face, Kind, NewRequest, Passphrase, PeerInfo, Requester, State, Subject,
-    start_of,
-};
+use hostel_house::approvals::{Claim, DecideError, Face, Kind, NewRequest, Passphrase, Requester, State, Subject};
 use hostel_house::pipelines::Privilege;
+use hostel_peer::{Ends, Peer, PeerInfo, start_of};
 
-use super::house::{House, command, pipeline, request, requester, root_command, with_passphrase};
+use super::house::{House, command, connected, pipeline, request, requester, root_command, with_passphrase};
 
 const RIGHT: &str = "correct horse";
 
@@ -30,7 +28,7 @@ impl Family {
         Family { child: line.trim().parse().unwrap(), parent }
     }
 
-    fn decider(&self) -> DeciderPeer {
+    fn decider(&self) -> Peer {
         local(self.child)
     }
 
@@ -52,18 +50,18 @@ impl Drop for Family {
     }
 }
 
-fn local(pid: u32) -> DeciderPeer {
-    DeciderPeer::Local { pid, started: start_of(pid).unwrap() }
+fn local(pid: u32) -> Peer {
+    Peer::of_process(pid)
 }
 
 async fn with_approver() -> House {
     let house = House::new().await;
     let right = Passphrase::new(RIGHT.to_owned());
-    house.approvals.approver().set(right, None, &DeciderPeer::Own, "me").await.unwrap();
+    house.approvals.approver().set(right, None, &Peer::own(), "me").await.unwrap();
     house
 }
 
-async fn decide(house: &House, id: &str, peer: DeciderPeer) -> Result<State, DecideError> {
+async fn decide(house: &House, id: &str, peer: Peer) -> Result<State, DecideError> {
     let claim = Claim { peer, ..with_passphrase(RIGHT) };
     house.approvals.decide(id, Decision::AllowOnce, &claim).await.map(|approval| approval.state)
 }
@@ -123,19 +121,18 @@ async fn what_runs_inside_the_house_decides_nothing_and_costs_no_attempt() {
     let revoke = house.approvals.revoke(1, &Claim { peer: inside, ..with_passphrase(RIGHT) }).await;
     assert!(matches!(revoke, Err(DecideError::Refused(_))), "{revoke:?}");
     // The person is not locked out by any of it.
-    assert_eq!(decide(&house, &asked.id, DeciderPeer::Own).await.unwrap(), State::Approved);
+    assert_eq!(decide(&house, &asked.id, Peer::own()).await.unwrap(), State::Approved);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_gone_or_is_another_by_now_decides_nothing() {
     let house = with_approver().await;
     let asked = house.ask(command(&["true"])).await;
-    let mut gone = Command::new("true").spawn().unwrap();
-    let peer = start_of(gone.id()).map(|started| DeciderPeer::Local { pid: gone.id(), started });
+    let mut gone = Command::new("sleep").arg("1000").spawn().unwrap();
+    let peer = local(gone.id());
+    gone.kill().unwrap();
     gone.wait().unwrap();
-    let own = std::process::id();
-    let another = DeciderPeer::Local { pid: own, started: start_of(own).unwrap() + 1 };
-    for peer in peer.into_iter().chain([another, DeciderPeer::Unknown]) {
+    for peer in [peer, local(gone.id()), Peer::unknown()] {
         let outcome = decide(&house, &asked.id, peer.clone()).await;
         assert!(refused(&outcome), "{peer:?}: {outcome:?}");
     }
@@ -155,7 +152,7 @@ async fn which_way_decides_what() {
         NewRequest { requester, ..new }
     };
     let unlock =
-        house.approvals.approver().unlock(&Passphrase::new(RIGHT.to_owned()), &DeciderPeer::Own, "me").await.unwrap();
+        house.approvals.approver().unlock(&Passphrase::new(RIGHT.to_owned()), &Peer::own(), "me").await.unwrap();
     // By socket, terminal, pkexec, and with the passphrase.
     let cases = [
         (request(tool), [true, false, false, true]),
@@ -169,7 +166,7 @@ async fn which_way_decides_what() {
         let faces = [Face::Socket, Face::Terminal, Face::Pkexec, Face::Unlocked(unlock.clone())];
         for (face, may) in faces.into_iter().zip(may) {
             let asked = house.ask(new.clone()).await;
-            let claim = Claim { face: face.clone(), peer: DeciderPeer::Own, label: "x".to_owned() };
+            let claim = Claim { face: face.clone(), peer: Peer::own(), label: "x".to_owned() };
             let outcome = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
             match may {
                 true => assert_eq!(outcome.unwrap().state, State::Approved, "{face:?} {new:?}"),
@@ -184,7 +181,7 @@ async fn somebody_elsewhere_with_a_token_decides_about_tools() {
     let house = House::new().await;
     let asked = house.ask(request(Subject::Tool { tool: "Bash".to_owned(), input: Raw::null() })).await;
     let ends = Ends { theirs: "192.0.2.1:1234".parse().unwrap(), ours: "192.0.2.2:443".parse().unwrap() };
-    let peer = DeciderPeer::Remote(ends);
+    let peer = Peer::of_tcp(ends);
     let claim = Claim { face: Face::Socket, peer, label: "elsewhere".to_owned() };
     assert_eq!(house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await.unwrap().state, State::Approved);
 }
@@ -196,7 +193,7 @@ async fn a_token_does_not_make_a_process_of_the_house_a_person() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (server, theirs) = listener.accept().unwrap();
-    let peer = DeciderPeer::Remote(Ends { theirs, ours: server.local_addr().unwrap() });
+    let peer = Peer::of_tcp(Ends { theirs, ours: server.local_addr().unwrap() });
     let claim = Claim { face: Face::Socket, peer, label: "over TCP".to_owned() };
     house.neighbours.inside.lock().insert(std::process::id());
     let inside = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
@@ -227,7 +224,7 @@ async fn whether_anybody_could_decide() {
     drop(face);
     assert!(!house.approvals.someone_can_decide(Kind::Pipeline));
     let right = Passphrase::new(RIGHT.to_owned());
-    house.approvals.approver().set(right, None, &DeciderPeer::Own, "me").await.unwrap();
+    house.approvals.approver().set(right, None, &Peer::own(), "me").await.unwrap();
     assert!(house.approvals.someone_can_decide(Kind::Pipeline));
     let strict = House::with(|options| options.strict = true).await;
     assert!(!strict.approvals.someone_can_decide(Kind::Tool));
@@ -237,7 +234,7 @@ async fn whether_anybody_could_decide() {
 async fn endless_attempts_do_not_fill_the_audit() {
     let house = House::new().await;
     let asked = house.ask(root_command(&["true"])).await;
-    let claim = Claim { face: Face::Socket, peer: DeciderPeer::Unknown, label: "somebody".to_owned() };
+    let claim = Claim { face: Face::Socket, peer: Peer::unknown(), label: "somebody".to_owned() };
     for _ in 0..200 {
         house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await.unwrap_err();
     }
@@ -246,17 +243,24 @@ async fn endless_attempts_do_not_fill_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_is_known_by_the_system() {
-    let house = House::new().await;
-    let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
-    let peer = house.approvals.peer(pid, uid).unwrap();
-    assert_eq!((peer.pid, peer.uid, Some(peer.started)), (pid, uid, hostel_house::approvals::start_of(pid)));
-    assert!(house.approvals.peer(u32::MAX, uid).is_none());
-    let peers = [
-        DeciderPeer::Local { pid: 7, started: 1 },
-        DeciderPeer::Remote(Ends { theirs: "[::1]:80".parse().unwrap(), ours: "[::1]:443".parse().unwrap() }),
-        DeciderPeer::Own,
-        DeciderPeer::Unknown,
-    ];
-    assert_eq!(peers.map(|peer| peer.to_string()), ["pid 7", "[::1]:80", "this daemon", "unknown"]);
+async fn what_somebody_unrecognised_asked_is_decided_at_the_terminal_of_the_house_only() {
+    let house = with_approver().await;
+    let other = Family::start(CHILD);
+    let nobody = requester();
+    assert_eq!(nobody.peer, None);
+    let asked = house.ask(NewRequest { requester: nobody, ..connected("one", &["true"]) }).await;
+    let outcome = decide(&house, &asked.id, other.decider()).await;
+    assert!(
+        matches!(&outcome, Err(DecideError::Refused(why)) if why.contains("could not be recognised")),
+        "{outcome:?}"
+    );
+    let elsewhere = Ends { theirs: "192.0.2.1:1234".parse().unwrap(), ours: "192.0.2.2:443".parse().unwrap() };
+    assert!(refused(&decide(&house, &asked.id, Peer::of_tcp(elsewhere)).await));
+    let terminal = Claim { face: Face::Terminal, peer: Peer::own(), label: "the terminal".to_owned() };
+    let decided = house.approvals.decide(&asked.id, Decision::AllowOnce, &terminal).await.unwrap();
+    assert_eq!(decided.state, State::Approved);
+    // What an agent asks comes by no connection: who may decide at all is no agent.
+    let tool = request(Subject::Tool { tool: "Bash".to_owned(), input: Raw::null() });
+    let asked = house.ask(tool).await;
+    assert_eq!(decide(&house, &asked.id, other.decider()).await.unwrap(), State::Approved);
 }

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_house::approvals::{
-    Action, Approval, ApprovalOptions, Approvals, Claim, DecideError, DeciderPeer, Face, PeerInfo, Rule, SUDO_PROXY,
-    start_of,
+    Action, Approval, ApprovalOptions, Approvals, Claim, DecideError, Face, Rule, SUDO_PROXY,
 };
 use hostel_house::pipelines::{End, PipelineLimits, Pipelines};
 use hostel_house::processes::Processes;
 use hostel_house::store::{self, Store};
 use hostel_keeper::SOCKET_NAME;
 use hostel_models::approvals::world::{Ending, Rules, Standing};
+use hostel_peer::{Peer, PeerInfo};
 use parking_lot::Mutex;
 
 use crate::support::pipelines::Place;
@@ -94,7 +94,7 @@ impl Daemon {
                 Pipelines::open(processes.clone(), approvals.clone(), PipelineLimits::default()).await.unwrap();
             pipelines.set_programs(Some(played_sudo(place)), None);
             let used = approvals.recent_requests(SUDO_PROXY, 0).await.unwrap().into_iter().map(|(id, _)| id).collect();
-            let requester = approvals.peer(requester, rustix::process::getuid().as_raw());
+            let requester = PeerInfo::of(requester, rustix::process::getuid().as_raw());
             assert!(requester.is_some(), "the requester is there");
             tokio::spawn(let_go(approvals.clone(), pipelines.clone()));
             (processes, House { approvals, pipelines, used: Arc::new(Mutex::new(used)), requester }, store)
@@ -128,7 +128,7 @@ impl Daemon {
     /// Somebody of the requester's own tree tries, with all a process can have.
     pub(crate) async fn requester_decides(&self, id: &str) -> Result<Approval, DecideError> {
         let pid = self.house.requester.as_ref().map_or(0, |requester| requester.pid);
-        let peer = DeciderPeer::Local { pid, started: start_of(pid).unwrap() };
+        let peer = Peer::of_process(pid);
         let claim = Claim { face: Face::Terminal, peer, label: "the requester".to_owned() };
         self.house.approvals.decide(id, hostel_agents::Decision::AllowOnce, &claim).await
     }

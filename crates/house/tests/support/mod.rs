@@ -193,6 +193,8 @@ pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
         cwd: Some(PathBuf::from("/")),
         id: None,
         socket_stdin: false,
+        session: None,
+        asked_by: None,
         owned_input: false,
     }
 }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Outcome};
-use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, DeciderPeer, Face, Rule};
+use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, Face, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{
     AgentLimits, AgentSpec, Entry, MailLimits, MeshPolicy, NewSession, NextEvents, Prompt, Session, SessionOptions,
     Sessions, Status,
 };
 use hostel_house::store::{self, Store};
+use hostel_peer::Peer;
 use hostel_syncpoint::SyncPoint;
 
 use super::{TestHouse, keeper_program, limit, until, until_closed, within};
@@ -190,6 +191,7 @@ pub(crate) fn new_session(id: &str, agent: &str, hosting: Hosting, cwd: &Path) -
         env: Vec::new(),
         approval_wait: Duration::from_secs(600),
         mesh: None,
+        maker: None,
     }
 }
 
@@ -247,7 +249,7 @@ pub(crate) fn said(entries: &[Arc<Entry>]) -> Vec<&str> {
 
 /// Somebody who may decide.
 pub(crate) fn a_person() -> Claim {
-    Claim { face: Face::Socket, peer: DeciderPeer::Own, label: "a test".to_owned() }
+    Claim { face: Face::Socket, peer: Peer::own(), label: "a test".to_owned() }
 }
 
 /// The question that is open, once there is one.

@@ -4,9 +4,11 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod seal;
 mod socket;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use seal::seal;
 pub(crate) use socket::{peer_process, receive};
 
 use std::ffi::{CStr, CString};
@@ -69,6 +71,28 @@ pub(crate) fn exclude_from_dumps(page: &mut [u8; 4096]) {
 /// the child itself is not dumpable, and so may not, until it has executed its program.
 pub(crate) fn prefer_as_victim(pid: u32) {
     std::fs::write(format!("/proc/{pid}/oom_score_adj"), "200").ok();
+}
+
+/// Filters the system calls of this thread, and of all that comes from it, for good. Without a right to gain privileges:
+/// the kernel takes a filter of an ordinary user in no other way.
+pub(crate) fn filter_syscalls(filter: &[crate::syscall_filter::Instruction]) -> io::Result<()> {
+    let mut instructions: Vec<libc::sock_filter> = filter
+        .iter()
+        .map(|one| libc::sock_filter { code: one.code, jt: one.jump_true, jf: one.jump_false, k: one.value })
+        .collect();
+    let length = libc::c_ushort::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len: length, filter: instructions.as_mut_ptr() };
+    let unused: libc::c_ulong = 0;
+    // SAFETY: sets a bit of this thread.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as libc::c_ulong, unused, unused, unused) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+    // SAFETY: `program` points to `length` instructions, which live until this returns; the kernel copies and checks them.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, unused, unused) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Which of the two a fork returned to.

@@ -1,7 +1,8 @@
 //! How a file is fetched: opened as it comes in, written beside its place, and moved there only when it is whole and
 //! the one it claims to be.
 //!
-//! Invariant: at `out` there is the whole file or what was there before. Nothing is written through a symbolic link.
+//! Invariant: at `out` there is the whole file or what was there before. Nothing is written through a symbolic link. A file
+//! of a member that proves what it shares is only taken if that member announced it, with these very bytes.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use hyper::body::Incoming;
 use hyper::{Method, Response};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
+use tokio::time::Instant;
 
 use super::http::{self, Ask};
 use super::keys;
@@ -27,13 +29,26 @@ use crate::mesh::core::Core;
 /// How long the broker may pause while a file comes.
 const PAUSE: Duration = Duration::from_secs(60);
 
+/// How long the announcement of a file that is listed already may take, and how often it is looked for.
+const ANNOUNCEMENT_WAIT: Duration = Duration::from_secs(3);
+const ANNOUNCEMENT_POLL: Duration = Duration::from_millis(50);
+
+/// A file that was fetched.
+pub(crate) struct File {
+    pub(crate) head: FileHead,
+    /// Whether the member that is named as its sender is proven to have shared it.
+    pub(crate) verified: bool,
+}
+
 /// Fetches a file to `out`.
-pub(crate) async fn fetch(core: &Core, id: &str, out: &str) -> Result<FileHead, Refusal> {
+pub(crate) async fn fetch(core: &Core, id: &str, out: &str, take_unverified: bool) -> Result<File, Refusal> {
     if !hostel_wire::ids::is_ulid(id) {
         return Err(Refusal::new("file_not_found", "there is no such file").about("id"));
     }
     let out = place(out)?;
     let fields = core.line()?.fields(Call::GetFile { file_id: id.to_owned() }).await?;
+    let sharer = fields.get("uploadedBy").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let proven = proven(core, id, &sharer, take_unverified).await?;
     let sealed = fields.get("sealedKey").and_then(Value::as_str);
     let key = sealed.and_then(|text| keys::open(core, text));
     let key = key.ok_or_else(|| Refusal::new("not_shared_with_you", "this file's key is not for this member"))?;
@@ -58,9 +73,33 @@ pub(crate) async fn fetch(core: &Core, id: &str, out: &str) -> Result<FileHead, 
         beside.write(&mut plain).await?;
     }
     let head = opener.finish(&mut plain).map_err(|_| mismatch())?;
+    let verified = proven.contains(&head.sha256);
+    if !verified && !proven.is_empty() {
+        return Err(mismatch());
+    }
     beside.write(&mut plain).await?;
     beside.keep(&out).await?;
-    Ok(head)
+    Ok(File { head, verified })
+}
+
+/// Digests of a file, as members are proven to have announced it. None: nobody has, and then a sender that proves what it
+/// shares has not shared it. The announcement may be on its way.
+async fn proven(core: &Core, id: &str, sharer: &str, take_unverified: bool) -> Result<Vec<String>, Refusal> {
+    let deadline = Instant::now() + ANNOUNCEMENT_WAIT;
+    loop {
+        let announced = core.inbox.announced(id).await.map_err(Refusal::internal)?;
+        let proven: Vec<String> = announced.into_iter().filter(|one| one.verified).map(|one| one.sha256).collect();
+        let must_prove = sharer != core.me.member_id && core.authors().signs(sharer) && !take_unverified;
+        if !proven.is_empty() || !must_prove {
+            return Ok(proven);
+        }
+        if Instant::now() >= deadline {
+            let why =
+                "the member that is said to have shared this file proves what it shares, and has not shared this one";
+            return Err(Refusal::new("unverified_file", why));
+        }
+        tokio::time::sleep(ANNOUNCEMENT_POLL).await;
+    }
 }
 
 /// Asks for what the broker has.

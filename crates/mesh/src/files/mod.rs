@@ -2,8 +2,9 @@
 //!
 //! Invariant: what leaves this host is sealed with a key of its own, and that key is sealed for its readers alone. A
 //! share is a snapshot: it is sealed before the caller hears that it was taken, and uploaded whenever the broker is
-//! there. Its announcement waits in the outbox like any message until the upload is done. A file without an announcement
-//! never leaves this host: the caller was not told that it was taken, and shares it again.
+//! there. The hook `pre-send` decides before that. The announcement waits in the outbox like any message until the upload
+//! is done. A file without an announcement never leaves this host: the caller was not told that it was taken, and shares
+//! it again.
 
 pub(crate) mod fetch;
 mod http;
@@ -209,6 +210,14 @@ impl Spool {
             Err(error) => self.log.warn("files_not_kept", serde_json::json!({"error": error.to_string()})),
         }
         self.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A sealed file that was never put here.
+    pub(crate) fn discard(&self, id: &str, body: &Body) {
+        if let Body::File(path) = body {
+            std::fs::remove_file(path).ok();
+        }
+        self.memory.lock().remove(id);
     }
 
     /// A file that was never announced.

@@ -68,6 +68,7 @@ fn is_final(code: &str) -> bool {
         "payload_too_large"
             | "message_too_large"
             | "forbidden"
+            | "blocked"
             | "invalid"
             | "invalid_argument"
             | "not_found"

@@ -93,7 +93,6 @@ fn found(directory: &Path, policy: &Policy, problem: Option<&String>, name: &Hoo
         network: rule.map(|rule| match rule.network {
             Network::Deny => "deny",
             Network::Allow => "allow",
-            Network::Allowlist => "allowlist",
         }),
         fs: rule.map(|rule| match rule.files {
             Files::ReadOnly => "readonly",

@@ -259,6 +259,7 @@ pub(crate) mod tests {
             recipient_pubkey: None,
             recipient_session: None,
             decrypt_error: None,
+            verified: true,
             file: None,
         }
     }

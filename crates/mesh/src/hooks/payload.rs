@@ -51,7 +51,7 @@ pub(super) fn of_message(row: &InboxRow, hook: &HookName, event_id: &str) -> Val
         "from": {"member_id": row.sender_member_id, "pubkey": row.sender_pubkey, "name": row.sender_name},
         "body": row.body, "meta": row.meta.clone().unwrap_or_else(|| json!({})), "priority": row.priority.as_str(),
         "mentions": row.mentions, "message_id": row.broker_message_id, "idempotency_key": row.client_message_id,
-        "reply_to_id": row.reply_to_id, "_truncated": false,
+        "reply_to_id": row.reply_to_id, "verified": row.verified, "_truncated": false,
     });
     if let Some(file) = &row.file {
         payload["file"] = file.clone();
@@ -98,7 +98,7 @@ pub(super) fn written(mut payload: Value, redacted: &[Field], most: usize) -> Ve
         return text.into_bytes();
     }
     // Only what names the event is left; that has a few hundred bytes at the most.
-    let kept = ["event", "event_id", "hook", "mesh", "ts", "kind", "_truncated"];
+    let kept = ["event", "event_id", "hook", "mesh", "ts", "kind", "verified", "_truncated"];
     if let Some(fields) = payload.as_object_mut() {
         fields.retain(|key, _| kept.contains(&key.as_str()));
     }

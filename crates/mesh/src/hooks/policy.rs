@@ -40,8 +40,6 @@ pub enum Network {
     Deny,
     /// All of it.
     Allow,
-    /// Only certain hosts; nobody can enforce that without being root.
-    Allowlist,
 }
 
 /// What a hook may do to files.
@@ -84,8 +82,6 @@ pub struct Rule {
     pub scopes: Vec<Scope>,
     /// What it has of the network.
     pub network: Network,
-    /// Hosts, for a policy nobody can enforce yet.
-    pub network_allowlist: Vec<String>,
     /// What it may do to files.
     pub files: Files,
     /// Whether everything it started is ended with it when its time is up.
@@ -108,7 +104,6 @@ impl Default for Rule {
             allow_reply: true,
             scopes: Vec::new(),
             network: Network::default(),
-            network_allowlist: Vec::new(),
             files: Files::default(),
             kill_group: true,
             audit: true,
@@ -218,6 +213,9 @@ impl Policy {
 const KNOWN: &str = "there are on-message, on-dm, on-mention, on-topic-<name>, on-file-share, on-disconnect, \
      on-reconnect, on-startup and pre-send (a topic with a dot is written [\"on-topic-a.b\"])";
 
+const NO_ALLOWLIST: &str = "asks for a list of hosts, which nothing here can enforce; say `network_policy = \"deny\"`, or \
+     \"allow\" for all of the network";
+
 const KEYS: [&str; 12] = [
     "enabled",
     "timeout_s",
@@ -254,12 +252,15 @@ fn section(text: &str, name: &HookName, at: usize, table: &DeTable<'_>) -> Resul
     rule.redact = read.list("redact_payload", |path| Field::parse(path).map_err(str::to_owned))?;
     read.flag("allow_reply", &mut rule.allow_reply)?;
     rule.scopes = read.list("capability_token_scope", scope)?;
-    let networks = [("deny", Network::Deny), ("allow", Network::Allow), ("allowlist", Network::Allowlist)];
-    read.one_of("network_policy", &networks, &mut rule.network)?;
-    rule.network_allowlist = read.list("network_allowlist", |host| match host.trim().is_empty() {
-        true => Err("is empty".to_owned()),
-        false => Ok(host.to_owned()),
-    })?;
+    let networks = [("deny", Some(Network::Deny)), ("allow", Some(Network::Allow)), ("allowlist", None)];
+    let mut network = Some(rule.network);
+    read.one_of("network_policy", &networks, &mut network)?;
+    // A policy that looks like a restriction and is none would let a hook reach everything.
+    rule.network = network.ok_or_else(|| read.wrong("network_policy", NO_ALLOWLIST))?;
+    let hosts = read.list("network_allowlist", |host| Ok(host.to_owned()))?;
+    if !hosts.is_empty() {
+        return Err(read.wrong("network_allowlist", NO_ALLOWLIST));
+    }
     let kinds = [("readonly", Files::ReadOnly), ("rw", Files::ReadWrite), ("sandbox", Files::Sandbox)];
     read.one_of("fs_policy", &kinds, &mut rule.files)?;
     read.flag("killpg_on_timeout", &mut rule.kill_group)?;
@@ -271,9 +272,6 @@ fn section(text: &str, name: &HookName, at: usize, table: &DeTable<'_>) -> Resul
         return Err(read.wrong("sandbox", "names `sandbox-exec`, which only macOS has; here it is \"bubblewrap\""));
     }
     rule.bubblewrap = sandbox == "bubblewrap";
-    if !rule.network_allowlist.is_empty() && rule.network != Network::Allowlist {
-        return Err(read.wrong("network_allowlist", "counts only with `network_policy = \"allowlist\"`"));
-    }
     if *name == HookName::PreSend && !rule.scopes.is_empty() {
         return Err(read.wrong("capability_token_scope", "is for hooks of events; a gate has none to answer"));
     }
@@ -424,7 +422,9 @@ mod tests {
             ("[on-dm]\ntimeout_s = \"5\"\n", 2, "whole number"),
             ("[on-dm]\nenabled = 1\n", 2, "`true` or `false`"),
             ("[on-dm]\nnetwork_policy = \"none\"\n", 2, "\"deny\", \"allow\", \"allowlist\""),
-            ("[on-dm]\nnetwork_allowlist = [\"a\"]\n", 2, "counts only with"),
+            ("[on-dm]\nnetwork_allowlist = [\"a\"]\n", 2, "which nothing here can enforce"),
+            ("[on-dm]\nnetwork_policy = \"allowlist\"\n", 2, "`on-dm.network_policy` asks for a list of hosts"),
+            ("[on-dm]\nenabled = false\nnetwork_policy = \"allowlist\"\n", 3, "which nothing here can enforce"),
             ("[on-dm]\nfs_policy = true\n", 2, "\"readonly\""),
             ("[on-dm]\nsandbox = \"sandbox-exec\"\n", 2, "only macOS has"),
             ("[on-dm]\ncapability_token_scope = [\n\"reply:event\",\n\"inbox:read\"]\n", 4, "`inbox:read` is no scope"),

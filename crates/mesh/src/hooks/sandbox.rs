@@ -3,7 +3,8 @@
 //! Invariant: this crate changes nothing about its own process. Whoever opens the mesh names a program (a verb of
 //! ours) that confines itself, says in one line on stderr what it could not do, and becomes the hook; the hook's own
 //! output comes after that line and cannot be taken for it. What cannot be enforced is said and counted, and the hook
-//! runs all the same; a sandbox that was asked for by name and cannot be had is a reason not to run.
+//! runs all the same; a sandbox that was asked for by name and cannot be had is a reason not to run, and so is the filter
+//! that keeps a hook without a token from unix sockets.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ pub const VERB: &str = "hook-launch";
 pub(super) const LONGEST_REPORT: usize = 4096;
 
 /// Why something could not be enforced, as it is counted.
-pub const REASONS: [&str; 5] = ["network", "network_allowlist", "filesystem", "sandbox", "launcher"];
+pub const REASONS: [&str; 5] = ["network", "filesystem", "sockets", "sandbox", "launcher"];
 
 /// What the launcher shall do before it becomes the hook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +38,7 @@ pub struct Plan {
     pub scratch: PathBuf,
     /// bubblewrap, if the hook runs under it.
     pub bwrap: Option<PathBuf>,
-    /// The daemon's socket, if the hook has a token for it.
+    /// The daemon's socket, if the hook has a token for it. Without one it may use no unix socket at all.
     pub socket: Option<PathBuf>,
 }
 
@@ -113,9 +114,6 @@ pub(super) fn confine(
     socket: Option<&Path>,
 ) -> Result<Confined, String> {
     let mut unenforced = Vec::new();
-    if rule.network == Network::Allowlist {
-        unenforced.push("network_allowlist");
-    }
     let bwrap = match (rule.bubblewrap, &tools.bwrap) {
         (false, _) => None,
         (true, Some(bwrap)) => Some(bwrap.clone()),
@@ -127,7 +125,7 @@ pub(super) fn confine(
         if bwrap.is_some() {
             return Err("`sandbox = \"bubblewrap\"`, and nothing here starts hooks in a sandbox".into());
         }
-        if rule.network == Network::Deny || rule.files != Files::ReadWrite {
+        if rule.network == Network::Deny || rule.files != Files::ReadWrite || socket.is_none() {
             unenforced.push("launcher");
         }
         let command = vec![program.as_os_str().to_owned()];
@@ -182,9 +180,9 @@ mod tests {
         let bare = Tools::default();
         assert_eq!(start(&bare, &Rule::default()).unwrap().unenforced, ["launcher"]);
         let open = Rule { network: Network::Allow, files: Files::ReadWrite, ..Rule::default() };
-        assert!(start(&bare, &open).unwrap().unenforced.is_empty());
-        let listed = Rule { network: Network::Allowlist, ..open.clone() };
-        assert_eq!(start(&bare, &listed).unwrap().unenforced, ["network_allowlist"]);
+        assert_eq!(start(&bare, &open).unwrap().unenforced, ["launcher"], "it has no token, and all sockets");
+        let told = confine(&bare, &open, program, hooks, scratch.clone(), Some(Path::new("/d/sock"))).unwrap();
+        assert!(told.unenforced.is_empty());
         let wrapped = Rule { bubblewrap: true, ..open };
         assert!(start(&bare, &wrapped).is_err());
         assert!(start(&Tools { bwrap: Some("/bin/bwrap".into()), ..bare.clone() }, &wrapped).is_err());

@@ -9,7 +9,8 @@ use rusqlite::Transaction;
 
 use super::rows::{self, TOGETHER, Texts, Trace};
 use super::types::{Arrival, Content, Cursor, InboxRow, Stored};
-use super::{Inbox, Inner, audience};
+use super::{Inbox, Inner, announced, audience};
+use crate::authors;
 use crate::events::{Batch, NewEvent, Told, append, append_messages, trim};
 
 impl Inbox {
@@ -23,7 +24,11 @@ impl Inbox {
     ) -> Result<Vec<Stored>, StoreError> {
         let arrivals: Vec<(Arrival, Texts)> = arrivals.into_iter().map(ready).collect();
         let inner = Arc::clone(&self.inner);
+        // What was learned from these messages about who wrote them is stored with them or not at all.
+        let pins = self.inner.authors.take_changes();
+        let learned: Vec<String> = pins.iter().map(|(id, _)| id.clone()).collect();
         let ticket = self.store.submit(points::INBOX_STORED, move |transaction| {
+            authors::rows::store(transaction, &pins)?;
             let now = inner.arrives_ms();
             let mut batch = Batch::default();
             let stored = store(transaction, &inner, now, arrivals, &mut batch)?;
@@ -34,7 +39,8 @@ impl Inbox {
             }
             Ok((stored, batch))
         });
-        let stored = self.events().tell(ticket.await?).await?;
+        let written = ticket.await.inspect_err(|_| self.inner.authors.give_back(learned))?;
+        let stored = self.events().tell(written).await?;
         let new = stored.iter().filter(|stored| matches!(stored, Stored::New(_))).count();
         self.inner.rows.fetch_add(new as u64, Ordering::Relaxed);
         self.inner.duplicates.fetch_add((stored.len() - new) as u64, Ordering::Relaxed);
@@ -76,6 +82,7 @@ fn store(
         for ((arrival, _), no) in some.into_iter().zip(first..) {
             if made.next_if_eq(&no).is_some() {
                 let (row, beside) = show(inner, now, no, arrival);
+                announced::note(transaction, &row)?;
                 stored.push(Stored::New(Arc::clone(&row)));
                 new.extend(beside.map(|beside| (no, row, beside)));
             } else {

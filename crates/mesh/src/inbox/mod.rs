@@ -6,6 +6,7 @@
 //!
 //! It is a cache of the broker's log: what is damaged is set aside and had again. It opens no body itself.
 
+pub(crate) mod announced;
 mod arrive;
 mod history;
 mod list;
@@ -29,6 +30,7 @@ use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::Clock;
 use hostel_wire::frames::Kind;
 
+use crate::authors::{self, Authors};
 use crate::disk::{self, Pressure};
 use crate::events::{Events, Hub};
 use crate::schema::signed;
@@ -71,6 +73,8 @@ struct Inner {
     duplicates: AtomicU64,
     /// Entries of the log up to this one were there before us.
     history: AtomicU64,
+    /// What is proven about who writes.
+    authors: Authors,
 }
 
 impl Inner {
@@ -92,6 +96,25 @@ impl Inbox {
             clock: self.inner.clock.clone(),
             ages: self.inner.ages.clone(),
         }
+    }
+
+    /// What is proven about other members.
+    pub(crate) fn authors(&self) -> &Authors {
+        &self.inner.authors
+    }
+
+    /// Stores what was learned about other members and came with no message; `point` is reached then.
+    pub(crate) async fn keep_authors(&self, point: SyncPoint) -> Result<(), StoreError> {
+        let pins = self.inner.authors.take_changes();
+        if pins.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<String> = pins.iter().map(|(id, _)| id.clone()).collect();
+        let kept = self.store.write(point, move |transaction| authors::rows::store(transaction, &pins)).await;
+        if kept.is_err() {
+            self.inner.authors.give_back(ids);
+        }
+        kept
     }
 
     /// Up to where the broker's log is stored.

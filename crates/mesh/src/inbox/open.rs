@@ -4,6 +4,7 @@
 //! another name, and an empty one takes its place. A damaged index is made anew from the rows. A large inbox does not
 //! hold the start up: it is looked through while it is in use, and set aside at the next start.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -14,6 +15,7 @@ use hostel_wire::Clock;
 use rusqlite::Transaction;
 
 use super::{Inbox, Inner, history, rows};
+use crate::authors::{self, Authors, Pin};
 use crate::disk;
 use crate::events::{self, Hub};
 use crate::outbox::is_damage;
@@ -71,6 +73,8 @@ impl InboxOptions {
 pub struct Opened {
     /// Where a damaged inbox is now; the one in use began empty.
     pub recovered: Option<PathBuf>,
+    /// Nothing could be read of what a damaged inbox knew about other members.
+    pub authors_lost: bool,
     /// The index of words was damaged and was made anew.
     pub rebuilt: bool,
     /// It is large and had not been closed: it should be looked through (`look_through`).
@@ -113,10 +117,14 @@ impl Inbox {
         let (store, start) = match first {
             Some(first) => first,
             None => {
-                let recovered = Some(set_aside(&options.path, options.clock.now_ms())?);
-                opened = Opened { recovered, ..Opened::default() };
+                let aside = set_aside(&options.path, options.clock.now_ms())?;
+                opened = Opened { recovered: Some(aside.clone()), ..Opened::default() };
                 let second = open(&options, &mut opened).await?;
-                second.ok_or_else(|| InboxOpenError::SettingAside("a new one is damaged, too".to_owned()))?
+                let damaged = || InboxOpenError::SettingAside("a new one is damaged, too".to_owned());
+                let (store, mut start) = second.ok_or_else(damaged)?;
+                start.authors = salvage_authors(&store, &aside).await.map_err(InboxOpenError::Store)?;
+                opened.authors_lost = start.authors.is_empty();
+                (store, start)
             }
         };
         let inner = Inner {
@@ -133,6 +141,7 @@ impl Inbox {
             rows: AtomicU64::new(start.rows),
             duplicates: AtomicU64::new(0),
             history: AtomicU64::new(start.history),
+            authors: Authors::new(start.authors),
         };
         Ok((Self { store, inner: Arc::new(inner) }, opened))
     }
@@ -202,6 +211,7 @@ struct Start {
     rows: u64,
     last_event: u64,
     history: u64,
+    authors: HashMap<String, Pin>,
 }
 
 fn begin(transaction: &Transaction<'_>) -> rusqlite::Result<Start> {
@@ -214,6 +224,7 @@ fn begin(transaction: &Transaction<'_>) -> rusqlite::Result<Start> {
         rows: rows::number(transaction, "SELECT count(*) FROM inbox")?.cast_unsigned(),
         last_event: events::last(transaction)?,
         history: history::end(transaction)?,
+        authors: authors::rows::load(transaction)?,
     })
 }
 
@@ -242,6 +253,21 @@ fn or_damaged(found: Result<Health, StoreError>) -> Result<Health, StoreError> {
         Err(StoreError::Sqlite(text)) if is_damage(&text) => Ok(Health::Damaged),
         other => other,
     }
+}
+
+/// Takes over what a damaged inbox knew about other members, as far as it can be read: messages come again from the
+/// broker, but who has to sign must not depend on it.
+async fn salvage_authors(store: &Store, aside: &Path) -> Result<HashMap<String, Pin>, StoreError> {
+    let aside = aside.to_owned();
+    let read = hostel_tasks::spawn_blocking(move || {
+        let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = rusqlite::Connection::open_with_flags(&aside, flags).ok()?;
+        Some(authors::rows::salvage(&connection))
+    });
+    let pins = read.await.ok().flatten().unwrap_or_default();
+    let rows: Vec<(String, Pin)> = pins.iter().map(|(id, pin)| (id.clone(), pin.clone())).collect();
+    store.write(hostel_syncpoint::SyncPoint::NONE, move |transaction| authors::rows::store(transaction, &rows)).await?;
+    Ok(pins)
 }
 
 fn rebuild(transaction: &Transaction<'_>) -> rusqlite::Result<()> {

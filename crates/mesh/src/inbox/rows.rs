@@ -24,7 +24,7 @@ pub(super) const VISIBLE: &str = "(i.decrypt_state IS NULL OR i.decrypt_state NO
 pub(crate) const ROW_COLUMNS: &str = "i.no, i.mesh, i.sender_member_id, i.client_message_id, i.broker_message_id, \
      i.broker_seq, i.kind, i.topic, i.sender_pubkey, i.sender_member_pubkey, i.sender_name, i.body, i.meta, i.priority, \
      i.mentions, i.mention, i.reply_to_id, i.file, i.created_at, i.stored_at, i.received_at, i.seen_at, \
-     i.recipient_pubkey, i.recipient_session, i.decrypt_state";
+     i.recipient_pubkey, i.recipient_session, i.decrypt_state, i.verified";
 
 /// Reads what `ROW_COLUMNS` names, from column `at` on.
 pub(crate) fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<InboxRow> {
@@ -64,6 +64,7 @@ pub(crate) fn read_row(row: &Row<'_>, at: usize) -> rusqlite::Result<InboxRow> {
         recipient_pubkey: row.get(at + 22)?,
         recipient_session: row.get(at + 23)?,
         decrypt_error: row.get(at + 24)?,
+        verified: row.get(at + 25)?,
     })
 }
 
@@ -90,7 +91,7 @@ impl Texts {
 pub(super) const TOGETHER: [usize; 3] = [64, 8, 1];
 
 /// Parameters of each row; two more are for all.
-const EACH: usize = 27;
+const EACH: usize = 30;
 
 /// The statement that makes so many rows.
 fn insertion(count: usize) -> String {
@@ -106,7 +107,7 @@ fn insertion(count: usize) -> String {
         "INSERT INTO inbox (no, mesh, sender_member_id, client_message_id, broker_message_id, broker_seq, kind, topic,
          sender_pubkey, sender_member_pubkey, sender_name, body, meta, priority, mentions, mention, reply_to_id, file,
          created_at, stored_at, received_at, recipient_pubkey, recipient_session, decrypt_state, topic_id, key_epoch,
-         body_version, request_fingerprint, nonce, ciphertext)
+         body_version, request_fingerprint, nonce, ciphertext, group_name, in_order, verified)
          VALUES {values} ON CONFLICT (mesh, sender_member_id, client_message_id) DO NOTHING"
     )
 }
@@ -174,6 +175,9 @@ fn bind(statement: &mut Statement<'_>, from: usize, no: i64, arrival: &Arrival, 
         &sealed.map(|sealed| &sealed.request_fingerprint),
         &sealed.map(|sealed| &sealed.nonce),
         &sealed.map(|sealed| &sealed.ciphertext),
+        &sealed.and_then(|sealed| sealed.group.as_ref()),
+        &sealed.is_some_and(|sealed| sealed.in_order),
+        &plain.is_some_and(|plain| plain.verified),
     ];
     for (value, place) in values.into_iter().zip(from..) {
         statement.raw_bind_parameter(place, value)?;
@@ -264,6 +268,7 @@ pub(super) fn shown(mesh: &str, no: i64, now: u64, arrival: Arrival) -> Arc<Inbo
         recipient_pubkey: arrival.recipient_pubkey,
         recipient_session: plain.session.or(arrival.recipient_session),
         decrypt_error: error.map(str::to_owned),
+        verified: plain.verified,
     })
 }
 
@@ -313,8 +318,9 @@ pub(super) fn opened(
         .prepare_cached(
             "UPDATE inbox SET body = ?2, meta = ?3, mentions = ?4, mention = ?5, reply_to_id = ?6, file = ?7,
              recipient_session = coalesce(?8, recipient_session), decrypt_state = ?9,
-             sender_name = sender_name || coalesce('/' || ?10, ''), topic_id = NULL, key_epoch = NULL,
-             body_version = NULL, request_fingerprint = NULL, nonce = NULL, ciphertext = NULL
+             sender_name = coalesce(?10, sender_name), topic_id = NULL, key_epoch = NULL,
+             body_version = NULL, request_fingerprint = NULL, nonce = NULL, ciphertext = NULL, group_name = NULL,
+             in_order = 0, verified = ?11
              WHERE no = ?1 AND decrypt_state = 'key_pending'",
         )?
         .execute(params![
@@ -327,7 +333,8 @@ pub(super) fn opened(
             texts.file,
             plain.and_then(|plain| plain.session.as_ref()),
             state,
-            plain.and_then(|plain| plain.sender.as_ref()),
+            plain.and_then(|plain| plain.sender_name.as_ref()),
+            plain.is_some_and(|plain| plain.verified),
         ])?;
     Ok(changed == 1)
 }
@@ -341,6 +348,8 @@ pub(super) fn sealed(row: &Row<'_>, at: usize) -> rusqlite::Result<Sealed> {
         request_fingerprint: row.get(at + 3)?,
         nonce: row.get(at + 4)?,
         ciphertext: row.get(at + 5)?,
+        group: row.get(at + 6)?,
+        in_order: row.get(at + 7)?,
     })
 }
 

@@ -8,8 +8,8 @@ use hostel_store::StoreError;
 use hostel_syncpoint::SyncPoint;
 use rusqlite::{Transaction, params};
 
-use super::Inbox;
 use super::rows::{self, number};
+use super::{Inbox, announced};
 use crate::schema::signed;
 
 /// Rows deleted in one transaction.
@@ -34,6 +34,7 @@ impl Inbox {
     /// that were. Events are trimmed as well.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
         self.events().sweep().await?;
+        self.store.write(SyncPoint::NONE, announced::trim).await?;
         let (now, retention) = (self.inner.ages.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
         let before = if retention == 0 { 0 } else { now.saturating_sub(retention) };
         let mut deleted = self.delete_oldest(before, u64::MAX).await?;

@@ -72,8 +72,16 @@ pub struct Plain {
     pub session: Option<String>,
     /// The session of the sender that wrote it, if the body says so; as it stands in an address.
     pub sender: Option<String>,
+    /// The author's name, as the author writes it.
+    pub author: Option<String>,
+    /// The member whose id it has, as the author says.
+    pub origin: Option<String>,
+    /// What the sender is called, for a row that waited; none: as the row has it.
+    pub sender_name: Option<String>,
     /// The file it announces.
     pub file: Option<Value>,
+    /// Whether the member that is named as the sender is proven to have written it.
+    pub verified: bool,
     /// Events beside `message`, told only if the row is new.
     pub events: Vec<NewEvent>,
 }
@@ -93,6 +101,10 @@ pub struct Sealed {
     pub nonce: String,
     /// Base64.
     pub ciphertext: String,
+    /// The group it is for.
+    pub group: Option<String>,
+    /// It came in the order of the log.
+    pub in_order: bool,
 }
 
 /// Why a body is not shown.
@@ -102,6 +114,12 @@ pub enum Unreadable {
     Failed,
     /// It opened and contradicts its frame.
     Mismatch,
+    /// Its sender signs what it writes, and this is not signed.
+    Unsigned,
+    /// Its signature is not its sender's.
+    BadSignature,
+    /// It is signed with a key that is not proven to be its sender's.
+    UnprovenKey,
 }
 
 impl Unreadable {
@@ -111,6 +129,9 @@ impl Unreadable {
         match self {
             Self::Failed => "failed",
             Self::Mismatch => "mismatch",
+            Self::Unsigned => "unsigned",
+            Self::BadSignature => "bad_signature",
+            Self::UnprovenKey => "unproven_key",
         }
     }
 }
@@ -144,8 +165,16 @@ pub struct Waiting {
     pub sender_member_id: String,
     /// The key that sealed it.
     pub sender_pubkey: String,
+    /// The sender's own key.
+    pub sender_member_pubkey: String,
     /// The sender's id for it.
     pub client_message_id: String,
+    /// Where in the log.
+    pub broker_seq: u64,
+    /// What the sender was called.
+    pub sender_name: String,
+    /// How urgent.
+    pub priority: Priority,
     /// What it is.
     pub kind: Kind,
     /// The body as it came.
@@ -291,8 +320,10 @@ pub struct InboxRow {
     pub recipient_pubkey: Option<String>,
     /// The session it is for.
     pub recipient_session: Option<String>,
-    /// Why there is no body: `failed`, `mismatch` or `key_pending`.
+    /// Why there is no body: `failed`, `mismatch`, `unsigned`, `bad_signature`, `unproven_key` or `key_pending`.
     pub decrypt_error: Option<String>,
+    /// Whether the member that is named as the sender is proven to have written it.
+    pub verified: bool,
     /// The file it announces.
     pub file: Option<Value>,
 }
@@ -315,7 +346,7 @@ impl InboxRow {
             "reply_to_id": self.reply_to_id, "priority": self.priority.as_str(), "body": self.body,
             "meta": self.meta, "mentions": self.mentions, "mention": self.mention,
             "created_at": self.created_at.map(iso), "recipient_pubkey": self.recipient_pubkey,
-            "recipient_kind": self.recipient_kind(),
+            "recipient_kind": self.recipient_kind(), "verified": self.verified,
         });
         let mut put = |name: &str, value: &Option<Value>| {
             if let Some(value) = value {

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use hostel_store::StoreError;
 use hostel_syncpoint::points;
-use hostel_wire::frames::Kind;
+use hostel_wire::frames::{Kind, Priority};
 use rusqlite::{Connection, params};
 
-use super::Inbox;
 use super::arrive::announce;
 use super::rows::{self, KEY_PENDING};
 use super::types::{InboxRow, MissingKey, Plain, Unreadable, Waiting};
+use super::{Inbox, announced};
+use crate::authors;
 use crate::events::{Batch, Told, trim};
 use crate::schema::signed;
 
@@ -44,16 +45,23 @@ impl Inbox {
         let read = move |connection: &Connection| {
             let sql = format!(
                 "SELECT no, sender_member_id, sender_pubkey, client_message_id, kind, topic_id, key_epoch, body_version,
-                 request_fingerprint, nonce, ciphertext FROM inbox
+                 request_fingerprint, nonce, ciphertext, group_name, in_order, sender_member_pubkey, broker_seq, priority,
+                 sender_name FROM inbox
                  WHERE decrypt_state = '{KEY_PENDING}' AND topic_id = ?1 AND key_epoch = ?2 AND no > ?3
                  ORDER BY no LIMIT ?4"
             );
             let mut statement = connection.prepare_cached(&sql)?;
             let found = statement.query_map(params![topic, signed(key_epoch), after, limit as i64], |row| {
+                let sender_pubkey: String = row.get(2)?;
+                let member_pubkey: Option<String> = row.get(13)?;
                 Ok(Waiting {
                     no: row.get(0)?,
                     sender_member_id: row.get(1)?,
-                    sender_pubkey: row.get(2)?,
+                    sender_member_pubkey: member_pubkey.unwrap_or_else(|| sender_pubkey.clone()),
+                    sender_pubkey,
+                    broker_seq: row.get::<_, i64>(14)?.cast_unsigned(),
+                    sender_name: row.get(16)?,
+                    priority: Priority::parse(row.get_ref(15)?.as_str()?).unwrap_or_default(),
                     client_message_id: row.get(3)?,
                     kind: Kind::parse(row.get_ref(4)?.as_str()?).unwrap_or(Kind::Topic),
                     sealed: rows::sealed(row, 5)?,
@@ -70,7 +78,10 @@ impl Inbox {
         opened: Vec<(i64, Result<Plain, Unreadable>)>,
     ) -> Result<Vec<Arc<InboxRow>>, StoreError> {
         let inner = Arc::clone(&self.inner);
+        let pins = self.inner.authors.take_changes();
+        let learned: Vec<String> = pins.iter().map(|(id, _)| id.clone()).collect();
         let ticket = self.store.submit(points::INBOX_OPENED, move |transaction| {
+            authors::rows::store(transaction, &pins)?;
             let now = inner.arrives_ms();
             let (mut batch, mut shown, mut new) = (Batch::default(), Vec::with_capacity(opened.len()), Vec::new());
             for (no, content) in opened {
@@ -78,6 +89,7 @@ impl Inbox {
                     continue;
                 }
                 let Some(row) = rows::by_number(transaction, no)?.map(Arc::new) else { continue };
+                announced::note(transaction, &row)?;
                 shown.push(Arc::clone(&row));
                 new.extend(content.ok().map(|plain| (no, row, plain.events)));
             }
@@ -85,6 +97,7 @@ impl Inbox {
             trim(transaction, batch.told.last().map_or(0, Told::n))?;
             Ok((shown, batch))
         });
-        self.events().tell(ticket.await?).await
+        let written = ticket.await.inspect_err(|_| self.inner.authors.give_back(learned))?;
+        self.events().tell(written).await
     }
 }

@@ -21,6 +21,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use hostel_wire::authorship::MAX_BODY_SUCCESSIONS;
 use hostel_wire::frames::client::Succession;
 use hostel_wire::hello::succeed;
 use hostel_wire::keys::{BoxKey, PublicKey, SecretKey};
@@ -36,6 +37,9 @@ use crate::home::settings::Crypto;
 use crate::home::{Live, MeshDir, Places, Settings};
 use crate::log::Log;
 use crate::mesh::Refusal;
+
+/// How long messages tell of a rotation: as long as brokers keep messages.
+const ROTATIONS_TOLD_MS: u64 = 30 * 24 * 3_600_000;
 
 /// A step of a rotation that has just been taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,6 +190,27 @@ impl Keyring {
     pub(crate) fn descent(&self) -> (Arc<MemberKey>, Vec<Succession>) {
         let state = self.state.read();
         (Arc::clone(&state.current), state.lineage.steps().to_vec())
+    }
+
+    /// The latest rotations that led to a key of ours, for readers that know only an earlier one: as long as a broker
+    /// keeps messages, everybody who reads them all hears of each rotation with the first message after it. Who was away
+    /// for longer has it from the roster.
+    pub(crate) fn recent_lineage(&self, key: &MemberKey, now_ms: u64) -> Vec<Succession> {
+        let state = self.state.read();
+        let steps = state.lineage.steps();
+        let Some(end) = steps.iter().rposition(|step| step.new_pubkey == key.pubkey) else { return Vec::new() };
+        let recent = |step: &&Succession| now_ms.saturating_sub(step.timestamp) < ROTATIONS_TOLD_MS;
+        let mut told: Vec<Succession> =
+            steps.iter().take(end + 1).rev().take_while(recent).take(MAX_BODY_SUCCESSIONS).cloned().collect();
+        told.reverse();
+        told
+    }
+
+    /// The key that counts and those before it, as far as they are remembered.
+    pub(crate) fn publics(&self) -> Vec<PublicKey> {
+        let state = self.state.read();
+        let earlier = state.lineage.steps().iter().rev().filter_map(|step| PublicKey::from_hex(&step.old_pubkey));
+        std::iter::once(state.current.public()).chain(earlier).collect()
     }
 
     /// Changes whenever the keys do.

@@ -20,7 +20,7 @@ use super::dial::BrokerUrl;
 use super::drain::Drain;
 use super::life::{self, Welcomed};
 use super::socket::{Ear, Heard, Mouth};
-use super::{End, Role, greet, receive, rotation};
+use super::{End, Role, greet, members, receive, rotation};
 use crate::keyring::MemberKey;
 use crate::mesh::core::Core;
 use crate::sessions::Session;
@@ -70,7 +70,7 @@ pub(super) async fn serve(
     // Gone with the drain, wherever that ends.
     let (draining, drained) = oneshot::channel();
     let sealing = role.key(&key);
-    let drain = Drain::new(Arc::clone(core), role.clone(), sealing, out, &line.welcome, draining);
+    let drain = Drain::new(Arc::clone(core), role.clone(), sealing, Arc::clone(&key), out, &line.welcome, draining);
     let work = async {
         match role {
             Role::Member => as_member(core, role, &key, &line, url, drain, roster, answers, pushes, keys).await,
@@ -112,6 +112,7 @@ async fn as_member(
 ) -> End {
     let begun = async {
         greet::roster(roster).await?;
+        members::keep(core).await;
         greet::repair(core, &line.welcome).await?;
         greet::resume(core, &line.welcome).await
     };
@@ -196,13 +197,15 @@ async fn hand(core: &Arc<Core>, line: &Line, desks: &Desks, frame: ServerFrame) 
         ServerFrame::Ack(ack) => desks.acks.send(*ack).await.err().map(|_| gone()),
         ServerFrame::Push(push) => desks.pushes.send(*push).await.err().map(|_| gone()),
         ServerFrame::Roster(roster) => {
-            if core.roster.take_part(roster, true) {
+            let is_first = !*desks.roster.borrow();
+            if members::take(core, line, roster, true, is_first).await {
                 desks.roster.send_replace(true);
             }
             None
         }
         ServerFrame::RosterDelta(roster) => {
-            if core.roster.take_part(roster, false) {
+            let is_first = !*desks.roster.borrow();
+            if members::take(core, line, roster, false, is_first).await {
                 desks.roster.send_replace(true);
             }
             None

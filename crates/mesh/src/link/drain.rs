@@ -22,6 +22,7 @@ use super::lanes::Lanes;
 use super::seal::{self, Unsealed};
 use super::{End, Role};
 use crate::files::Upload;
+use crate::keyring::MemberKey;
 use crate::mesh::core::Core;
 use crate::outbox::{AckedRow, Lane, RefusedRow, RetryRow, Row, RowKey, is_permanent};
 use crate::topics::{Ask, NoKey};
@@ -53,8 +54,8 @@ pub(super) struct Drain {
     id: u64,
     core: Arc<Core>,
     role: Role,
-    /// What the broker says it is from is sealed with this one: the connection's.
-    key: SecretKey,
+    /// What the broker says it is from is sealed with these: the connection's.
+    keys: seal::Keys,
     out: mpsc::Sender<String>,
     epoch: String,
     /// The broker knows whose id a message has, where that is not the sender's.
@@ -83,7 +84,8 @@ impl Drain {
     pub(super) fn new(
         core: Arc<Core>,
         role: Role,
-        key: SecretKey,
+        sender: SecretKey,
+        member: Arc<MemberKey>,
         out: mpsc::Sender<String>,
         welcome: &HelloAck,
         alive: oneshot::Sender<()>,
@@ -94,7 +96,7 @@ impl Drain {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             core,
             role,
-            key,
+            keys: seal::Keys::new(sender, member),
             out,
             epoch: welcome.log.epoch.clone(),
             origins: welcome.features.supported.contains_key("message_origin"),
@@ -267,7 +269,7 @@ impl Drain {
                 }
             }
         }
-        match seal::row(&self.core, &self.key, row) {
+        match seal::row(&self.core, &self.keys, row) {
             Ok(frame) => Ok(frame),
             Err(Unsealed::Never(code, error)) => Err(NotNow::Never(code.to_owned(), error)),
             Err(Unsealed::KeyMissing(ring)) => {

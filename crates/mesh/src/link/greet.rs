@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_wire::authorship::Statement;
 use hostel_wire::frames::client::Call;
 use hostel_wire::frames::server::HelloAck;
 use serde_json::{Value, json};
@@ -19,10 +20,16 @@ use super::pages::{self, Listed};
 use super::{End, reseal};
 use crate::events::NewEvent;
 use crate::inbox::Cursor;
-use crate::mesh::core::Core;
+use crate::mesh::core::{Core, Me};
 use crate::mesh::{Ending, Refusal};
 use crate::roster::SessionOf;
 use crate::topics::{Ask, talk};
+
+/// The feature of a broker that hands out what members say of themselves.
+pub(crate) const STATEMENTS: &str = "member_statements";
+
+/// How long a list with a new name of ours may take.
+const NAME_WAIT: Duration = Duration::from_secs(2);
 
 /// How long the roster may take.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -74,6 +81,7 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
     }
     if elsewhere && data.is_some() {
         core.topics.start_again();
+        core.authors().log_replaced();
     }
     if let Some(data) = data {
         core.metrics.history_gap();
@@ -136,7 +144,43 @@ async fn try_rest(core: &Arc<Core>, line: &Line) -> Result<(), Refusal> {
     present(core, line).await?;
     // Each by itself: what the broker refuses of one keeps none of the others from being told.
     let (appeared, renamed) = (appear(core, line).await, rename(core, line).await);
-    appeared.and(renamed)
+    let stated = state(core, line).await;
+    appeared.and(renamed).and(stated)
+}
+
+/// Says what we are called, that we sign what we write and how we came by our key, unless the broker hands that out
+/// already. Others check it with our key.
+pub(crate) async fn state(core: &Core, line: &Line) -> Result<(), Refusal> {
+    if !line.welcome.features.supported.contains_key(STATEMENTS) {
+        return Ok(());
+    }
+    // A list with a name that was just changed follows the broker's answer.
+    let mut changed = core.roster.watch();
+    let is_listed = || core.roster.name(&core.me.member_id) == Some(core.signed_name());
+    let listed = async { while !is_listed() && changed.changed().await.is_ok() {} };
+    tokio::time::timeout(NAME_WAIT, listed).await.ok();
+    let Some(listed) = core.roster.member(&core.me.member_id) else { return Ok(()) };
+    let (key, lineage) = core.keys.descent();
+    let Me { mesh_id, member_id, .. } = &core.me;
+    let name = core.signed_name();
+    let is_said = |said: &Statement| said.name == name && said.verify(mesh_id, member_id, &key.public());
+    if listed.statement.as_ref().is_some_and(is_said) && listed.lineage.len() >= lineage.len() {
+        return Ok(());
+    }
+    if name != listed.name {
+        // Nobody here has agreed to that name: what was said before stays.
+        core.log.warn("name_not_stated", json!({"name": name, "broker": listed.name}));
+        return Ok(());
+    }
+    let statement = Statement::new(mesh_id, member_id, &name, core.broker_now_ms(), &key.key);
+    match line.ask(Call::MemberState { statement, lineage }).await {
+        // Another name or key counts since: whoever changed it says so again.
+        Err(refusal) if matches!(refusal.code(), "invalid_argument" | "bad_signature" | "forbidden") => {
+            core.log.warn("statement_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
+            Ok(())
+        }
+        said => said.map(drop),
+    }
 }
 
 /// Says which topics a broker that was set back has forgotten. What waits to be posted there will not be taken.
@@ -210,10 +254,14 @@ async fn rename(core: &Core, line: &Line) -> Result<(), Refusal> {
     }
     let wanted = core.display_name();
     match line.ask(Call::Rename { display_name: wanted.clone() }).await {
-        Ok(_) => *core.rename.write() = false,
+        Ok(_) => {
+            core.set_own_name(&wanted);
+            *core.rename.write() = false;
+        }
         Err(refusal) if matches!(refusal.code(), "name_taken" | "forbidden" | "invalid_argument") => {
             let about = json!({"name": wanted, "code": refusal.code(), "detail": refusal.detail()});
             core.log.warn("rename_refused", about);
+            core.set_own_name(&line.welcome.member_display_name);
             *core.rename.write() = false;
             named(core, &line.welcome);
         }

@@ -25,7 +25,8 @@ pub(crate) const REQUIRED: [&str; 7] =
     ["client_message_id_dedupe", "log_cursor", "lanes", "client_ack_cumulative", "caught_up", "roster", "topic_keys"];
 
 /// What it would use.
-pub(crate) const WELCOME: [&str; 5] = ["files", "sessions", "history", "priority_ahead", crate::shared::FEATURE];
+pub(crate) const WELCOME: [&str; 6] =
+    ["files", "sessions", "history", "priority_ahead", crate::shared::FEATURE, super::greet::STATEMENTS];
 
 /// Who speaks.
 pub(crate) struct Introduction<'a> {

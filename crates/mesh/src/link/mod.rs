@@ -15,6 +15,7 @@ pub(crate) mod greet;
 pub(crate) mod hello;
 mod lanes;
 pub(crate) mod life;
+mod members;
 mod news;
 pub(crate) mod open;
 pub(crate) mod pages;

@@ -76,7 +76,7 @@ pub(super) async fn receive(
                     return End::lost("closed", "the connection has ended");
                 }
                 shared::await_keys(core, &batch).await;
-                open_all(core, &mut cursor, &mut batch, &mut opened);
+                open_all(core, role.is_member(), &mut cursor, &mut batch, &mut opened);
             }
         }
         if storing.is_none() && opened.entries > 0 {
@@ -103,7 +103,7 @@ async fn either(storing: &mut Option<Storing>) -> Result<Option<ClientAck>, End>
 }
 
 /// Opens entries, and moves past them.
-fn open_all(core: &Arc<Core>, cursor: &mut Cursor, batch: &mut Vec<Push>, opened: &mut Opened) {
+fn open_all(core: &Arc<Core>, is_member: bool, cursor: &mut Cursor, batch: &mut Vec<Push>, opened: &mut Opened) {
     opened.entries += batch.len();
     for push in batch.drain(..) {
         if push.subtype.as_deref() == Some("system") {
@@ -123,7 +123,9 @@ fn open_all(core: &Arc<Core>, cursor: &mut Cursor, batch: &mut Vec<Push>, opened
                 }
             }
         } else if push.sender_member_id != core.me.member_id {
-            match open::arrival(core, &push) {
+            // Whatever lies before the place is stored, and only the member's connection has one.
+            let in_order = is_member && push.seq > cursor.seq;
+            match open::arrival(core, &push, in_order) {
                 Ok(arrival) => opened.arrivals.push(count(core, arrival)),
                 Err(reason) => invalid(core, reason, &push),
             }
@@ -199,11 +201,12 @@ fn pass(cursor: &mut Cursor, push: &Push, ahead: &mut Vec<u64>) {
 
 fn count(core: &Core, arrival: Arrival) -> Arrival {
     match &arrival.content {
-        Content::Unreadable(Unreadable::Failed) => {
-            core.metrics.invalid("decrypt");
-            core.metrics.decrypt_stale();
+        Content::Unreadable(why) => {
+            open::count(core, *why);
+            if *why == Unreadable::Failed {
+                core.metrics.decrypt_stale();
+            }
         }
-        Content::Unreadable(Unreadable::Mismatch) => core.metrics.invalid("mismatch"),
         Content::Open(_) | Content::KeyPending(_) => {}
     }
     arrival

@@ -1,10 +1,13 @@
 //! How a row of the outbox becomes a frame: its body sealed for those who may read it.
 //!
-//! Invariant: nothing leaves unsealed. A row is sealed anew each time it is sent, with the key that counts then; its
-//! fingerprint is the one it was accepted with.
+//! Invariant: nothing leaves unsealed, and nothing without what proves its author: what several readers have the key of is
+//! signed, and what is sealed with a session's key carries the member's word for that key. A row is sealed anew each time
+//! it is sent, with the key that counts then; its fingerprint is the one it was accepted with.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use hostel_wire::authorship::{MessageContext, SessionProof};
 use hostel_wire::body::{BODY_VERSION, Body};
 use hostel_wire::encoding::hex;
 use hostel_wire::frames::client::{ClientFrame, Send};
@@ -13,12 +16,16 @@ use hostel_wire::keys::{PublicKey, SecretKey};
 use hostel_wire::sealed::{PairKey, Sealed};
 use parking_lot::Mutex;
 
+use crate::keyring::MemberKey;
 use crate::mesh::core::Core;
 use crate::outbox::{DestKind, Lane, Row};
 use crate::topics::{GENERAL, NoKey};
 
 /// Pairs whose shared key is kept; making one costs as much as sealing a hundred messages.
 const MOST_PAIRS: usize = 1024;
+
+/// How long the member vouches for a session key; after half of it the next message carries a new word.
+const VOUCHED_FOR_MS: u64 = 12 * 3_600_000;
 
 /// Our public key and another's.
 type Pair = ([u8; 32], [u8; 32]);
@@ -79,10 +86,45 @@ pub(super) fn origin<'a>(core: &Core, row: &'a Row) -> Option<&'a str> {
     row.origin.as_deref().filter(|origin| *origin != core.me.member_id)
 }
 
-/// A row as a frame, sealed with the key of its connection, without its place in its lane.
-pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unsealed> {
+/// The keys of a connection.
+pub(super) struct Keys {
+    /// Seals direct messages: the member's or a session's.
+    sender: SecretKey,
+    /// The member's key that the connection speaks with, or that vouches for its session.
+    member: Arc<MemberKey>,
+    /// The member's word for the session key, as long as it is fresh: signing is the dear part of a short message.
+    proof: Mutex<Option<SessionProof>>,
+}
+
+impl Keys {
+    pub(super) fn new(sender: SecretKey, member: Arc<MemberKey>) -> Self {
+        Self { sender, member, proof: Mutex::default() }
+    }
+
+    /// The member's word for the session key, if it is one.
+    fn session_proof(&self, now_ms: u64) -> Option<SessionProof> {
+        let sender = self.sender.public();
+        if sender == self.member.public() {
+            return None;
+        }
+        let mut kept = self.proof.lock();
+        let is_fresh = |proof: &SessionProof| {
+            let left = proof.until.saturating_sub(now_ms);
+            (VOUCHED_FOR_MS / 2..=VOUCHED_FOR_MS).contains(&left)
+        };
+        if !kept.as_ref().is_some_and(is_fresh) {
+            *kept = Some(SessionProof::new(&self.member.key, &sender, now_ms.saturating_add(VOUCHED_FOR_MS)));
+        }
+        kept.clone()
+    }
+}
+
+/// A row as a frame, sealed with the keys of its connection, without its place in its lane.
+pub(super) fn row(core: &Core, keys: &Keys, row: &Row) -> Result<Send, Unsealed> {
     let payload = &row.payload;
-    let body = Body {
+    let is_direct = row.lane.dest_kind == DestKind::Dm;
+    let origin = origin(core, row);
+    let mut body = Body {
         body: payload.body.clone(),
         meta: payload.meta.clone(),
         reply_to: payload.reply_to.clone(),
@@ -91,8 +133,12 @@ pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unse
         fingerprint: Some(row.fingerprint),
         session: payload.session.clone(),
         sender: row.lane.sender_session.as_deref().map(|id| core.sessions.name_of(id)),
+        author: Some(core.signed_name()),
+        origin: origin.map(str::to_owned),
+        session_proof: if is_direct { keys.session_proof(core.broker_now_ms()) } else { None },
+        successions: core.keys.recent_lineage(&keys.member, core.broker_now_ms()),
+        signature: None,
     };
-    let (sealed, to, epoch) = seal(core, ours, &row.lane, &body.to_bytes())?;
     let kind = match (&payload.file_id, row.lane.dest_kind) {
         (Some(_), _) => Kind::File,
         (None, DestKind::Dm) => Kind::Dm,
@@ -100,6 +146,28 @@ pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unse
         (None, DestKind::Group) => Kind::Group,
         (None, DestKind::All) => Kind::All,
     };
+    let written = |body: &Body| match is_direct {
+        true => body.to_bytes(),
+        false => {
+            let context = MessageContext {
+                mesh_id: &core.me.mesh_id,
+                member_id: &core.me.member_id,
+                member_key: &keys.member.public(),
+                sender_key: &keys.sender.public(),
+                kind,
+                destination: &row.lane.dest_ref,
+                client_message_id: &row.client_message_id,
+            };
+            body.to_signed_bytes(&context, &keys.member.key)
+        }
+    };
+    let mut plain = written(&body);
+    if !body.successions.is_empty() && sealed_len(plain.len()) > core.limits().message_bytes {
+        // It was accepted before the key was replaced. Readers have the rotation from the roster as well.
+        body.successions.clear();
+        plain = written(&body);
+    }
+    let (sealed, to, epoch) = seal(core, &keys.sender, &row.lane, &plain)?;
     Ok(Send {
         id: row.key.text(),
         client_message_id: row.client_message_id.clone(),
@@ -118,7 +186,7 @@ pub(super) fn row(core: &Core, ours: &SecretKey, row: &Row) -> Result<Send, Unse
         lane: None,
         lane_seq: None,
         file_id: payload.file_id.clone(),
-        origin: origin(core, row).map(str::to_owned),
+        origin: origin.map(str::to_owned),
     })
 }
 

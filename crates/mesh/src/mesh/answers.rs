@@ -127,6 +127,8 @@ pub struct InboxItem {
     /// Why the body is null.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decrypt_error: Option<String>,
+    /// Whether the member that is named as the sender is proven to have written it.
+    pub verified: bool,
     /// The file it announces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<Value>,
@@ -236,6 +238,8 @@ pub struct Fetched {
     pub size: u64,
     /// Hex.
     pub sha256: String,
+    /// Whether the member that is named as its sender is proven to have shared it.
+    pub verified: bool,
 }
 
 /// A file in a list.
@@ -262,6 +266,8 @@ pub struct FileItem {
     pub sha256: Option<String>,
     /// For whom; null: everybody.
     pub to: Option<String>,
+    /// Whether that member is proven to have shared it.
+    pub verified: bool,
 }
 
 /// `GET /v1/health`.

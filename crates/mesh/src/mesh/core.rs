@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::faces::Faces;
 use super::tuning::Tuning;
 use super::{Ending, Refusal, State};
+use crate::authors::Authors;
 use crate::events::{Events, NewEvent};
 use crate::home::{Live, Settings};
 use crate::inbox::{Inbox, InboxRow};
@@ -31,7 +32,7 @@ use crate::link::seal::Pairs;
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::outbox::{DeadRow, Outbox};
-use crate::roster::Roster;
+use crate::roster::{Admission, Roster};
 use crate::sessions::Sessions;
 use crate::shared::Shared;
 use crate::time::MeshTime;
@@ -105,6 +106,8 @@ pub(crate) struct Core {
     pub(crate) files: crate::files::Spool,
     pub(crate) hooks: crate::hooks::Hooks,
     pub(crate) name: RwLock<String>,
+    /// The name that this host was given.
+    own_name: RwLock<String>,
     pub(crate) rename: RwLock<bool>,
     pub(crate) urls: RwLock<Vec<BrokerUrl>>,
     pub(crate) appearance: RwLock<Appearance>,
@@ -154,6 +157,8 @@ pub(crate) struct Parts {
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
+        // The mesh's own name stands for a name that is not known.
+        let own_name = Some(parts.name.clone()).filter(|name| *name != parts.me.slug).unwrap_or_default();
         Self {
             events: parts.inbox.events(),
             shared: Shared::new(parts.me.root.as_ref()),
@@ -176,6 +181,7 @@ impl Core {
             hooks: parts.hooks,
             metrics: Metrics::default(),
             pairs: Pairs::default(),
+            own_name: RwLock::new(own_name),
             name: RwLock::new(parts.name),
             rename: RwLock::new(parts.rename),
             urls: RwLock::new(parts.urls),
@@ -289,6 +295,33 @@ impl Core {
     /// Our key, as it is now.
     pub(crate) fn key(&self) -> Arc<MemberKey> {
         self.keys.current()
+    }
+
+    /// What is proven about other members.
+    pub(crate) fn authors(&self) -> &Authors {
+        self.inbox.authors()
+    }
+
+    /// By what lists of members are judged.
+    pub(crate) fn admission(&self) -> Admission<'_> {
+        let Me { mesh_id, member_id, .. } = &self.me;
+        Admission { authors: self.authors(), mesh_id, own_id: member_id, signs_from: None }
+    }
+
+    /// The name that we sign: the one this host was given, not the one that the broker says. Else a broker could have us
+    /// sign any name, another member's too. While another name is asked for, the one that is known still counts.
+    pub(crate) fn signed_name(&self) -> String {
+        let own = self.own_name.read().clone();
+        if !own.is_empty() && !*self.rename.read() {
+            return own;
+        }
+        let listed = self.roster.name(&self.me.member_id).filter(|name| !name.is_empty());
+        listed.unwrap_or_else(|| self.display_name())
+    }
+
+    /// Another name was asked for here, and this is what came of it.
+    pub(crate) fn set_own_name(&self, name: &str) {
+        name.clone_into(&mut self.own_name.write());
     }
 
     /// Its public half, hex.

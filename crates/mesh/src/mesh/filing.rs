@@ -1,4 +1,7 @@
 //! Files as callers see them.
+//!
+//! Guarantee: no byte of a file leaves this host before the hook `pre-send` has let its announcement through and the
+//! outbox has stored it. Until then the sealed copy lies in the spool and the uploader does not take it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -70,14 +73,22 @@ impl Mesh {
             shared_at: core.clock.now_ms(),
             ..Outgoing::default()
         };
-        core.files.put(outgoing, snapshot.body).map_err(Refusal::internal)?;
         let about = json!({"file": {"id": id, "name": head.name, "size": head.size, "sha256": head.sha256}});
-        let announced = async {
+        let admitted = async {
             let mut payload = sending::payload(&request.text(), Some(about), None, &[], &destination)?;
             payload.file_id = Some(id.clone());
-            self.accept(None, destination, Priority::Next, payload, caller).await
+            self.admit(None, &destination, Priority::Next, payload, caller).await
         };
-        if let Err(refusal) = announced.await {
+        let payload = match admitted.await {
+            Ok(payload) => payload,
+            Err(refusal) => {
+                // The uploader has never heard of it.
+                core.files.discard(&id, &snapshot.body);
+                return Err(refusal);
+            }
+        };
+        core.files.put(outgoing, snapshot.body).map_err(Refusal::internal)?;
+        if let Err(refusal) = self.take(None, destination, Priority::Next, payload, caller).await {
             core.files.forget(&id);
             return Err(refusal);
         }
@@ -119,9 +130,10 @@ impl Mesh {
     }
 
     /// Fetches a file to an absolute path.
-    pub async fn file_get(&self, id: &str, out: &str) -> Result<Fetched, Refusal> {
+    /// `take_unverified`: also one that nobody is proven to have shared, of a member that proves what it shares.
+    pub async fn file_get(&self, id: &str, out: &str, take_unverified: bool) -> Result<Fetched, Refusal> {
         self.core.check()?;
-        let head = fetch::fetch(&self.core, id, out).await?;
+        let fetch::File { head, verified } = fetch::fetch(&self.core, id, out, take_unverified).await?;
         Ok(Fetched {
             ok: true,
             file_id: id.to_owned(),
@@ -129,6 +141,7 @@ impl Mesh {
             saved_to: out.to_owned(),
             size: head.size,
             sha256: head.sha256,
+            verified,
         })
     }
 
@@ -142,7 +155,13 @@ impl Mesh {
             Some((text("id")?, text("sha256")?))
         };
         let digests: HashMap<String, String> = announced.iter().filter_map(digest).collect();
-        Ok(listed.iter().take(MOST_LISTED as usize).filter_map(|value| item(value, &digests)).collect())
+        let proven = self.core.inbox.proven_files().await.map_err(Refusal::internal)?;
+        let items = listed.iter().take(MOST_LISTED as usize).filter_map(|value| item(value, &digests));
+        let judged = |item: FileItem| {
+            let senders = proven.get(&item.id).map(Vec::as_slice).unwrap_or_default();
+            FileItem { verified: senders.contains(&item.uploaded_by), ..item }
+        };
+        Ok(items.map(judged).collect())
     }
 }
 
@@ -165,5 +184,6 @@ fn item(value: &Value, digests: &HashMap<String, String>) -> Option<FileItem> {
         persistent: value.get("persistent").and_then(Value::as_bool).unwrap_or_default(),
         encrypted: true,
         to: text("to").filter(|to| to != "*"),
+        verified: false,
     })
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hostel_syncpoint::points;
 use hostel_wire::frames::Group;
 use hostel_wire::frames::client::Call;
 use hostel_wire::keys::PublicKey;
@@ -68,11 +69,19 @@ impl Mesh {
             None | Some("control-plane") => "service".to_owned(),
             Some(role) => role.to_owned(),
         };
+        // Keys and names of members are those that are proven, not those of this list.
+        let known = member_id.as_deref().and_then(|id| self.core.roster.member(id));
+        let is_session = pubkey != member_pubkey;
+        let display_name = match &known {
+            Some(member) if !is_session => member.name.clone(),
+            _ => text("displayName").unwrap_or_default(),
+        };
+        let member_pubkey = known.map_or(member_pubkey, |member| member.pubkey);
         Some(Peer {
-            pubkey,
+            pubkey: if is_session { pubkey } else { member_pubkey.clone() },
             member_pubkey,
             member_id: member_id.unwrap_or_default(),
-            display_name: text("displayName").unwrap_or_default(),
+            display_name,
             online: value.get("online").and_then(Value::as_bool).unwrap_or(status != "offline"),
             status,
             summary: text("summary"),
@@ -245,6 +254,12 @@ impl Mesh {
         core.line_soon().await?.ask(Call::Rename { display_name: name.clone() }).await?;
         *core.rename.write() = false;
         name.clone_into(&mut core.name.write());
+        core.set_own_name(&name);
+        // Others know us by the old name until we have signed the new one; the next connection says it again.
+        let stated = async { greet::state(core, &*core.line()?).await };
+        if let Err(refusal) = stated.await {
+            core.log.warn("statement_refused", json!({"code": refusal.code(), "detail": refusal.detail()}));
+        }
         Ok(name)
     }
 
@@ -298,8 +313,26 @@ impl Mesh {
             .map_err(|refusal| super::sending::unknown(core, peer, refusal.about("peer")))?;
         let key = PublicKey::from_hex(&member.pubkey).ok_or_else(|| Refusal::internal("the member's key is no key"))?;
         let number = safety::number(&core.key().public(), &key);
-        let peer = json!({"memberId": member.id, "displayName": member.name, "pubkey": member.pubkey});
+        let peer = json!({
+            "memberId": member.id, "displayName": member.name, "pubkey": member.pubkey,
+            "signs": core.authors().signs(&member.id), "claimedPubkey": core.authors().claimed_key(&member.id),
+        });
         Ok(json!({"safetyNumber": number, "peer": peer}))
+    }
+
+    /// Accepts what the broker says of a peer's key, also where the peer has not signed it, and forgets that the peer
+    /// signs until it does so again. For a person who has compared the number that this gives.
+    pub async fn trust(&self, peer: &str) -> Result<Value, Refusal> {
+        let core = &self.core;
+        core.check()?;
+        let member = resolve::member(&core.roster, peer)
+            .map_err(|refusal| super::sending::unknown(core, peer, refusal.about("peer")))?;
+        if let Some(key) = core.authors().trust(&member.id) {
+            core.inbox.keep_authors(points::AUTHOR_TRUSTED).await.map_err(Refusal::internal)?;
+            core.roster.set_key(&member.id, &key);
+            core.log.warn("member_key_trusted", json!({"memberId": member.id, "name": member.name, "pubkey": key}));
+        }
+        self.safety_number(&member.id)
     }
 }
 

@@ -188,6 +188,7 @@ fn item(row: InboxRow, snippet: Option<String>) -> InboxItem {
         recipient_pubkey: row.recipient_pubkey,
         recipient_session: row.recipient_session,
         decrypt_error: row.decrypt_error,
+        verified: row.verified,
         file: row.file,
         snippet,
         cursor: None,

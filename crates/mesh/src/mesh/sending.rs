@@ -22,6 +22,9 @@ use crate::topics::{Known, talk};
 /// Mentions a message may have.
 const MOST_MENTIONS: usize = 16;
 
+/// What a signature, or the member's word for a session key, takes in a body.
+const PROOF_BYTES: usize = 160;
+
 /// A destination as the outbox has it, and as people see it.
 pub(crate) struct Destination {
     pub(crate) kind: DestKind,
@@ -108,7 +111,36 @@ impl Mesh {
         taken.map(|taken| taken.sent)
     }
 
-    pub(super) async fn accept(
+    /// Takes a message that nobody has looked at yet.
+    async fn accept(
+        &self,
+        client_message_id: Option<String>,
+        destination: Destination,
+        priority: Priority,
+        payload: Payload,
+        caller: &Caller,
+    ) -> Result<Taken, Refusal> {
+        let id = client_message_id.as_deref();
+        let payload = self.admit(id, &destination, priority, payload, caller).await?;
+        self.take(client_message_id, destination, priority, payload, caller).await
+    }
+
+    /// Whether a message may leave: it is not too large, and the hook `pre-send` lets it through, with the words it may
+    /// have put there. Nothing has left when this returns.
+    pub(super) async fn admit(
+        &self,
+        id: Option<&str>,
+        destination: &Destination,
+        priority: Priority,
+        payload: Payload,
+        caller: &Caller,
+    ) -> Result<Payload, Refusal> {
+        check_size(&self.core, &payload, id, caller)?;
+        self.through_gate(id, destination, priority, payload, caller).await
+    }
+
+    /// Puts a message that was let through into the outbox.
+    pub(super) async fn take(
         &self,
         client_message_id: Option<String>,
         destination: Destination,
@@ -117,8 +149,6 @@ impl Mesh {
         caller: &Caller,
     ) -> Result<Taken, Refusal> {
         let core = &self.core;
-        check_size(core, &payload, client_message_id.as_deref(), caller)?;
-        let payload = self.through_gate(client_message_id.as_deref(), &destination, priority, payload, caller).await?;
         let (here, online) = (destination.is_here(), destination.online(core));
         let accepted = core.outbox.accept(NewMessage {
             client_message_id,
@@ -224,7 +254,19 @@ fn target(core: &Core, to: &str) -> Result<Target, Refusal> {
     let session = core.sessions.by_key(&to.trim().to_ascii_lowercase());
     match session.zip(core.roster.member(&core.me.member_id)) {
         Some((session, me)) => Ok(Target::Member(Box::new(me), Some(session.entry.session_id.clone()))),
-        None => resolve::target(&core.roster, to).map_err(|refusal| unknown(core, to, refusal)),
+        None => {
+            let target = resolve::target(&core.roster, to).map_err(|refusal| unknown(core, to, refusal))?;
+            // The broker says whose sessions are. One whose key was proven is not somebody else's.
+            let owner = core.authors().session_owner(&to.trim().to_ascii_lowercase());
+            match (&target, owner) {
+                (Target::Member(member, Some(_)), Some(owner)) if member.id != owner => Err(Refusal::new(
+                    "peer_not_found",
+                    "the broker says that this session is of another member than the one that proved it",
+                )
+                .about("to")),
+                _ => Ok(target),
+            }
+        }
     }
 }
 
@@ -353,8 +395,13 @@ fn check_size(core: &Core, payload: &Payload, id: Option<&str>, caller: &Caller)
         session: payload.session.clone(),
         // The longest name or id a session may have: it may be called otherwise when this is sent.
         sender: caller.session().map(|_| "x".repeat(128)),
+        author: Some("x".repeat(64)),
+        origin: None,
+        session_proof: None,
+        successions: core.keys.recent_lineage(&core.key(), core.broker_now_ms()),
+        signature: None,
     };
-    let size = sealed_len(body.to_bytes().len());
+    let size = sealed_len(body.to_bytes().len() + PROOF_BYTES);
     match size <= most {
         true => Ok(()),
         false => Err(Refusal::new(

@@ -10,7 +10,7 @@ use crate::metrics::Gauges;
 use crate::schema;
 
 /// The additive minor of the local interface.
-const IPC_MINOR: u32 = 3;
+const IPC_MINOR: u32 = 4;
 
 /// What this daemon can do, for who asks.
 const FEATURES: &[&str] = &[

@@ -17,6 +17,7 @@ use rusqlite::{Connection, OpenFlags, params};
 
 use super::copy::{self, Columns};
 use super::{READY, RecoverError, SavedInbox, SavedOutbox};
+use crate::authors;
 use crate::disk;
 use crate::inbox::{Cursor, begins_again};
 use crate::outbox::{Payload, Status};
@@ -117,10 +118,26 @@ pub(super) fn inbox(dir: &Path, now_ms: u64) -> Result<SavedInbox, RecoverError>
         let copied = copy::table(from, to, "inbox", &known, &mut |_| true)?;
         saved.kept = to.query_row("SELECT count(*) FROM inbox", [], |row| row.get::<_, i64>(0))?.cast_unsigned();
         saved.lost = copied.lost.len() as u64;
+        let pins: Vec<_> = authors::rows::salvage(from).into_iter().collect();
+        authors::rows::store(to, &pins)?;
+        copy_announced(from, to);
         Ok(())
     })?;
     draft.ready(now_ms)?;
     Ok(saved)
+}
+
+/// Files that were announced; what cannot be read of them is missing, as if their announcements had never come.
+fn copy_announced(from: &Connection, to: &Connection) {
+    let columns = "file_id, sender_member_id, sha256, verified, announced_at";
+    let Ok(mut statement) = from.prepare(&format!("SELECT {columns} FROM announced_files")) else { return };
+    let Ok(mut rows) = statement.query([]) else { return };
+    let insert = format!("INSERT OR IGNORE INTO announced_files ({columns}) VALUES (?1, ?2, ?3, ?4, ?5)");
+    while let Ok(Some(row)) = rows.next() {
+        let values: rusqlite::Result<Vec<Value>> = (0..5).map(|column| row.get(column)).collect();
+        let Ok(values) = values else { continue };
+        to.execute(&insert, rusqlite::params_from_iter(values)).ok();
+    }
 }
 
 /// An empty inbox that begins at a place in the broker's log.

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use hostel_wire::authorship::RecordPart;
 use hostel_wire::frames::Kind;
 use hostel_wire::frames::server::Push;
 use hostel_wire::frames::shared::{StateEntry, TaskEntry};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::state::name_in;
-use super::{member, open, tasks};
+use super::{is_by, member, open, tasks};
 use crate::events::{NewEvent, STATE_TOPIC};
 use crate::mesh::core::Core;
 use crate::topics::{Ask, GENERAL};
@@ -97,19 +98,23 @@ fn state(core: &Core, data: &Value) -> Result<NewEvent, &'static str> {
         "version": entry.version,
         "removed": removed,
         "updated_by": member(core, &entry.by),
+        "verified": false,
     });
     let Some(key) = core.shared.key(core, entry.name.epoch) else {
         told["unreadable"] = true.into();
         return Ok(NewEvent { topic: Some(STATE_TOPIC.to_owned()), ..NewEvent::new("state_changed", told) });
     };
-    let named = open(&key, &entry.name).and_then(|plain| name_in(core, &plain, &entry.key));
-    let name = named.ok_or("mismatch")?;
+    let mut plain = open(&key, &entry.name).ok_or("mismatch")?;
+    let part = if removed { RecordPart::StateRemoved } else { RecordPart::StateName };
+    let mut verified = is_by(core, &entry.by, part, &entry.key, &mut plain);
+    let name = name_in(core, &plain, &entry.key).ok_or("mismatch")?;
     match &entry.value {
         _ if removed => {}
         None => told["value_omitted"] = true.into(),
         Some(value) => {
             let key = core.shared.key(core, value.epoch).ok_or("decrypt")?;
             let mut plain = open(&key, value).ok_or("decrypt")?;
+            verified &= is_by(core, &entry.by, RecordPart::StateValue, &entry.key, &mut plain);
             if name_in(core, &plain, &entry.key).as_ref() != Some(&name) {
                 return Err("mismatch");
             }
@@ -117,6 +122,7 @@ fn state(core: &Core, data: &Value) -> Result<NewEvent, &'static str> {
         }
     }
     told["key"] = name.clone().into();
+    told["verified"] = verified.into();
     Ok(NewEvent { topic: Some(format!("{STATE_TOPIC}{name}")), ..NewEvent::new("state_changed", told) })
 }
 
@@ -134,7 +140,7 @@ fn task(core: &Core, data: &Value) -> Result<NewEvent, &'static str> {
     let item = match tasks::at_hand(core, &task) {
         Some(item) => item,
         None if readable => return Err("decrypt"),
-        None => tasks::shown(core, &task, String::new(), None, None),
+        None => tasks::shown(core, &task, tasks::Content::default()),
     };
     let mut told = json!({"mesh": core.me.slug, "task": item});
     if data.get("leaseOver").and_then(Value::as_bool).unwrap_or_default() {

@@ -5,6 +5,9 @@
 //! an id, and is asked for again under the same one when the answer was lost. Events are told from the log, in its order
 //! and together with the place in it, so none is lost and none told twice.
 //!
+//! Names, values, titles, bodies and results carry the signature of who wrote them. An answer says whether that member is
+//! proven to have done so. Claims and releases of tasks carry none: who is at a task is the broker's word, as its order is.
+//!
 //! It keeps no copy: who reads asks the broker.
 
 mod arrive;
@@ -16,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use hostel_wire::authorship::{RecordContext, RecordPart};
 use hostel_wire::canonical::canonical;
 use hostel_wire::encoding;
 use hostel_wire::frames::client::Call;
@@ -118,6 +122,21 @@ fn unreadable() -> Refusal {
 fn seal(epoch: u64, key: &SharedKey, plain: &Value) -> Boxed {
     let sealed = key.seal(plain.to_string().as_bytes());
     Boxed { epoch, nonce: sealed.nonce, ciphertext: sealed.ciphertext }
+}
+
+/// Signs an object that is to be sealed.
+fn sign(core: &Core, part: RecordPart, record: &str, plain: Value) -> Value {
+    let (me, key) = (&core.me, core.key());
+    RecordContext { mesh_id: &me.mesh_id, member_id: &me.member_id, part, record }.sign(plain, &key.key)
+}
+
+/// Takes the signature out of an opened object; whether it proves that this member wrote it. A signature that does not is
+/// worth as much as none: the member may have made it with a key that is not known here.
+fn is_by(core: &Core, member_id: &str, part: RecordPart, record: &str, plain: &mut Value) -> bool {
+    let own = (member_id == core.me.member_id).then(|| core.keys.publics());
+    let keys = own.unwrap_or_else(|| core.authors().keys(member_id));
+    let context = RecordContext { mesh_id: &core.me.mesh_id, member_id, part, record };
+    context.check(plain, &keys) == Some(true)
 }
 
 /// Opens a box that must hold an object.

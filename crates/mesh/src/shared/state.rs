@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use hostel_wire::authorship::RecordPart;
 use hostel_wire::frames::client::Call;
 use hostel_wire::frames::shared::{Page, StateEntry, StateGet, StateSet};
 use hostel_wire::iso;
@@ -10,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::keys::Opening;
-use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
+use super::{
+    MemberRef, change, client_id, hand_on, is_by, is_none, is_of_entry, member, open, read, seal, sign, unreadable,
+};
 use crate::hooks::gate;
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
@@ -68,6 +71,8 @@ pub struct StateItem {
     pub updated_at: String,
     /// Whose it was, as the broker says.
     pub updated_by: MemberRef,
+    /// Whether that member is proven to have written it.
+    pub verified: bool,
 }
 
 /// `GET /v1/state/list`.
@@ -148,12 +153,16 @@ impl Mesh {
         let fingerprint = core.shared.fingerprint(&json!(["state", name, value, if_version]));
         let fingerprint = fingerprint.map_err(|refusal| refusal.about("value"))?;
         let value = through_gate(core, &name, &id, value).await?;
+        let part = if value.is_some() { RecordPart::StateName } else { RecordPart::StateRemoved };
+        let signed_name = sign(core, part, &digest, json!({"k": name}));
+        let signed_value =
+            value.as_ref().map(|value| sign(core, RecordPart::StateValue, &digest, json!({"k": name, "v": value})));
         let call = |epoch: u64, shared: &SharedKey| {
             Call::StateSet(Box::new(StateSet {
                 key: digest.clone(),
                 if_version,
-                name: seal(epoch, shared, &json!({"k": name})),
-                value: value.as_ref().map(|value| seal(epoch, shared, &json!({"k": name, "v": value}))),
+                name: seal(epoch, shared, &signed_name),
+                value: signed_value.as_ref().map(|value| seal(epoch, shared, value)),
                 client_id: id.clone(),
                 fingerprint: fingerprint.clone(),
             }))
@@ -293,7 +302,9 @@ fn of(fields: &Map<String, Value>) -> Result<Vec<StateEntry>, Refusal> {
 async fn item(core: &Core, opening: &mut Opening, entry: &StateEntry) -> Result<StateItem, Refusal> {
     let boxed = entry.value.as_ref().unwrap_or(&entry.name);
     let key = opening.key(core, boxed.epoch).await?;
-    let plain = open(&key, boxed).ok_or_else(forged)?;
+    let mut plain = open(&key, boxed).ok_or_else(forged)?;
+    let part = if entry.value.is_some() { RecordPart::StateValue } else { RecordPart::StateName };
+    let verified = is_by(core, &entry.by, part, &entry.key, &mut plain);
     let name = name_in(core, &plain, &entry.key).ok_or_else(forged)?;
     Ok(StateItem {
         key: name,
@@ -301,6 +312,7 @@ async fn item(core: &Core, opening: &mut Opening, entry: &StateEntry) -> Result<
         version: entry.version,
         updated_at: iso(entry.at_ms),
         updated_by: member(core, &entry.by),
+        verified,
     })
 }
 

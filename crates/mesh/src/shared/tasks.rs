@@ -1,5 +1,6 @@
 //! Tasks of the mesh: somebody makes one, exactly one claims it, and says when it is done.
 
+use hostel_wire::authorship::RecordPart;
 use hostel_wire::frames::Priority;
 use hostel_wire::frames::client::Call;
 use hostel_wire::frames::server::Answer;
@@ -10,7 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::keys::Opening;
-use super::{MemberRef, change, client_id, hand_on, is_none, is_of_entry, member, open, read, seal, unreadable};
+use super::{
+    MemberRef, change, client_id, hand_on, is_by, is_none, is_of_entry, member, open, read, seal, sign, unreadable,
+};
 use crate::hooks::gate;
 use crate::mesh::core::Core;
 use crate::mesh::{Mesh, Refusal};
@@ -97,6 +100,9 @@ pub struct TaskItem {
     pub result: Option<Value>,
     /// Rises with every change.
     pub version: u64,
+    /// Whether what is told of title, body and result is proven to be of those who are named. Who is at it is the broker's
+    /// word.
+    pub verified: bool,
 }
 
 /// A task after a step.
@@ -172,11 +178,16 @@ impl Mesh {
             new.body = changed.body.or(new.body);
             check_texts(&new)?;
         }
+        // What the broker sees of it, and could change, is signed with the title.
+        let title = json!({"i": id, "t": new.title, "p": new.priority, "w": assignee});
+        let title = sign(core, RecordPart::TaskTitle, &id, title);
+        let body = |body: &String| sign(core, RecordPart::TaskBody, &id, json!({"i": id, "b": body}));
+        let body = new.body.as_ref().map(body);
         let call = |epoch: u64, key: &SharedKey| {
             Call::TaskCreate(Box::new(TaskCreate {
                 id: id.clone(),
-                title: seal(epoch, key, &json!({"i": id, "t": new.title})),
-                body: new.body.as_ref().map(|body| seal(epoch, key, &json!({"i": id, "b": body}))),
+                title: seal(epoch, key, &title),
+                body: body.as_ref().map(|body| seal(epoch, key, body)),
                 assignee: assignee.clone(),
                 priority: new.priority,
                 client_id: client_id.clone(),
@@ -225,12 +236,14 @@ impl Mesh {
                 check_result(result.as_ref())?;
             }
         }
+        let signed = |result: &Value| sign(core, RecordPart::TaskResult, &id, json!({"i": id, "r": result}));
+        let signed = result.as_ref().map(signed);
         let call = |epoch: u64, key: &SharedKey| {
             Call::TaskStep(Box::new(TaskStep {
                 id: id.clone(),
                 step,
                 lease_s,
-                result: result.as_ref().map(|result| seal(epoch, key, &json!({"i": id, "r": result}))),
+                result: signed.as_ref().map(|result| seal(epoch, key, result)),
                 client_id: client_id.clone(),
                 fingerprint: fingerprint.clone(),
             }))
@@ -330,41 +343,75 @@ fn refused(core: &Core, answer: &Answer) -> Refusal {
         .with("lease_until", task.lease_until_ms.map(iso))
 }
 
+/// What is known of a task's sealed parts.
+#[derive(Default)]
+pub(super) struct Content {
+    title: String,
+    body: Option<String>,
+    result: Option<Value>,
+    /// All of it is proven to be of those who are named.
+    verified: bool,
+}
+
 /// Opens a task.
 async fn item(core: &Core, opening: &mut Opening, task: &TaskEntry) -> Result<TaskItem, Refusal> {
-    let mut parts = [None, None, None];
-    for (part, boxed) in parts.iter_mut().zip([Some(&task.title), task.body.as_ref(), task.result.as_ref()]) {
-        let Some(boxed) = boxed else { continue };
-        let key = opening.key(core, boxed.epoch).await?;
-        let forged = || Refusal::new("hash_mismatch", "what the broker has is not what a member wrote there");
-        *part = Some(content(&key, boxed, &task.id).ok_or_else(forged)?);
+    let mut keys = [None, None, None];
+    for (key, boxed) in keys.iter_mut().zip([Some(&task.title), task.body.as_ref(), task.result.as_ref()]) {
+        if let Some(boxed) = boxed {
+            *key = Some(opening.key(core, boxed.epoch).await?);
+        }
     }
-    let [title, body, result] = parts;
-    let text = |part: Option<Value>, field: &str| part?.get(field)?.as_str().map(str::to_owned);
-    let title = text(title, "t").unwrap_or_default();
-    let result = result.and_then(|mut result| result.get_mut("r").map(Value::take));
-    Ok(shown(core, task, title, text(body, "b"), result))
+    let forged = || Refusal::new("hash_mismatch", "what the broker has is not what a member wrote there");
+    let content = opened(core, task, keys).ok_or_else(forged)?;
+    Ok(shown(core, task, content))
+}
+
+/// Opens those parts of a task whose keys are given: title, body, result. None if a part is none of this task.
+fn opened(core: &Core, task: &TaskEntry, keys: [Option<SharedKey>; 3]) -> Option<Content> {
+    let [title, body, result] = keys;
+    let mut content = Content { verified: true, ..Content::default() };
+    let author = Some(task.created_by.as_str());
+    if let Some(key) = title {
+        let mut plain = part(&key, &task.title, &task.id)?;
+        content.verified &= is_of(core, author, RecordPart::TaskTitle, task, &mut plain) && fits(task, &plain);
+        content.title = plain.get("t")?.as_str()?.to_owned();
+    }
+    if let (Some(key), Some(boxed)) = (body, &task.body) {
+        let mut plain = part(&key, boxed, &task.id)?;
+        content.verified &= is_of(core, author, RecordPart::TaskBody, task, &mut plain);
+        content.body = plain.get("b").and_then(Value::as_str).map(str::to_owned);
+    }
+    if let (Some(key), Some(boxed)) = (result, &task.result) {
+        let mut plain = part(&key, boxed, &task.id)?;
+        content.verified &= is_of(core, task.claimed_by.as_deref(), RecordPart::TaskResult, task, &mut plain);
+        content.result = plain.get_mut("r").map(Value::take);
+    }
+    Some(content)
 }
 
 /// Opens a box, if it is one of this task.
-fn content(key: &SharedKey, boxed: &Boxed, id: &str) -> Option<Value> {
+fn part(key: &SharedKey, boxed: &Boxed, id: &str) -> Option<Value> {
     open(key, boxed).filter(|plain| plain.get("i").and_then(Value::as_str) == Some(id))
+}
+
+fn is_of(core: &Core, member: Option<&str>, part: RecordPart, task: &TaskEntry, plain: &mut Value) -> bool {
+    is_by(core, member.unwrap_or_default(), part, &task.id, plain)
+}
+
+/// Whether what the broker says of a task beside its boxes is what its maker signed.
+fn fits(task: &TaskEntry, title: &Value) -> bool {
+    let assignee = title.get("w").and_then(Value::as_str);
+    title.get("p").and_then(Value::as_str) == Some(task.priority.as_str()) && assignee == task.assignee.as_deref()
 }
 
 /// A task whose title is open, as far as that can be done without asking anybody.
 pub(super) fn at_hand(core: &Core, task: &TaskEntry) -> Option<TaskItem> {
-    let title = content(&core.shared.key(core, task.title.epoch)?, &task.title, &task.id)?;
-    let title = title.get("t").and_then(Value::as_str)?.to_owned();
-    Some(shown(core, task, title, None, None))
+    let key = core.shared.key(core, task.title.epoch)?;
+    Some(shown(core, task, opened(core, task, [Some(key), None, None])?))
 }
 
-pub(super) fn shown(
-    core: &Core,
-    task: &TaskEntry,
-    title: String,
-    body: Option<String>,
-    result: Option<Value>,
-) -> TaskItem {
+pub(super) fn shown(core: &Core, task: &TaskEntry, content: Content) -> TaskItem {
+    let Content { title, body, result, verified } = content;
     let who = |id: &Option<String>| id.as_deref().map(|id| member(core, id));
     TaskItem {
         id: task.id.clone(),
@@ -381,5 +428,6 @@ pub(super) fn shown(
         completed_at: task.completed_ms.map(iso),
         result,
         version: task.version,
+        verified,
     }
 }

@@ -1,6 +1,7 @@
 //! A real broker and real meshes in one process, over loopback, with a network that can be cut.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // test code
 
+pub mod fake;
 mod net;
 
 use std::future::Future;
@@ -371,6 +372,7 @@ pub fn cold_options(membership: &Membership) -> ColdOptions {
         broker_urls: membership.broker_urls.clone(),
         dial: Arc::new(NetDial::new(None).unwrap()),
         clock: Clock::system(),
+        dir: None,
     }
 }
 

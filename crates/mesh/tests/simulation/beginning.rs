@@ -93,6 +93,7 @@ fn make(hosts: usize) -> Beginning {
                         broker_urls: member.broker_urls.clone(),
                         dial,
                         clock: clock.clone(),
+                        dir: None,
                     });
                     let cold = cold.await.unwrap();
                     let request = InviteRequest { max_uses: Some(100), ..InviteRequest::default() };

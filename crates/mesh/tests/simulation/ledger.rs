@@ -148,7 +148,8 @@ fn misplaced(host: usize, item: &InboxItem, message: &Message) -> Option<String>
     };
     let as_sent = item.body.as_deref() == Some(&message.body)
         && item.priority == message.priority
-        && item.sender_name == format!("h{}", message.from);
+        && item.sender_name == format!("h{}", message.from)
+        && item.verified;
     if !meant || !as_sent {
         return Some(format!("h{host} has {item:?} for {message:?}"));
     }

@@ -135,5 +135,6 @@ pub(crate) fn sealed(epoch: u64) -> Content {
         request_fingerprint: "ff".to_owned(),
         nonce: "n".to_owned(),
         ciphertext: "c".to_owned(),
+        ..Sealed::default()
     })
 }

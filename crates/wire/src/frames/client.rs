@@ -7,6 +7,7 @@ pub use super::hello::{Attestation, Features, Hello, Resume, SessionHello, Succe
 pub use super::send::{ClientAck, Send};
 use super::shared::{Link, Page, StateGet, StateSet, TaskCreate, TaskGet, TaskList, TaskStep};
 use super::{FrameError, parse, type_of, write};
+use crate::authorship::Statement;
 
 /// A frame of a daemon.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +53,7 @@ pub const REQUESTS: &[&str] = &[
     "presence_set",
     "rename",
     "rotate_key",
+    "member_state",
     "leave",
     "revoke",
     "kick",
@@ -286,6 +288,16 @@ pub enum Call {
         signature: String,
         /// By the new key, 128 hex.
         proof: String,
+    },
+    /// What the member says of itself: its name, that it signs what it writes, and how it came by its key. Answer: `ok`;
+    /// all of it is handed out with the roster.
+    MemberState {
+        /// Name, time and signature.
+        #[serde(flatten)]
+        statement: Statement,
+        /// The rotations that led to its key, oldest first.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        lineage: Vec<Succession>,
     },
     /// Leaves the mesh for good. Answer: `ok`.
     Leave {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::client::Seal;
+use crate::authorship::{Remint, Statement};
+
+use super::client::{Seal, Succession};
 use super::{FrameError, Group, Kind, Priority, parse, type_of, write};
 
 /// A frame of a broker.
@@ -367,6 +369,15 @@ pub struct Member {
     /// Groups it is in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
+    /// How its key came after earlier ones, oldest first, signed by the keys of each step.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lineage: Vec<Succession>,
+    /// What the member says of itself, signed with its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub statement: Option<Statement>,
+    /// The member whose place it has taken, signed by both keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remint: Option<Remint>,
 }
 
 /// A key a member had.

@@ -5,8 +5,8 @@
 //! ```
 //! Each chunk holds `FILE_CHUNK` bytes of the file and 17 of its own; the last one is shorter or equal and marked.
 //!
-//! Invariant: what comes out of `FileOpener` is a beginning of the file as it was sealed, in order; that it is all of it
-//! and the right one (size and SHA-256), only `finish` says.
+//! Invariant: what comes out of `FileOpener` is a beginning of the file as it was sealed, in order, and never more than the
+//! size that its head names; that it is all of it and the right one (size and SHA-256), only `finish` says.
 
 use dryoc::classic::crypto_secretstream_xchacha20poly1305::{
     Header, State, crypto_secretstream_xchacha20poly1305_init_pull as init_pull,
@@ -241,12 +241,17 @@ impl FileOpener {
             At::Chunks => {
                 let before = plain.len();
                 let tag = self.open(&taken, plain)?;
-                let opened = plain.get(before..).unwrap_or_default();
-                self.hash.update(opened);
-                self.written += opened.len() as u64;
+                let length = plain.len().saturating_sub(before);
+                self.written += length as u64;
+                // Whoever sealed it decides how long it is; who fetches it has been told, and takes no more.
+                if self.head.as_ref().is_none_or(|head| self.written > head.size) {
+                    plain.truncate(before);
+                    return Err(OpenError::Refused);
+                }
+                self.hash.update(plain.get(before..).unwrap_or_default());
                 if tag == FINAL {
                     self.at = At::End;
-                } else if opened.len() < FILE_CHUNK {
+                } else if length < FILE_CHUNK {
                     return Err(OpenError::Truncated);
                 }
                 self.waiting = taken;

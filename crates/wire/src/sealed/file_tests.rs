@@ -46,6 +46,19 @@ fn every_size_comes_back() {
 }
 
 #[test]
+fn nothing_is_opened_beyond_the_size_that_the_head_names() {
+    let key = FileKey::generate();
+    let plain = vec![1; 3 * FILE_CHUNK];
+    for size in [0, 1, FILE_CHUNK as u64, 2 * FILE_CHUNK as u64, 3 * FILE_CHUNK as u64 - 1] {
+        let sealed = seal(&key, &FileHead { size, ..head_of(&plain) }, &plain);
+        let (mut opener, mut opened) = (FileOpener::new(key.clone()), Vec::new());
+        let pushed = sealed.chunks(4096).try_for_each(|piece| opener.push(piece, &mut opened));
+        assert_eq!(pushed, Err(OpenError::Refused), "{size}");
+        assert!(opened.len() as u64 <= size, "{size}: {}", opened.len());
+    }
+}
+
+#[test]
 fn a_part_of_a_file_is_no_file() {
     let key = FileKey::generate();
     let plain = vec![1; 2 * FILE_CHUNK + 5];

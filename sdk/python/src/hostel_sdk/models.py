@@ -13,7 +13,7 @@ from ._errors import ProtocolError
 
 SDK_VERSION = "0.1.0"
 IPC_API = "v1"
-IPC_MINOR = 3
+IPC_MINOR = 4
 NATIVE_PROTOCOL = 1
 
 _T = TypeVar("_T")
@@ -345,6 +345,8 @@ class InboxItem:
     """The same as `client_message_id`."""
     recipient_session: str | None = None
     decrypt_error: str | None = None
+    verified: bool | None = None
+    """Whether the member that is named as the sender is proven to have written it. Absent: it is not."""
     file: dict[str, Any] | None = None
     snippet: str | None = None
     cursor: str | None = None
@@ -376,6 +378,7 @@ class InboxItem:
             idempotency_key=_need(value, "idempotency_key", _str),
             recipient_session=_may(value, "recipient_session", _str),
             decrypt_error=_may(value, "decrypt_error", _str),
+            verified=_may(value, "verified", _bool),
             file=_may(value, "file", _map),
             snippet=_may(value, "snippet", _str),
             cursor=_may(value, "cursor", _str),
@@ -410,6 +413,8 @@ class InboxItem:
             out["recipient_session"] = self.recipient_session
         if self.decrypt_error is not None:
             out["decrypt_error"] = self.decrypt_error
+        if self.verified is not None:
+            out["verified"] = self.verified
         if self.file is not None:
             out["file"] = self.file
         if self.snippet is not None:
@@ -682,6 +687,8 @@ class Fetched:
     saved_to: str
     size: int
     sha256: str
+    verified: bool | None = None
+    """Whether the member that is named is proven to have shared it. Absent: it is not."""
 
     @classmethod
     def from_json(cls, value: Any) -> Fetched:
@@ -693,6 +700,7 @@ class Fetched:
             saved_to=_need(value, "savedTo", _str),
             size=_need(value, "size", _int),
             sha256=_need(value, "sha256", _str),
+            verified=_may(value, "verified", _bool),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -705,6 +713,8 @@ class Fetched:
             "size": self.size,
             "sha256": self.sha256,
         }
+        if self.verified is not None:
+            out["verified"] = self.verified
         return out
 
 
@@ -722,6 +732,8 @@ class FileItem:
     encrypted: bool
     sha256: str | None = None
     to: str | None = None
+    verified: bool | None = None
+    """Whether the member that is named is proven to have shared it. Absent: it is not."""
 
     @classmethod
     def from_json(cls, value: Any) -> FileItem:
@@ -737,6 +749,7 @@ class FileItem:
             encrypted=_need(value, "encrypted", _bool),
             sha256=_may(value, "sha256", _str),
             to=_may(value, "to", _str),
+            verified=_may(value, "verified", _bool),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -753,6 +766,8 @@ class FileItem:
             "sha256": self.sha256,
             "to": self.to,
         }
+        if self.verified is not None:
+            out["verified"] = self.verified
         return out
 
 
@@ -965,6 +980,8 @@ class MessageEvent:
     recipient_kind: str
     recipient_session: str | None = None
     decrypt_error: str | None = None
+    verified: bool | None = None
+    """Whether the member that is named as the sender is proven to have written it. Absent: it is not."""
     file: dict[str, Any] | None = None
 
     @classmethod
@@ -993,6 +1010,7 @@ class MessageEvent:
             recipient_kind=_need(value, "recipient_kind", _str),
             recipient_session=_may(value, "recipient_session", _str),
             decrypt_error=_may(value, "decrypt_error", _str),
+            verified=_may(value, "verified", _bool),
             file=_may(value, "file", _map),
         )
 
@@ -1024,6 +1042,8 @@ class MessageEvent:
             out["recipient_session"] = self.recipient_session
         if self.decrypt_error is not None:
             out["decrypt_error"] = self.decrypt_error
+        if self.verified is not None:
+            out["verified"] = self.verified
         if self.file is not None:
             out["file"] = self.file
         return out
@@ -1683,6 +1703,7 @@ class SessionMade:
     agent_alias: str
     message_count: int
     workspace_dir: str
+    mode: str | None = None
 
     @classmethod
     def from_json(cls, value: Any) -> SessionMade:
@@ -1692,6 +1713,7 @@ class SessionMade:
             agent_alias=_need(value, "agent_alias", _str),
             message_count=_need(value, "message_count", _int),
             workspace_dir=_need(value, "workspace_dir", _str),
+            mode=_may(value, "mode", _str),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -1702,6 +1724,8 @@ class SessionMade:
             "message_count": self.message_count,
             "workspace_dir": self.workspace_dir,
         }
+        if self.mode is not None:
+            out["mode"] = self.mode
         return out
 
 

@@ -54,6 +54,7 @@ pub(super) const REQUESTS: &[&str] = &[
     "broker.seal.stored",
     "mesh.topics.written",
     "mesh.sessions.written",
+    "mesh.author.trusted",
 ];
 
 /// The points of what members share: state, files, and the record of what they do.
@@ -254,6 +255,7 @@ fn carry_out(points: &[&str]) {
             "mesh.token.previous-written" | "mesh.token.written" => ("/v1/token/rotate", json!({})),
             "broker.member.stored" => ("/v1/member/rename", json!({"displayName": "alicia"})),
             "broker.invite.stored" => ("/v1/invite/create", json!({})),
+            "mesh.author.trusted" => ("/v1/safety", json!({"peer": "bob"})),
             "broker.grant.stored" => ("/v1/grant/set", json!({"peer": "bob", "capabilities": ["dm"]})),
             "broker.topic.stored" | "mesh.topics.written" => ("/v1/topic/subscribe", json!({"topic": word})),
             // Bob has made the topic, and has its key.

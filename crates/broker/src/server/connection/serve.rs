@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
+use hostel_peer::accept::Place;
 use hostel_wire::frames::server::{ErrorFrame, HelloChallenge, ServerFrame};
 use hostel_wire::ids;
 use serde_json::json;
@@ -30,8 +31,12 @@ const MESSAGE: usize = 300;
 const LEFTOVERS: u64 = 16 << 20;
 
 /// Serves a WebSocket until it is closed.
-pub(crate) async fn serve<E: Engine, S>(broker: &Arc<Broker<E>>, mut socket: WebSocketStream<S>, peer: &PeerInfo)
-where
+pub(crate) async fn serve<E: Engine, S>(
+    broker: &Arc<Broker<E>>,
+    mut socket: WebSocketStream<S>,
+    peer: &PeerInfo,
+    place: &Place,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let deadline = Instant::now() + broker.settings.limits.handshake;
@@ -42,7 +47,9 @@ where
         Err(Some(refused)) => Err(refused),
     };
     match admitted {
-        Ok(admitted) => converse(broker, socket, admitted).await,
+        Ok(admitted) if place.admit().await => converse(broker, socket, admitted).await,
+        // A member comes again; until then its presence ends with what was admitted.
+        Ok(_) => broker.metrics.rejected_hello("connections"),
         Err(refused) => {
             broker.metrics.rejected_hello(refused.code);
             let fields = json!({"reason": refused.code, "peer": peer.text(), "detail": refused.message.chars().take(MESSAGE).collect::<String>()});

@@ -45,7 +45,8 @@ pub(super) async fn make_mesh<E: Engine>(
     head: &Parts,
     body: Incoming,
 ) -> Result<Answer, Refusal> {
-    may_make(broker, &head.headers)?;
+    // On this machine too: other users reach loopback as well.
+    is_admin(broker, &head.headers, "making a mesh")?;
     let body: MeshBody = read_json(broker, body).await?;
     if let Some(signature) = &body.signature {
         let timestamp = body.timestamp.unwrap_or_default();
@@ -76,11 +77,11 @@ pub(super) async fn make_mesh<E: Engine>(
     ))
 }
 
-/// Only who has the broker's token may, on this machine too: other users reach loopback as well.
-fn may_make<E: Engine>(broker: &Broker<E>, headers: &HeaderMap) -> Result<(), Refusal> {
-    let unauthorized = |detail| Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
+/// Whether somebody shows the broker's own token. For `what` it is needed.
+pub(super) fn is_admin<E: Engine>(broker: &Broker<E>, headers: &HeaderMap, what: &str) -> Result<(), Refusal> {
+    let unauthorized = |detail: &str| Err(Refusal::new(StatusCode::UNAUTHORIZED, "unauthorized", detail));
     let Some(shown) = headers.get(header::AUTHORIZATION) else {
-        return unauthorized("making a mesh needs the broker's admin token");
+        return unauthorized(&format!("{what} needs the broker's admin token"));
     };
     let token = match shown.as_bytes().split_at_checked(7) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.trim_ascii(),
@@ -214,7 +215,7 @@ impl From<RegistryError> for Refusal {
             | RegistryError::FileNotFound
             | RegistryError::TaskNotFound => StatusCode::NOT_FOUND,
             RegistryError::Unproven(_) => StatusCode::UNAUTHORIZED,
-            RegistryError::Forbidden(_) | RegistryError::NotShared => StatusCode::FORBIDDEN,
+            RegistryError::Forbidden(_) | RegistryError::NotShared | RegistryError::Blocked => StatusCode::FORBIDDEN,
             RegistryError::Taken(_)
             | RegistryError::Reused
             | RegistryError::Ambiguous(_)

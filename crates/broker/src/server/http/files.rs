@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hostel_peer::accept::Place;
 use hostel_wire::encoding::hex;
 use hostel_wire::{ids, iso};
 use http_body_util::BodyExt as _;
@@ -29,8 +30,12 @@ pub(super) async fn upload<E: Engine>(
     broker: &Arc<Broker<E>>,
     head: &Parts,
     body: Incoming,
+    place: &Place,
 ) -> Result<Answer, Refusal> {
     let caller = signed::caller(broker, head)?;
+    if !place.admit().await {
+        return Err(busy());
+    }
     let _place = Arc::clone(&broker.transfers).try_acquire_owned().map_err(|_| busy())?;
     let size = body.size_hint().exact();
     let size = size.ok_or_else(|| Refusal::new(StatusCode::LENGTH_REQUIRED, "length_required", ""))?;
@@ -169,8 +174,16 @@ fn percent_decoded(text: &str) -> Option<String> {
 }
 
 /// Sends a file.
-pub(super) async fn download<E: Engine>(broker: &Arc<Broker<E>>, head: &Parts, id: &str) -> Result<Answer, Refusal> {
+pub(super) async fn download<E: Engine>(
+    broker: &Arc<Broker<E>>,
+    head: &Parts,
+    id: &str,
+    place: &Place,
+) -> Result<Answer, Refusal> {
     let caller = signed::caller(broker, head)?;
+    if !place.admit().await {
+        return Err(busy());
+    }
     let place = Arc::clone(&broker.transfers).try_acquire_owned().map_err(|_| busy())?;
     let (record, _) = broker.registry.file_for(&caller.mesh, &caller.member, id)?;
     let opened = broker.engine.blob_open(&blob_id(&caller.mesh, &record.id), 0).await;

@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use hostel_peer::accept::Place;
 use http_body_util::BodyExt as _;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
@@ -59,14 +60,15 @@ impl Refusal {
 }
 
 /// Serves a stream: requests until there are none, or a WebSocket until it is closed.
-pub(super) async fn serve<E: Engine, S>(broker: &Arc<Broker<E>>, stream: S, peer: PeerInfo)
+pub(super) async fn serve<E: Engine, S>(broker: &Arc<Broker<E>>, stream: S, peer: PeerInfo, place: &Place)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let upgraded = Arc::new(Mutex::new(None));
     let service = service_fn(|request: Request<Incoming>| {
         let (broker, slot) = (Arc::clone(broker), Arc::clone(&upgraded));
-        async move { Ok::<_, Infallible>(respond(&broker, request, &slot).await) }
+        let is_local = peer.is_local();
+        async move { Ok::<_, Infallible>(respond(&broker, request, &slot, place, is_local).await) }
     });
     let limits = &broker.settings.limits;
     let mut http = hyper::server::conn::http1::Builder::new();
@@ -96,13 +98,15 @@ where
         .max_frame_size(most);
     let (stream, early) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let socket = WebSocketStream::from_partially_read(stream, early, Role::Server, Some(config)).await;
-    connection::serve(broker, socket, &peer).await;
+    connection::serve(broker, socket, &peer, place).await;
 }
 
 async fn respond<E: Engine>(
     broker: &Arc<Broker<E>>,
     mut request: Request<Incoming>,
     slot: &Mutex<Option<hyper::upgrade::OnUpgrade>>,
+    place: &Place,
+    is_local: bool,
 ) -> Answer {
     let path = request.uri().path().to_owned();
     let segments: Vec<_> = path.split('/').skip(1).collect();
@@ -116,11 +120,18 @@ async fn respond<E: Engine>(
     let answered = match segments.as_slice() {
         ["health"] if get => Ok(health(broker)),
         ["health", "ready"] if get => Ok(ready(broker).await),
-        ["metrics"] if get => Ok(metrics(broker).await),
+        ["metrics"] if get => match is_local {
+            true => Ok(metrics(broker).await),
+            // How many members, messages and bytes there are is nobody else's business.
+            false => match enrol::is_admin(broker, &head.headers, "reading the metrics from another machine") {
+                Ok(()) => Ok(metrics(broker).await),
+                Err(refusal) => Err(refusal),
+            },
+        },
         ["mesh"] if post => enrol::make_mesh(broker, &head, body).await,
         ["join"] if post => Ok(enrol::join(broker, body).await),
-        ["upload"] if post => files::upload(broker, &head, body).await,
-        ["download", id] if get => files::download(broker, &head, id).await,
+        ["upload"] if post => files::upload(broker, &head, body, place).await,
+        ["download", id] if get => files::download(broker, &head, id, place).await,
         ["v1", "me", "members", pubkey, "leave"] if post => enrol::leave(broker, body, pubkey).await,
         ["v1", "me", "members", pubkey, "remint"] if post => remint::remint(broker, body, pubkey).await,
         ["health" | "metrics" | "mesh" | "join" | "upload"]

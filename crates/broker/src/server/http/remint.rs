@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use hostel_wire::authorship::Remint;
 use hostel_wire::hello::{check_time, remint_request};
 use hyper::StatusCode;
 use hyper::body::Incoming;
@@ -56,7 +57,17 @@ pub(super) async fn remint<E: Engine>(
     }
     let joined = match body.ephemeral {
         true => broker.registry.sponsor(mesh.id(), &member.id, &body.new_pubkey, body.display_name).await?,
-        false => broker.registry.succeed(mesh.id(), &member.id, &body.new_pubkey, GRACE_HOURS).await?,
+        false => {
+            // Other members get it with the roster: they need not believe us that the new one may have the old one's name.
+            let proof = Remint {
+                member_id: member.id.clone(),
+                old_pubkey: pubkey.to_owned(),
+                timestamp: body.timestamp,
+                signature: body.signature,
+                proof: body.proof,
+            };
+            broker.registry.succeed(mesh.id(), &member.id, &body.new_pubkey, GRACE_HOURS, Some(proof)).await?
+        }
     };
     let what = if body.ephemeral { "member_sponsored" } else { "member_reminted" };
     broker.log.line(Level::Info, what, json!({"mesh": mesh.id(), "member": joined.member_id, "by": member.id}));

@@ -1,4 +1,4 @@
-//! A member takes another key, and seals anew what only its old one opened.
+//! A member takes another key, seals anew what only its old one opened, and says what it is called.
 //!
 //! Invariant: both keys have signed, now and for this member of this mesh. Who is connected has heard of the new key
 //! before the one who asked is told that it counts: nothing sealed with it can come to anybody before that.
@@ -24,15 +24,21 @@ impl<E: Engine> Asker<'_, E> {
                 if !is_succession(mesh, member, &said) {
                     return Err(RegistryError::Unproven("both keys must sign".to_owned()));
                 }
-                let Succession { old_pubkey, new_pubkey, .. } = said;
                 // What is done already is said, however late it is asked: nothing changes by it, and whoever did not hear
                 // the first answer must not take the key for refused.
                 let found = registry.mesh(mesh).and_then(|mesh| mesh.member(member).cloned());
-                if found.is_none_or(|member| member.pubkey != new_pubkey) {
+                if found.is_none_or(|member| member.pubkey != said.new_pubkey) {
                     check_time(timestamp, self.broker.clock.now_ms())
                         .map_err(|error| RegistryError::Unproven(error.to_string()))?;
                 }
-                self.rotate(&old_pubkey, &new_pubkey).await
+                self.rotate(said).await
+            }
+            Call::MemberState { statement, lineage } => {
+                if self.connection.key != self.connection.member_key {
+                    return Err(RegistryError::Forbidden("only the member's own connection may do this".to_owned()));
+                }
+                registry.state_member(mesh, member, statement, lineage).await?;
+                Ok(Reply::Ok(json!({})))
             }
             Call::TopicKeyReplace { topic_id, epoch, blob, nonce } => {
                 let seal = Seal { member_id: member.to_owned(), blob, nonce };
@@ -47,13 +53,14 @@ impl<E: Engine> Asker<'_, E> {
         }
     }
 
-    async fn rotate(&self, old: &str, new: &str) -> Outcome {
+    async fn rotate(&self, said: Succession) -> Outcome {
+        let (old, new) = (said.old_pubkey.clone(), said.new_pubkey.clone());
         let (mesh, member) = (self.mesh_id(), self.member());
         // A session was vouched for by a key; it does not decide about it.
         if self.connection.key != self.connection.member_key {
             return Err(RegistryError::Forbidden("only the member's own connection may do this".to_owned()));
         }
-        let rotated = self.broker.registry.rotate_key(mesh, member, old, new).await?;
+        let rotated = self.broker.registry.rotate_key(mesh, member, &old, &new, Some(said)).await?;
         let delta = welcome::roster_delta(&rotated.mesh, &rotated.member);
         self.broker.rooms.room(mesh).tell(&delta, |one| one.protocol >= 2);
         if !rotated.already {

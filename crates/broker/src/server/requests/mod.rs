@@ -204,9 +204,10 @@ impl<E: Engine> Asker<'_, E> {
             | Call::TopicDelete { .. }
             | Call::TopicKeyPut { .. }
             | Call::TopicKeyGet { .. }) => self.topics(call, req_id).await,
-            call @ (Call::RotateKey { .. } | Call::TopicKeyReplace { .. } | Call::FileKeyReplace { .. }) => {
-                self.keys(call).await
-            }
+            call @ (Call::RotateKey { .. }
+            | Call::MemberState { .. }
+            | Call::TopicKeyReplace { .. }
+            | Call::FileKeyReplace { .. }) => self.keys(call).await,
             call @ (Call::History { .. } | Call::TopicHistory { .. } | Call::MessageStatus { .. }) => {
                 self.history(call).await
             }

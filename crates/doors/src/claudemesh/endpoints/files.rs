@@ -24,7 +24,8 @@ pub(super) async fn share(asked: &Asked) -> Outcome {
 pub(super) async fn get(asked: &Asked) -> Outcome {
     let query = asked.query();
     let (id, out) = (query.required("id")?, query.required("out")?);
-    Ok(answer::ok(&asked.door.mesh.file_get(&id, &out).await?))
+    let take_unverified = query.flag("unverified", false)?;
+    Ok(answer::ok(&asked.door.mesh.file_get(&id, &out, take_unverified).await?))
 }
 
 pub(super) async fn list(asked: &Asked) -> Outcome {

@@ -70,6 +70,7 @@ pub(super) async fn answer(asked: &Asked) -> Outcome {
         Endpoint::GrantList => people::grants(asked).await,
         Endpoint::Audit => people::audit(asked).await,
         Endpoint::Safety => people::safety(asked),
+        Endpoint::SafetyTrust => people::trust(asked).await,
         Endpoint::StateSet => state::set(asked).await,
         Endpoint::StateDelete => state::delete(asked).await,
         Endpoint::StateGet => state::get(asked).await,

@@ -118,6 +118,12 @@ pub(super) async fn audit(asked: &Asked) -> Outcome {
     Ok(answer::ok(&asked.door.mesh.audit(after, u32::try_from(limit).unwrap_or(u32::MAX)).await?))
 }
 
+/// Accepts the key that the broker names for a peer; a person has compared safety numbers.
+pub(super) async fn trust(asked: &Asked) -> Outcome {
+    let peer = Fields::read(&asked.body)?.required("peer")?;
+    Ok(answer::ok(&asked.door.mesh.trust(&peer).await?))
+}
+
 pub(super) fn safety(asked: &Asked) -> Outcome {
     let query = asked.query();
     let peer = query.required("peer")?;

@@ -10,13 +10,23 @@ mod answer;
 mod sessions;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hostel_tasks::SpawnBoxed as _;
+use hostel_peer::Peer;
+use hostel_peer::accept;
+use hostel_peer::accept::Admits;
+use hostel_peer::accept::Arrival;
+use hostel_peer::accept::Gate;
+use hostel_peer::accept::Place;
+use hostel_peer::accept::WhenFull;
+use hostel_peer::http::Authorization;
+use hostel_peer::http::Guard;
+use hostel_peer::http::Hosts;
+use hostel_peer::http::Origins;
+use hostel_peer::http::Rejection;
 use http_body_util::BodyExt as _;
 use http_body_util::Full;
 use http_body_util::Limited;
@@ -26,7 +36,6 @@ use hyper::Response;
 use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header;
-use hyper::header::HeaderMap;
 use hyper::header::HeaderValue;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -38,14 +47,12 @@ use rmcp::transport::StreamableHttpService;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use super::Process;
-use super::caller;
+use super::NAME;
 use super::visits::Visits;
+use crate::admission;
 use crate::claustrum::Log;
 use crate::claustrum::Secret;
 use answer::Body;
@@ -57,12 +64,6 @@ const PATH: &str = "/mcp";
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
-
-/// Hosts and origins of this machine.
-const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
-
-/// The first pause after a failure to accept, and the longest.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// What is bounded.
 #[derive(Clone, Copy, Debug)]
@@ -123,44 +124,31 @@ pub async fn serve_http<S: ServerHandler + Clone>(
     let visits = Visits::new(limits.leave, left);
     let sessions = Arc::new(Sessions::new(limits, Arc::clone(&visits)));
     let config = StreamableHttpServerConfig::default()
-        .with_allowed_hosts(HOSTS.map(|host| host.trim_matches(['[', ']'])))
-        .with_allowed_origins(HOSTS.iter().flat_map(|host| [format!("http://{host}:*"), format!("https://{host}:*")]))
+        // Hosts and origins were looked at before the server sees a request.
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
         .with_max_request_body_bytes(limits.body);
     let streams = config.cancellation_token.clone();
     let service = StreamableHttpService::new(move || Ok(server.clone()), Arc::clone(&sessions), config);
     let door = Arc::new(Door { service, settings, visits });
     let (stopping, stopped) = watch::channel(false);
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let mut connections = JoinSet::new();
-    let mut pause = Duration::ZERO;
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            accepted = accept(&listener, pause) => match accepted {
-                Ok((stream, theirs)) => {
-                    pause = Duration::ZERO;
-                    // Who finds no room is closed at once and tries again.
-                    if let Ok(place) = Arc::clone(&room).try_acquire_owned() {
-                        let (door, stopped) = (Arc::clone(&door), stopped.clone());
-                        connections.spawn_boxed(async move {
-                            converse(door, stream, theirs, stopped).await;
-                            drop(place);
-                        });
-                    }
-                }
-                Err(error) => {
-                    door.settings.log.warn(format_args!("mcp: accept error (retrying): {error}"));
-                    pause = (pause * 2).clamp(PAUSES.0, PAUSES.1);
-                }
-            },
-            Some(session) = heard.recv() => {
-                door.settings.log.info(format_args!("mcp: a client left in the middle of a call, its session is ended"));
-                sessions.end(&session).await;
-            }
-            Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            () = &mut stop => break,
+    let gate = Gate::new(Admits::Everybody, limits.connections, WhenFull::Close)
+        .on_notice(admission::notices_to(&door.settings.log, NAME));
+    let serve = |arrival: Arrival<TcpStream>| converse(Arc::clone(&door), arrival, stopped.clone());
+    let departures = async {
+        while let Some(session) = heard.recv().await {
+            door.settings.log.info(format_args!("mcp: a client left in the middle of a call, its session is ended"));
+            sessions.end(&session).await;
         }
-    }
+        std::future::pending::<()>().await;
+    };
+    let ended = async {
+        tokio::select! {
+            () = stop => {}
+            () = departures => {}
+        }
+    };
+    let ((), mut connections) = accept::serve_each(&listener, &gate, ended, serve).await;
     drop(listener);
     stopping.send_replace(true);
     sessions.end_all().await;
@@ -168,23 +156,15 @@ pub async fn serve_http<S: ServerHandler + Clone>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept(listener: &TcpListener, pause: Duration) -> std::io::Result<(TcpStream, SocketAddr)> {
-    if !pause.is_zero() {
-        tokio::time::sleep(pause).await;
-    }
-    listener.accept().await
-}
-
 /// One connection, from its first byte to its last.
 async fn converse<S: ServerHandler>(
     door: Arc<Door<S>>,
-    stream: TcpStream,
-    theirs: SocketAddr,
+    arrival: Arrival<TcpStream>,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let Ok(ours) = stream.local_addr() else { return };
+    let Arrival { stream, peer, place: Some(place) } = arrival else { return };
     stream.set_nodelay(true).ok();
-    let line = Line { ours, theirs, process: OnceCell::new() };
+    let line = Line { peer, place, process: OnceCell::new() };
     let service = service_fn(|request| async { Ok::<_, Infallible>(respond(&door, &line, request).await) });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -193,6 +173,7 @@ async fn converse<S: ServerHandler>(
     let mut served = pin!(served);
     tokio::select! {
         ended = served.as_mut() => drop(ended),
+        () = line.place.expired() => {}
         () = told(&mut stopped) => {
             served.as_mut().graceful_shutdown();
             served.await.ok();
@@ -208,18 +189,14 @@ async fn told(stopped: &mut watch::Receiver<bool>) {
 
 /// A TCP connection, and who is at its other end once somebody wants to know.
 struct Line {
-    ours: SocketAddr,
-    theirs: SocketAddr,
-    process: OnceCell<Option<Process>>,
+    peer: Peer,
+    place: Place,
+    process: OnceCell<Peer>,
 }
 
 impl Line {
-    async fn process(&self) -> Option<Process> {
-        let (ours, theirs) = (self.ours, self.theirs);
-        let found = self.process.get_or_init(|| async move {
-            hostel_tasks::spawn_blocking(move || caller::behind(ours, theirs)).await.ok().flatten()
-        });
-        *found.await
+    async fn process(&self) -> Peer {
+        self.process.get_or_init(|| self.peer.as_process()).await.clone()
     }
 }
 
@@ -228,11 +205,24 @@ async fn respond<S: ServerHandler>(door: &Door<S>, line: &Line, request: Request
     if head.uri.path() != PATH {
         return refuse(StatusCode::NOT_FOUND, "Not Found: the endpoint is /mcp");
     }
-    if !is_admitted(&door.settings.token, &head.headers) {
-        door.settings.log.warn(format_args!("mcp: 401 for {}", line.theirs));
+    let token = Authorization::of(&head.headers).bearer();
+    if !token.is_some_and(|shown| door.settings.token.matches(shown)) {
+        door.settings.log.warn(format_args!("mcp: 401 for {}", line.peer));
         let mut response = refuse(StatusCode::UNAUTHORIZED, "Unauthorized: show the token of run/local_token");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         return response;
+    }
+    let guard =
+        Guard { origins: Origins::Loopback, hosts: Hosts { required: true, ..Hosts::default() }, ..Guard::default() };
+    match guard.check(&head, line.peer.ends()) {
+        Ok(()) => {}
+        Err(Rejection::Host) => return refuse(StatusCode::FORBIDDEN, "Forbidden: Host header is not allowed"),
+        Err(Rejection::Origin | Rejection::Preflight) => {
+            return refuse(StatusCode::FORBIDDEN, "Forbidden: Origin header is not allowed");
+        }
+    }
+    if !line.place.admit().await {
+        return refuse(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many connections");
     }
     let session = head.headers.get(SESSION).and_then(|session| session.to_str().ok()).map(str::to_owned);
     if session.is_none() && head.method == Method::POST && !door.visits.has_room(door.settings.limits.sessions) {
@@ -249,47 +239,9 @@ async fn respond<S: ServerHandler>(door: &Door<S>, line: &Line, request: Request
         Ok(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "Bad Request: the body ended too early"),
         Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "Request Timeout"),
     };
-    let visit = door.visits.visit(session.as_deref(), line.process().await);
+    let visit = door.visits.visit(session.as_deref(), Some(line.process().await));
     let held = visit.stream();
     head.extensions.insert(visit);
     let response = door.service.handle(Request::from_parts(head, Full::<Bytes>::new(body))).await;
     response.map(|body| Body::new(body, held))
-}
-
-/// Whether a request shows the token.
-fn is_admitted(token: &Secret, headers: &HeaderMap) -> bool {
-    let mut shown = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(value), None) = (shown.next(), shown.next()) else { return false };
-    let value = value.as_bytes();
-    let Some((scheme, rest)) = value.split_at_checked(7) else { return false };
-    scheme.eq_ignore_ascii_case(b"bearer ") && token.matches(rest.trim_ascii())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_whole_token_admits() {
-        let token = Secret::new(b"abc".to_vec());
-        let with = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(header::AUTHORIZATION, HeaderValue::from_str(value).unwrap());
-            }
-            is_admitted(&token, &headers)
-        };
-        assert!(with(&["Bearer abc"]) && with(&["bearer  abc "]));
-        for wrong in [
-            &[][..],
-            &["abc"],
-            &["Bearer"],
-            &["Bearer "],
-            &["Bearer ab"],
-            &["Basic abc"],
-            &["Bearer abc", "Bearer abc"],
-        ] {
-            assert!(!with(wrong), "{wrong:?}");
-        }
-    }
 }

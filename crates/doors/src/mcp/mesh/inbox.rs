@@ -155,6 +155,7 @@ fn shown(item: &Value) -> Value {
         "message_id": text(item, "client_message_id"), "from": name, "from_key": text(item, "sender_pubkey"),
         "kind": text(item, "kind"), "received_at": text(item, "received_at"), "priority": text(item, "priority"),
         "unread": is_unread(item), "mention": item.get("mention").and_then(Value::as_bool).unwrap_or_default(),
+        "verified": item.get("verified").and_then(Value::as_bool).unwrap_or_default(),
         "body": text(item, "body"),
     });
     let kept = [
@@ -182,8 +183,9 @@ fn line_of(message: &Value) -> String {
         reason => format!("(cannot be read: {reason})"),
     };
     let unread = if message.get("unread") == Some(&Value::Bool(true)) { ", unread" } else { "" };
+    let doubt = if message.get("verified") == Some(&Value::Bool(true)) { "" } else { " (unverified)" };
     let [from, when, id] = ["from", "received_at", "message_id"].map(|key| text(message, key));
-    format!("{from}{to} at {when}{unread}, message {id}:\n{body}")
+    format!("{from}{doubt}{to} at {when}{unread}, message {id}:\n{body}")
 }
 
 #[cfg(test)]
@@ -212,7 +214,7 @@ mod tests {
         assert_eq!(
             given["messages"][0],
             json!({"message_id": "c-1", "from": "bob", "from_key": "k", "kind": "dm", "body": "new", "unread": true,
-                "received_at": "2026-01-01T00:00:00.000Z", "priority": "next", "mention": false})
+                "received_at": "2026-01-01T00:00:00.000Z", "priority": "next", "mention": false, "verified": false})
         );
         read(&daemon.line(), &asked(json!({"keep_unread": true}))).await.unwrap();
         let heard = daemon.heard.lock();

@@ -26,7 +26,7 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString)
     let mut contact = Contact { house: &house, client: house.connect().await?, reconnect };
     let agent = contact.agent(arguments.agent.as_deref()).await?;
     let chosen = if arguments.agent.is_some() { "" } else { " (no agent was named)" };
-    let id = contact
+    let made = contact
         .make(json!({
             "agent_alias": agent,
             "cwd": cwd,
@@ -37,7 +37,9 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString)
             "hosting": "warm",
         }))
         .await?;
-    let row = SessionRow { session_id: id, name: arguments.name.clone(), ..SessionRow::default() };
+    // An older house does not say.
+    let mode = made.mode.unwrap_or_else(|| "unknown".to_owned());
+    let row = SessionRow { session_id: made.session_id, name: arguments.name.clone(), ..SessionRow::default() };
     let sent = match contact.send(&row, &prompt, true).await {
         Ok(sent) => sent,
         Err(error) => {
@@ -48,21 +50,23 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Run, word: &OsString)
     if arguments.detach {
         if ui.json() {
             ui.data(&json!({
-                "session_id": row.session_id, "name": row.name, "agent": agent, "turn": sent.turn, "position": sent.position,
+                "session_id": row.session_id, "name": row.name, "agent": agent, "mode": mode, "turn": sent.turn,
+                "position": sent.position,
             }))?;
         } else {
             let handle = row.handle();
             ui.line(&text::printable(&row.session_id))?;
             let (agent, handle) = (text::printable(&agent), text::printable(handle));
             ui.note(&format!(
-                "hostel: {agent}{chosen} works on it; `hostel watch {handle}`, `hostel sessions interrupt {handle}`"
+                "hostel: {agent}{chosen} works on it in mode {mode}; `hostel watch {handle}`, `hostel sessions interrupt {handle}`"
             ));
         }
         return Ok(ExitCode::SUCCESS);
     }
     if !ui.json() {
         let id = short(&row.session_id);
-        ui.note(&format!("hostel: session {id} with {}{chosen}", text::printable(&agent)));
+        let (agent, mode) = (text::printable(&agent), text::printable(&mode));
+        ui.note(&format!("hostel: session {id} with {agent}{chosen} in mode {mode}"));
     }
     let client = contact.client;
     send::follow(context, house, client, &row, sent, reconnect).await

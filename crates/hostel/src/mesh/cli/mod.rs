@@ -95,7 +95,7 @@ pub(crate) enum MeshVerb {
 
     /// Join a mesh by its invite, and start its daemon
     #[command(
-        after_help = "Examples:\n  hostel mesh join 'ic://join/eyJ2IjoxLC…#k=…'\n  hostel mesh join --name worker-3 'ic://join/eyJ2IjoxLC…#k=…'\n\nThe part after # holds the invite's secret and never leaves this machine. Quote the link: # and &\nmean something to shells."
+        after_help = "Examples:\n  hostel mesh join 'ic://join/eyJ2IjoxLC…#k=…'\n  hostel mesh join --name worker-3 'ic://join/eyJ2IjoxLC…#k=…'\n\nThe part after # holds the invite's secret and never leaves this machine. Quote the link: # and &\nmean something to shells. Other users of this machine can read the words of a command while it\nruns: `hostel mesh join - <FILE` and `hostel mesh join ./FILE` keep the link from them."
     )]
     Join(Join),
 
@@ -277,7 +277,7 @@ pub(crate) struct Create {
 
 #[derive(Args, Debug)]
 pub(crate) struct Join {
-    /// The invite
+    /// The invite, `-` to read it from standard input, or the path of a file that holds it
     #[arg(value_name = "INVITE")]
     pub(crate) invite: String,
 

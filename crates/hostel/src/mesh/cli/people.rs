@@ -241,4 +241,8 @@ pub(crate) struct Verify {
     /// The peer
     #[arg(value_name = "PEER")]
     pub(crate) peer: String,
+
+    /// Accept the key that the broker names for this peer; compare the number first
+    #[arg(long)]
+    pub(crate) trust: bool,
 }

@@ -195,6 +195,10 @@ pub(crate) struct FileGet {
     /// Where to put it [default: its own name, in this directory]
     #[arg(short, long, value_name = "PATH")]
     pub(crate) out: Option<PathBuf>,
+
+    /// Also take a file that its sender is not proven to have shared
+    #[arg(long)]
+    pub(crate) unverified: bool,
 }
 
 #[derive(Args, Debug)]

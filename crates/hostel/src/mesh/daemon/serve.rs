@@ -3,6 +3,7 @@
 //! Invariant: the lock comes before everything that is shared, the check of the host before the key is used, and nobody
 //! is told that it is up before its socket accepts. What it leaves behind is its data: socket, port and pid file go.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -45,6 +46,7 @@ use crate::mesh::cli::Up;
 use crate::mesh::failure::Failure;
 use crate::mesh::hooks;
 use crate::mesh::route;
+use crate::paths;
 use crate::text;
 
 /// How a supervisor is told not to start it again.
@@ -59,6 +61,14 @@ const FIRST_WORD: Duration = Duration::from_millis(300);
 /// How long the connection and the databases may take to be put away.
 const FAREWELL: Duration = Duration::from_secs(4);
 
+/// The directories whose files are not for processes inside a house. Those houses are known from here on.
+fn private(desk: &Desk<'_>) -> Result<Vec<PathBuf>, Failure> {
+    let home = paths::home(None).map_err(|error| Failure::arguments(error.to_string()))?;
+    hostel_peer::registry::registry().add_houses_of(&home);
+    let places = desk.host.places();
+    Ok(vec![home, places.config_dir().to_owned(), places.daemon_root().to_owned()])
+}
+
 /// Runs the daemon of a mesh here. `launcher` hears what becomes of it; without one it says so on standard output.
 pub(super) fn run(
     desk: &Desk<'_>,
@@ -67,6 +77,9 @@ pub(super) fn run(
     launcher: Option<Launcher>,
 ) -> Result<ExitCode, Failure> {
     daemon::hide_memory();
+    // Hooks are inside, whatever becomes of this process.
+    daemon::mark_inside();
+    hostel_peer::registry::registry().add_this_process();
     let share = match budget::share(desk) {
         Ok(share) => share,
         Err(failure) => {
@@ -158,7 +171,7 @@ impl Opened {
         door_settings.public_health |= arguments.public_health;
         door_settings.external = listening.external();
         door_settings.config_file = settled.dir.as_ref().map(MeshDir::config);
-        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone());
+        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone(), private(desk)?);
         let reloader = Reloader::new(&mesh, &door, &log, door_settings, &settled.membership, &settled.settings);
         if let Some(dir) = &settled.dir {
             memory::started(dir, arguments);

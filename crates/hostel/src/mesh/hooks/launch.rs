@@ -4,10 +4,13 @@
 //! Invariant: the one line it writes comes before anything of the hook's. Everything it gives up it gives up for good:
 //! what runs after it cannot take it back. Where something cannot be enforced the hook runs all the same; where it
 //! cannot be started, that is in the line. A sandbox that was asked for by name is tried first, with nothing in it: if it
-//! cannot be had, the hook is not started.
+//! cannot be had, the hook is not started. The same goes for the filter that keeps a hook without a token from unix
+//! sockets: through those it would reach everything that was taken from it.
 
 use std::ffi::OsString;
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::path::PathBuf;
@@ -16,6 +19,7 @@ use std::process::ExitCode;
 use std::process::Stdio;
 
 use hostel_keeper::confine;
+use hostel_keeper::syscall_filter::SyscallFilter;
 use hostel_mesh::hooks::sandbox::Plan;
 use hostel_mesh::hooks::sandbox::Report;
 use landlock::ABI;
@@ -30,6 +34,7 @@ use landlock::RulesetCreatedAttr as _;
 use landlock::RulesetError;
 use landlock::RulesetStatus;
 use landlock::path_beneath_rules;
+use rustix::fs::MemfdFlags;
 
 /// What a program needs to run at all.
 const SYSTEM: [&str; 8] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt"];
@@ -54,7 +59,18 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
     let Some(plan) = plan else {
         return say(&Report { failed: Some("it was not told what to start".to_owned()), ..Report::default() });
     };
+    // The doors of the house tell by the mark that a hostel process started the hook.
+    if let Err(error) = hostel_peer::marks::mark_this_process() {
+        return say(&Report { failed: Some(format!("it cannot be marked: {error}")), ..Report::default() });
+    }
+    // With a token it may talk to the daemon, whose socket is one of those.
+    let filter = match SyscallFilter::isolated(plan.socket.is_some()) {
+        Ok(filter) => filter,
+        Err(error) => return unfiltered(&error),
+    };
     let mut report = Report::default();
+    // Open until the hook is started: bubblewrap reads it.
+    let _passed: OwnedFd;
     let mut command = match &plan.bwrap {
         Some(bwrap) => {
             if let Err(reason) = try_out(bwrap, &plan) {
@@ -62,11 +78,21 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
                 return say(&Report { unenforced: vec!["sandbox".to_owned()], failed });
             }
             let mut command = Command::new(bwrap);
+            match passed_on(&filter) {
+                Ok(passed) => {
+                    command.arg("--seccomp").arg(passed.as_raw_fd().to_string());
+                    _passed = passed;
+                }
+                Err(error) => return unfiltered(&error),
+            }
             command.args(wrapped(&plan)).arg(&plan.program);
             command
         }
         None => {
             report.unenforced = confine_self(&plan);
+            if let Err(error) = filter.install() {
+                return unfiltered(&error);
+            }
             Command::new(&plan.program)
         }
     };
@@ -81,6 +107,23 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
 fn say(report: &Report) -> ExitCode {
     std::io::stderr().write_all(report.line().as_bytes()).ok();
     ExitCode::from(126)
+}
+
+/// Without the filter a hook is not started.
+fn unfiltered(error: &std::io::Error) -> ExitCode {
+    let failed = Some(format!(
+        "nothing here keeps it from unix sockets ({error}), and it has no token for them: the kernel must know seccomp filters"
+    ));
+    say(&Report { unenforced: vec!["sockets".to_owned()], failed })
+}
+
+/// The filter in a descriptor that bubblewrap inherits.
+fn passed_on(filter: &SyscallFilter) -> std::io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("hook-filter", MemfdFlags::empty())?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(&filter.to_bytes())?;
+    std::io::Seek::rewind(&mut file)?;
+    Ok(file.into())
 }
 
 /// Gives up what the plan says; what could not be given up.

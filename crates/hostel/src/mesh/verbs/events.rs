@@ -52,7 +52,10 @@ fn line(desk: &Desk<'_>, event: &Event, data: &Value) -> String {
                 topic => format!(" #{}", text::printable(topic)),
             };
             let body = data.get("body").and_then(Value::as_str).unwrap_or("(cannot be read)");
-            format!("{}{topic}: {}", text::printable(show::field(data, "sender_name")), text::printable(body))
+            let is_verified = data.get("verified").and_then(Value::as_bool).unwrap_or_default();
+            let doubt = if is_verified { "" } else { " (unverified)" };
+            let name = text::printable(show::field(data, "sender_name"));
+            format!("{name}{doubt}{topic}: {}", text::printable(body))
         }
         "peer_join" | "peer_leave" => text::printable(show::field(data, "name")).into_owned(),
         _ => text::printable(&event.data).into_owned(),

@@ -81,7 +81,9 @@ async fn get(desk: &Desk<'_>, client: &Client, arguments: &FileGet) -> Result<Ex
         )
         .hint("say where to put it with `--out PATH`"));
     }
-    let target = with_query("/v1/file/get", &[("id", Some(&arguments.id)), ("out", Some(utf8(&out)?))]);
+    let unverified = arguments.unverified.then_some("true");
+    let query = [("id", Some(arguments.id.as_str())), ("out", Some(utf8(&out)?)), ("unverified", unverified)];
+    let target = with_query("/v1/file/get", &query);
     let far = || Some(progress::share(so_far(&out)?, size(&known)?));
     let fetching = format!("fetching {}", show::field(&known, "name"));
     let answer = progress::shown(desk.ui, &fetching, far, client.get(&target)).await?;
@@ -90,7 +92,9 @@ async fn get(desk: &Desk<'_>, client: &Client, arguments: &FileGet) -> Result<Ex
         return Ok(ExitCode::SUCCESS);
     }
     let place = text::printable(show::field(&answer, "savedTo")).into_owned();
-    desk.ui.line(&format!("saved {place} ({})", text::size(size(&answer).unwrap_or_default())))?;
+    let is_verified = answer.get("verified").and_then(Value::as_bool).unwrap_or_default();
+    let doubt = if is_verified { "" } else { ", unverified: nobody has proven who shared it" };
+    desk.ui.line(&format!("saved {place} ({}{doubt})", text::size(size(&answer).unwrap_or_default())))?;
     Ok(ExitCode::SUCCESS)
 }
 

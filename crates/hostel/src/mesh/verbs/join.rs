@@ -1,5 +1,6 @@
 //! Joining a mesh by its invite.
 
+use std::io::Read;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use hostel_mesh::enrol::EnrolError;
 use hostel_wire::Clock;
 use serde_json::json;
 use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 use crate::mesh::Desk;
 use crate::mesh::cli;
@@ -18,13 +20,17 @@ use crate::mesh::failure::Failure;
 use crate::mesh::route;
 use crate::text;
 
+/// The longest invite.
+const INVITE_BYTES: u64 = 64 * 1024;
+
 /// How long a new daemon may take to reach the broker before we go on without.
 const CONNECT: Duration = Duration::from_secs(10);
 
 pub(crate) async fn run(desk: &Desk<'_>, arguments: &Join) -> Result<ExitCode, Failure> {
     let name = display_name(arguments.name.as_deref())?;
     let enrol = Enrol::new(desk.host.places().clone(), Clock::system());
-    let joined = enrol.join(arguments.invite.trim(), &name).await.map_err(|error| refused(&error))?;
+    let invite = read_invite(&arguments.invite)?;
+    let joined = enrol.join(invite.trim(), &name).await.map_err(|error| refused(&error))?;
     let (membership, already) = (joined.membership, joined.already_member);
     let started = Daemon::start_if(may_start(arguments.no_start), desk, &membership.slug).await?;
     if desk.ui.json() {
@@ -45,6 +51,31 @@ pub(crate) async fn run(desk: &Desk<'_>, arguments: &Join) -> Result<ExitCode, F
     desk.ui.line(&format!("  {} peers", desk.called))?;
     desk.ui.line(&format!("  {} send NAME \"hello\"", desk.called))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The invite that a word stands for: itself, standard input, or a file. Every user of the machine can read the words of a
+/// command while it runs, and an invite is a secret.
+fn read_invite(word: &str) -> Result<Zeroizing<String>, Failure> {
+    let read = |from: &mut dyn Read, what: &str| {
+        let mut text = Zeroizing::new(String::new());
+        let read = from.take(INVITE_BYTES + 1).read_to_string(&mut text);
+        read.map_err(|error| Failure::io(format!("cannot read the invite from {what}: {error}")))?;
+        match text.len() as u64 > INVITE_BYTES {
+            true => Err(Failure::arguments(format!("{what} holds more than an invite"))),
+            false => Ok(text),
+        }
+    };
+    if word == "-" {
+        return read(&mut std::io::stdin().lock(), "standard input");
+    }
+    // A link has a colon and no file has its name; a path has a slash.
+    if word.starts_with('/') || word.starts_with("./") || word.starts_with("../") {
+        let mut file = std::fs::File::open(word).map_err(|error| {
+            Failure::io(format!("cannot read the invite from `{}`: {error}", text::printable(word)))
+        })?;
+        return read(&mut file, word);
+    }
+    Ok(Zeroizing::new(word.to_owned()))
 }
 
 /// What this host is called: as asked for, else as the machine is.

@@ -9,6 +9,7 @@ use serde_json::json;
 
 use crate::mesh::Desk;
 use crate::mesh::cli::Profile;
+use crate::mesh::cli::Verify;
 use crate::mesh::client::with_query;
 use crate::mesh::failure::Failure;
 use crate::mesh::route;
@@ -57,9 +58,12 @@ pub(crate) async fn rename(desk: &Desk<'_>, name: &str) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn verify(desk: &Desk<'_>, peer: &str) -> Result<ExitCode, Failure> {
+pub(crate) async fn verify(desk: &Desk<'_>, arguments: &Verify) -> Result<ExitCode, Failure> {
     let client = route::daemon(desk, "safety numbers").await?;
-    let answer = client.get(&with_query("/v1/safety", &[("peer", Some(peer))])).await?;
+    let answer = match arguments.trust {
+        true => client.post("/v1/safety", &json!({"peer": arguments.peer})).await?,
+        false => client.get(&with_query("/v1/safety", &[("peer", Some(&arguments.peer))])).await?,
+    };
     if desk.ui.json() {
         desk.ui.data(&answer)?;
         return Ok(ExitCode::SUCCESS);
@@ -71,6 +75,13 @@ pub(crate) async fn verify(desk: &Desk<'_>, peer: &str) -> Result<ExitCode, Fail
         show::short_key(show::field(who, "pubkey"))
     ))?;
     desk.ui.line(&text::printable(show::field(&answer, "safetyNumber")))?;
+    if let Some(claimed) = who.get("claimedPubkey").and_then(Value::as_str) {
+        let key = show::short_key(claimed);
+        desk.ui.note(&format!(
+            "the broker names another key for this peer, {key}, which the peer has not signed; messages with it are \
+             refused. If the peer says that the key is its own, accept it with `--trust`"
+        ));
+    }
     desk.ui.note("compare it with what the peer sees, over a channel that is not this mesh");
     Ok(ExitCode::SUCCESS)
 }

@@ -21,12 +21,12 @@ use hostel_house::approvals::Approval;
 use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Claim;
 use hostel_house::approvals::DecideError;
-use hostel_house::approvals::DeciderPeer;
 use hostel_house::approvals::Face;
 use hostel_house::approvals::Kind;
 use hostel_house::approvals::Passphrase;
 use hostel_house::approvals::State;
 use hostel_house::pipelines::Privilege;
+use hostel_peer::Peer;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::sync::watch;
@@ -307,7 +307,7 @@ fn meaning(key: u8, kind: Kind) -> Decision {
 }
 
 fn claim(face: Face) -> Claim {
-    Claim { face, peer: DeciderPeer::Own, label: "the terminal of sudo-proxy".to_owned() }
+    Claim { face, peer: Peer::own(), label: "the terminal of sudo-proxy".to_owned() }
 }
 
 #[cfg(test)]

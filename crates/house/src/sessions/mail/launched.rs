@@ -18,6 +18,8 @@ pub mod variables {
     pub const MESH: &str = "CLAUDEMESH_MESH";
     /// The name of a launched session: whoever has it is inside.
     pub const SESSION: &str = "CLAUDEMESH_SESSION";
+    /// All of them.
+    pub const ALL: [&str; 4] = [TOKEN_FILE, TOKEN, MESH, SESSION];
 }
 
 /// Where a launched session is.
@@ -50,6 +52,13 @@ impl Session {
     #[must_use]
     pub fn launched(&self) -> Option<Launched> {
         launched(&self.env)
+    }
+
+    /// The file with its token in a mesh, where it has one.
+    #[must_use]
+    pub fn token_file(&self) -> Option<PathBuf> {
+        let launched = self.launched().map(|launched| launched.token_file);
+        launched.or_else(|| self.own_file().map(|(_, path)| path.into()))
     }
 
     /// Whether its environment has a token of its own: somebody else than the house sees to its place in a mesh.

@@ -28,12 +28,16 @@ pub struct Letter {
     pub reply_to: Option<String>,
     /// What it says.
     pub text: String,
+    /// Whether that member is proven to have written it. If not, it may be anybody's who can reach the broker.
+    #[serde(default)]
+    pub verified: bool,
 }
 
 impl Letter {
     /// What a person is asked, in one line.
     pub(crate) fn summary(&self, session: &str) -> String {
-        format!("mesh message to session {session} from {} ({})", plain(&self.from), plain(&self.mesh))
+        let doubt = if self.verified { "" } else { "unverified " };
+        format!("{doubt}mesh message to session {session} from {} ({})", plain(&self.from), plain(&self.mesh))
     }
 
     /// The prompt, with a number nobody else knows between its lines.
@@ -49,6 +53,9 @@ impl Letter {
         );
         if let Some(answered) = &self.reply_to {
             head.push_str(&format!(", in answer to {}", plain(answered)));
+        }
+        if !self.verified {
+            head.push_str(". Nobody has proven that this sender wrote it: the broker may have made it up");
         }
         // An argument of a program cannot hold it.
         let text = self.text.replace('\0', "\u{fffd}");
@@ -91,6 +98,7 @@ mod tests {
             message: "id-1".to_owned(),
             reply_to: None,
             text: text.to_owned(),
+            verified: true,
         }
     }
 
@@ -108,6 +116,9 @@ mod tests {
         );
         let answer = Letter { reply_to: Some("id-0".to_owned()), ..letter("alice", "") }.prompt(7);
         assert!(answer.contains("message id \"id-1\", in answer to \"id-0\". "), "{answer}");
+        let unverified = Letter { verified: false, ..letter("alice", "hi") };
+        let head = "message id \"id-1\". Nobody has proven that this sender wrote it";
+        assert!(unverified.prompt(7).contains(head) && unverified.summary("s").starts_with("unverified mesh message"));
     }
 
     #[test]

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// What becomes of a message for a session.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+/// What becomes of a message for a session. The order is the order of rights: a later policy lets more in.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum MeshPolicy {
     /// It lies in the mailbox.
     #[default]
     Off,
     /// A person is asked whether it becomes a prompt.
     Ask,
-    /// It becomes a prompt.
+    /// It becomes a prompt if its sender is verified; else a person is asked.
     On,
 }
 

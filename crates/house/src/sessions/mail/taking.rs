@@ -136,7 +136,8 @@ impl Session {
             return self.keep(letter, place).await;
         }
         match policy {
-            MeshPolicy::On => self.queue(letter, place, prompt).await,
+            // What nobody has proven to be a member's is nobody's word: a person has to look at it.
+            MeshPolicy::On if letter.verified => self.queue(letter, place, prompt).await,
             _ => self.ask_about(letter, place).await,
         }
     }

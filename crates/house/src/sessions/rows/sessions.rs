@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::{Hosting, Kind, Mode, Usage};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
+use crate::processes::Origin;
 use crate::sessions::mail::MeshPolicy;
 use crate::sessions::types::Standing;
 
@@ -39,6 +40,8 @@ pub(crate) struct SessionRow {
     pub(crate) mesh: MeshPolicy,
     /// Since when messages are taken, milliseconds of wall clock.
     pub(crate) mesh_since: u64,
+    /// Who asked for it, where that was a process inside the house.
+    pub(crate) made_by: Option<Origin>,
 }
 
 fn standing_word(standing: Standing) -> &'static str {
@@ -83,7 +86,7 @@ fn decode_env(bytes: &[u8]) -> Vec<(OsString, OsString)> {
 const SESSION: &str = "SELECT no, id, name, agent, kind, door, owner, cwd, mode, model, model_told, cli_session, \
     hosting, standing, env, approval_wait, created_ns, active_ns, last_seq, usage, \
     (SELECT coalesce(max(turn), 0) FROM turns WHERE turns.session = sessions.no), coalesce(address, ''), mesh, \
-    mesh_since FROM sessions";
+    mesh_since, made_by FROM sessions";
 
 fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let text = |index: usize| row.get::<_, String>(index);
@@ -119,6 +122,8 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         // What cannot be read lets nothing in.
         mesh: MeshPolicy::named(&text(22)?).unwrap_or_default(),
         mesh_since: number(23)?,
+        // What cannot be read belongs to nobody inside.
+        made_by: row.get::<_, Option<String>>(24)?.and_then(|text| text.parse().ok()),
     })
 }
 
@@ -126,8 +131,8 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
     transaction
         .prepare_cached(
             "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
-             approval_wait, created_ns, active_ns, mesh, mesh_since)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             approval_wait, created_ns, active_ns, mesh, mesh_since, made_by)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .insert(params![
             row.id,
@@ -147,6 +152,7 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
             row.active_ns as i64,
             row.mesh.word(),
             row.mesh_since as i64,
+            row.made_by.as_ref().map(Origin::to_string),
         ])
 }
 

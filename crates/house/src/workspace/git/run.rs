@@ -1,5 +1,8 @@
 //! Running the `git` program: bounded in time, output and number, with nobody to answer a prompt.
 //!
+//! No run executes a program that a repository names: `hardening` says how that is prevented. A run is sealed unless its
+//! command needs another git.
+//!
 //! Every run is a process group of its own. When the time is up, the output too large, or the caller gone (its
 //! future dropped), the whole group is killed while its leader is still ours to name. Running out of time is an
 //! error of its own kind and never looks like an answer of git.
@@ -19,22 +22,13 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::hardening::{self, NO_OVERRIDES, Overrides};
+use super::program::{self, Identity, Program};
 use crate::workspace::{errno_of, errno_text};
 
-/// Variables that would point git at another repository than the one asked about.
-const MISLEADING_VARIABLES: [&str; 8] = [
-    "GIT_DIR",
-    "GIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_COMMON_DIR",
-    "GIT_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-];
 /// What is kept of a diagnostic stream; the rest is read and dropped.
 const DIAGNOSTIC_LIMIT: usize = 64 * 1024;
 /// How long a background process of git may hold the output open after git itself ended.
@@ -90,6 +84,12 @@ pub enum GitError {
         /// The limit that was hit.
         limit: usize,
     },
+    /// The repository's configuration names too many programs to switch them off one by one.
+    #[error("git configuration names more than {limit} filters and hooks")]
+    TooManyPrograms {
+        /// The limit that was hit.
+        limit: usize,
+    },
     /// Talking to the process failed.
     #[error("git: {}", errno_text(*.errno))]
     Io {
@@ -137,6 +137,26 @@ pub struct Git {
     pub(super) limits: Limits,
     hidden: Vec<OsString>,
     places: Arc<Semaphore>,
+    /// What the last look at the program found.
+    found: Arc<Mutex<Option<(Identity, Program)>>>,
+}
+
+/// One command of git.
+pub(super) struct Call<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) arguments: Vec<OsString>,
+    pub(super) streams: Streams,
+    pub(super) overrides: &'a Overrides,
+    /// The command needs to start another git, so it cannot be sealed.
+    pub(super) starts_git: bool,
+}
+
+impl<'a> Call<'a> {
+    /// A command that needs nothing but git itself.
+    pub(super) fn new<A: AsRef<OsStr>>(directory: &'a Path, arguments: &[A], streams: Streams) -> Self {
+        let arguments = arguments.iter().map(|argument| argument.as_ref().to_owned()).collect();
+        Self { directory, arguments, streams, overrides: &NO_OVERRIDES, starts_git: false }
+    }
 }
 
 /// What a finished run left behind.
@@ -176,10 +196,10 @@ impl Git {
     /// Runs the given program instead of `git`.
     pub fn with_program(program: PathBuf, limits: Limits) -> Self {
         let places = Arc::new(Semaphore::new(limits.concurrent.max(1)));
-        Self { program, limits, hidden: Vec::new(), places }
+        Self { program, limits, hidden: Vec::new(), places, found: Arc::default() }
     }
 
-    /// Keeps an environment variable of the daemon from git and the hooks it may run.
+    /// Keeps an environment variable of the daemon from git.
     #[must_use]
     pub fn hiding(mut self, variable: impl Into<OsString>) -> Self {
         self.hidden.push(variable.into());
@@ -193,37 +213,69 @@ impl Git {
         arguments: &[A],
         streams: Streams,
     ) -> Result<Output, GitError> {
-        let limit = self.limits.time;
-        let deadline = Instant::now() + limit;
+        self.carry_out(&Call::new(directory, arguments, streams)).await
+    }
+
+    /// Runs one command to its end.
+    pub(super) async fn carry_out(&self, call: &Call<'_>) -> Result<Output, GitError> {
+        let deadline = Instant::now() + self.limits.time;
         let Ok(Ok(place)) = timeout_at(deadline, self.places.acquire()).await else {
-            return Err(GitError::Busy { limit });
+            return Err(GitError::Busy { limit: self.limits.time });
         };
-        let mut run = self.start(directory, arguments, streams)?;
-        let outcome = match timeout_at(deadline, run.finish(self.limits.output)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(GitError::TimedOut { limit }),
-        };
-        if outcome.is_err() {
-            run.group.end().await;
-        }
+        let program = self.program_until(deadline).await?;
+        let sealed = program.sealable.as_deref().filter(|_| !call.starts_git);
+        let outcome = self.start(call, sealed)?.finish_until(deadline, self.limits).await;
         drop(place);
         outcome
     }
 
-    fn start<A: AsRef<OsStr>>(&self, directory: &Path, arguments: &[A], streams: Streams) -> Result<Run, GitError> {
+    /// Whether git runs sealed: the kernel refuses it every other program.
+    pub async fn is_sealed(&self) -> bool {
+        self.program().await.is_ok_and(|program| program.sealable.is_some())
+    }
+
+    /// What is known of the program, after trying it out if need be.
+    pub(super) async fn program(&self) -> Result<Program, GitError> {
+        self.program_until(Instant::now() + self.limits.time).await
+    }
+
+    async fn program_until(&self, deadline: Instant) -> Result<Program, GitError> {
+        let Ok(mut found) = timeout_at(deadline, self.found.lock()).await else {
+            return Err(GitError::TimedOut { limit: self.limits.time });
+        };
+        let Some((path, identity)) = program::candidate(&self.program, std::env::var_os("PATH").as_deref()) else {
+            return Ok(Program::UNSEALED);
+        };
+        if let Some((_, program)) = found.as_ref().filter(|(known, _)| *known == identity) {
+            return Ok(program.clone());
+        }
+        let call = Call::new(Path::new("/"), &["--version"], Streams::Answer);
+        let answer = match self.start(&call, Some(&path)) {
+            Ok(run) => run.finish_until(deadline, self.limits).await.and_then(Output::success),
+            Err(error) => Err(error),
+        };
+        let program = match answer {
+            Ok(answer) => Program::sealed(path, &answer),
+            Err(GitError::TimedOut { limit }) => return Err(GitError::TimedOut { limit }),
+            Err(_) => Program::UNSEALED,
+        };
+        *found = Some((identity, program.clone()));
+        Ok(program)
+    }
+
+    fn start(&self, call: &Call<'_>, sealed: Option<&Path>) -> Result<Run, GitError> {
         let mut command = Command::new(&self.program);
-        command.arg("-C").arg(directory).args(arguments);
-        command.env("GIT_TERMINAL_PROMPT", "0").env("GIT_OPTIONAL_LOCKS", "0");
-        for variable in MISLEADING_VARIABLES {
-            command.env_remove(variable);
-        }
-        for variable in &self.hidden {
-            command.env_remove(variable);
-        }
+        command.arg("-C").arg(call.directory).args(hardening::settings()).args(&call.arguments);
+        command.env_clear().envs(hardening::environment(&self.hidden, call.overrides));
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+        // A git that cannot be sealed may yet run something, and whatever that is must not decide for the owner.
+        hostel_peer::marks::mark_children_of(command.as_std_mut());
 
         let failed = |error: io::Error| GitError::Start { program: self.program.clone(), errno: errno_of(&error) };
-        let (answer, diagnostics) = output_pipes(&mut command, streams).map_err(failed)?;
+        let (answer, diagnostics) = output_pipes(&mut command, call.streams).map_err(failed)?;
+        if let Some(path) = sealed {
+            hostel_keeper::confine::seal(command.as_std_mut(), path).map_err(failed)?;
+        }
         let child = command.spawn().map_err(failed)?;
         Ok(Run { group: Group { child }, answer, diagnostics })
     }
@@ -256,6 +308,18 @@ struct Run {
 }
 
 impl Run {
+    /// Follows the run to its end. When that does not come in time, or fails, nothing of the run is left afterwards.
+    async fn finish_until(mut self, deadline: Instant, limits: Limits) -> Result<Output, GitError> {
+        let outcome = match timeout_at(deadline, self.finish(limits.output)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(GitError::TimedOut { limit: limits.time }),
+        };
+        if outcome.is_err() {
+            self.group.end().await;
+        }
+        outcome
+    }
+
     async fn finish(&mut self, limit: usize) -> Result<Output, GitError> {
         let Self { group, answer, diagnostics } = self;
         let mut text = Vec::new();

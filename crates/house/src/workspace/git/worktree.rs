@@ -3,13 +3,19 @@
 //! Adding checks the repository first, so git's own words for "no repository here" never reach a client. Removing
 //! leaves the decision to git: what git refuses to remove stays where it is.
 //!
+//! A worktree is added in three steps: the branch, the worktree without files, the files. `git worktree add` alone would
+//! start another git for each. Done one by one the steps that touch branches and files run sealed, so no hook and no
+//! filter of the repository runs: files are written as they were committed. The worktree itself has to be added by a git
+//! that may start another one, where git is older than 2.46. That step reads no file and no attribute of the repository.
+//!
 //! Nothing is copied into a new worktree, and no branch is ever deleted.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use super::run::{Git, GitError, Streams};
+use super::hardening::Overrides;
+use super::run::{Call, Git, GitError, Streams};
 use super::{first_line, trim_end};
 use crate::workspace::paths;
 
@@ -87,21 +93,94 @@ impl Git {
         }
         let source = self.source_of(base, wanted.source_branch.as_deref()).await.map_err(AddWorktreeError::Git)?;
 
+        let mut printed = format!("Preparing worktree (new branch '{}')\n", wanted.branch).into_bytes();
+        let added = match &source {
+            Some(source) => self.add(base, wanted, source, &mut printed).await,
+            None => self.add_orphan(base, wanted, &mut printed).await,
+        };
+        match added.map_err(AddWorktreeError::Unfinished)? {
+            true => Ok(AddedWorktree { source_branch: source }),
+            false => Err(AddWorktreeError::Refused { output: trim_end(&printed).to_vec() }),
+        }
+    }
+
+    /// Adds a branch and a worktree for it. What git says is appended to `printed`. False when git refused.
+    async fn add(
+        &self,
+        base: &Path,
+        wanted: &NewWorktree,
+        source: &[u8],
+        printed: &mut Vec<u8>,
+    ) -> Result<bool, GitError> {
         let branch = OsStr::new(&wanted.branch);
-        let mut arguments: Vec<&OsStr> = ["worktree", "add", "-b"].iter().map(OsStr::new).collect();
-        arguments.extend([branch, OsStr::new("--"), wanted.path.as_os_str()]);
-        if let Some(source) = &source {
-            arguments.push(OsStr::from_bytes(source));
+        let arguments = [OsStr::new("branch"), OsStr::new("--"), branch, OsStr::from_bytes(source)];
+        if !self.run_without_programs(base, &arguments, printed).await? {
+            return Ok(false);
         }
-        let added = self.run(base, &arguments, Streams::Everything).await.map_err(AddWorktreeError::Unfinished)?;
-        if added.status.success() {
-            return Ok(AddedWorktree { source_branch: source });
+        let arguments = [OsStr::new("--"), wanted.path.as_os_str(), branch];
+        Ok(self.add_without_files(base, &arguments, printed).await?
+            && self.write_files(base, &wanted.path, printed).await?)
+    }
+
+    /// Runs `git worktree add --no-checkout arguments…`.
+    async fn add_without_files(
+        &self,
+        base: &Path,
+        arguments: &[&OsStr],
+        printed: &mut Vec<u8>,
+    ) -> Result<bool, GitError> {
+        let starts_git = !self.program().await?.adds_worktrees_alone();
+        let overrides = match starts_git {
+            true => self.without_named_programs(base).await?,
+            false => Overrides::default(),
+        };
+        let command = ["worktree", "add", "--quiet", "--no-checkout"].map(OsStr::new);
+        let call = Call::new(base, &[&command, arguments].concat(), Streams::Everything);
+        self.carried_out(&Call { starts_git, overrides: &overrides, ..call }, printed).await
+    }
+
+    /// Writes the files of a new worktree. One that cannot be filled is removed again, as git itself does.
+    async fn write_files(&self, base: &Path, path: &Path, printed: &mut Vec<u8>) -> Result<bool, GitError> {
+        let Ok(path) = std::path::absolute(base.join(path)) else { return Ok(false) };
+        // Named, so that no setting of the repository sends the files to another directory.
+        let repository = OsString::from_iter([OsStr::new("--git-dir="), path.join(".git").as_os_str()]);
+        let tree = OsString::from_iter([OsStr::new("--work-tree="), path.as_os_str()]);
+        let reset = ["reset", "--quiet", "--hard", "--no-recurse-submodules"].map(OsStr::new);
+        let arguments = [&[&*repository, &*tree], &reset[..]].concat();
+        let written = self.run_without_programs(&path, &arguments, printed).await;
+        if !matches!(written, Ok(true)) {
+            self.worktree_remove(base, &path, &[]).await?;
         }
-        let refused = AddWorktreeError::Refused { output: trim_end(&added.text).to_vec() };
-        if source.is_none() && self.add_orphan(base, wanted).await.map_err(AddWorktreeError::Unfinished)? {
-            return Ok(AddedWorktree { source_branch: None });
+        written
+    }
+
+    /// Runs a command that would use filters or hooks if the repository had any.
+    async fn run_without_programs(
+        &self,
+        directory: &Path,
+        arguments: &[&OsStr],
+        printed: &mut Vec<u8>,
+    ) -> Result<bool, GitError> {
+        let mut call = Call::new(directory, arguments, Streams::Everything);
+        let before = printed.len();
+        let is_sealed = self.program().await?.sealable.is_some();
+        if is_sealed && self.carried_out(&call, printed).await? {
+            return Ok(true);
         }
-        Err(refused)
+        let overrides = self.without_named_programs(directory).await?;
+        if is_sealed && overrides.is_empty() {
+            return Ok(false);
+        }
+        // A filter that is required, or a hook that is asked first, may be why git refused: it could not be run.
+        printed.truncate(before);
+        call.overrides = &overrides;
+        self.carried_out(&call, printed).await
+    }
+
+    async fn carried_out(&self, call: &Call<'_>, printed: &mut Vec<u8>) -> Result<bool, GitError> {
+        let output = self.carry_out(call).await?;
+        printed.extend_from_slice(&output.text);
+        Ok(output.status.success())
     }
 
     /// Asks git to remove a worktree. `protected` names directories that may never go this way.
@@ -138,17 +217,19 @@ impl Git {
         self.answer(base, &["rev-parse", "--abbrev-ref", "HEAD"]).await
     }
 
-    /// Adds a worktree with a branch that has no commit, for a git too old to infer that by itself.
+    /// Adds a worktree with a branch that has no commit, also with a git too old to know such worktrees.
     ///
     /// Only in a repository without any branch: there is nothing else the new branch could start from. Git needs
     /// some commit to add a worktree, so it gets an empty one that nothing refers to afterwards. Answers false
     /// when git would not have it.
-    async fn add_orphan(&self, base: &Path, wanted: &NewWorktree) -> Result<bool, GitError> {
+    async fn add_orphan(&self, base: &Path, wanted: &NewWorktree, printed: &mut Vec<u8>) -> Result<bool, GitError> {
         let branches = self.answer(base, &["for-each-ref", "--count=1", "refs/heads", "refs/remotes"]).await?;
         if branches.is_none_or(|found| !found.is_empty()) {
-            return Ok(false);
+            // Git says why there is nothing to start from.
+            return self.add(base, wanted, b"HEAD", printed).await;
         }
         if self.answer(base, &["check-ref-format", "--branch", &wanted.branch]).await?.is_none() {
+            printed.extend_from_slice(format!("fatal: '{}' is not a valid branch name", wanted.branch).as_bytes());
             return Ok(false);
         }
         let Some(tree) = self.answer(base, &["hash-object", "-w", "-t", "tree", "/dev/null"]).await? else {
@@ -161,14 +242,14 @@ impl Git {
             return Ok(false);
         };
         let commit = OsStr::from_bytes(first_line(&commit));
-        let add = ["worktree", "add", "--detach", "--"].map(OsStr::new);
-        let add = [&add[..], &[wanted.path.as_os_str(), commit]].concat();
-        if self.answer(base, &add).await?.is_none() {
+        let arguments = [OsStr::new("--detach"), OsStr::new("--"), wanted.path.as_os_str(), commit];
+        if !self.add_without_files(base, &arguments, printed).await? {
             return Ok(false);
         }
         let reference = format!("refs/heads/{}", wanted.branch);
         let worktree = base.join(&wanted.path);
-        Ok(self.answer(&worktree, &["symbolic-ref", "HEAD", &reference]).await?.is_some())
+        let arguments = ["symbolic-ref", "HEAD", &reference].map(OsStr::new);
+        self.run_without_programs(&worktree, &arguments, printed).await
     }
 }
 

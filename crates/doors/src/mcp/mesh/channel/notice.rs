@@ -43,6 +43,8 @@ pub(super) fn of(mesh: &str, message: &Value) -> Value {
     if message.get("mention") == Some(&Value::Bool(true)) {
         put("mention", "true");
     }
+    // Always there: whoever reads it must not take a missing word for a good one.
+    put("verified", if message.get("verified") == Some(&Value::Bool(true)) { "true" } else { "false" });
     if let Some(file) = message.get("file").filter(|file| file.is_object()) {
         put("file", text(file, "id"));
         put("file_name", text(file, "name"));
@@ -82,8 +84,9 @@ mod tests {
         assert_eq!(
             notice["meta"],
             json!({"mesh": "lab", "from": "bob &lt;x&gt;", "from_key": "ab", "message_id": "c&quot;1", "kind": "dm",
-                "priority": "next"})
+                "priority": "next", "verified": "false"})
         );
+        assert_eq!(of("lab", &json!({"verified": true}))["meta"]["verified"], "true");
     }
 
     #[test]

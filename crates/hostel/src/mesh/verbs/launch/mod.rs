@@ -285,12 +285,12 @@ fn greet(
     if desk.ui.json() {
         desk.ui.data(&json!({
             "ok": true, "mesh": mesh, "session": registration.name(), "address": address, "agent": agent,
-            "houseSession": talk.id(),
+            "houseSession": talk.id(), "mode": talk.mode(),
         }))?;
     } else {
-        let (address, agent) = (text::printable(address), text::printable(agent));
+        let (address, agent, mode) = (text::printable(address), text::printable(agent), text::printable(talk.mode()));
         let end = if only { "" } else { "; /quit or Ctrl-D ends it" };
-        desk.ui.note(&format!("{address} is in mesh `{mesh}`, with {agent}{end}"));
+        desk.ui.note(&format!("{address} is in mesh `{mesh}`, with {agent} in mode {mode}{end}"));
     }
     Ok(())
 }

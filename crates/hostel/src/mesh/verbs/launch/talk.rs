@@ -39,6 +39,7 @@ use crate::conversation::start::preferred;
 use crate::conversation::start::too_old;
 use crate::conversation::update::Outcome;
 use crate::conversation::wire::AgentList;
+use crate::conversation::wire::Made;
 use crate::conversation::wire::SessionRow;
 use crate::error::CommandError;
 use crate::houses::House;
@@ -81,6 +82,8 @@ pub(super) struct Talk {
     house: House,
     id: String,
     name: String,
+    /// What the agent may do without asking.
+    mode: String,
     reconnect: Duration,
     /// Nobody else puts anything to the agent.
     alone: bool,
@@ -107,22 +110,28 @@ impl Talk {
         });
         let reconnect = settings.limits.reconnect;
         let mut client = house.connect().await.map_err(CommandError::from)?;
-        loop {
+        let made = loop {
             match make(&mut client, &mut params, environment).await {
-                Ok(()) => break,
+                Ok(made) => break made,
                 Err(error) if passing(&error) => {
                     client = house.again(reconnect, "hostel sessions").await?;
                 }
                 Err(error) => return Err(too_old(error).into()),
             }
-        }
+        };
+        // An older house does not say.
+        let mode = made.mode.unwrap_or_else(|| "unknown".to_owned());
         let policy = policy(arguments).map_or(settings.sessions.mesh.word(), MeshPolicy::name);
         let alone = policy == MeshPolicy::Off.name();
-        Ok(Talk { house, id, name: name.to_owned(), reconnect, alone, turns: AtomicU64::new(0) })
+        Ok(Talk { house, id, name: name.to_owned(), mode, reconnect, alone, turns: AtomicU64::new(0) })
     }
 
     pub(super) fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(super) fn mode(&self) -> &str {
+        &self.mode
     }
 
     /// What messages from the mesh make of it.
@@ -249,7 +258,7 @@ async fn make(
     client: &mut Client,
     params: &mut Value,
     environment: &BTreeMap<String, String>,
-) -> Result<(), ClientError> {
+) -> Result<Made, ClientError> {
     let greeting: Value =
         client.call("initialize", &json!({"protocol_version": PROTOCOL_VERSION, "env": environment})).await?;
     // The house gives a session the environment of who says that it is theirs.
@@ -257,5 +266,5 @@ async fn make(
     if params["tui_id"].is_null() {
         return Err(ClientError::Protocol("this house gives sessions no environment of their own".to_owned()));
     }
-    client.call::<Value>("session/new", params).await.map(drop)
+    client.call("session/new", params).await
 }

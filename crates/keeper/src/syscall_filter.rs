@@ -1,0 +1,227 @@
+//! A filter of system calls for programs that shall not reach others on this machine: seccomp in its classic form.
+//!
+//! What a process with this filter cannot do, and neither can anything it starts, for good:
+//!
+//! | call | why |
+//! |---|---|
+//! | `socket(AF_UNIX)`, datagram pairs | sockets that have a path or a name lead to the house, to the bus, to agents of keys; neither an empty network nor Landlock stands in their way |
+//! | `io_uring_setup` | a ring makes sockets without these calls |
+//! | `ptrace`, `process_vm_*`, `pidfd_getfd` | another process of the same user has such sockets |
+//! | `ioctl(TIOCSTI)`, `ioctl(TIOCLINUX)` | writes into the input of a terminal |
+//! | calls of another architecture | the numbers above are this one's |
+//!
+//! Guarantee: a call that is not named here is let through as it is. Installing a filter gives up the right to gain
+//! privileges by executing a program (`no_new_privs`), which the kernel demands.
+
+use std::io;
+
+use crate::sys;
+
+/// The number of bytes in an instruction.
+const INSTRUCTION: usize = 8;
+
+/// Where the kernel shows the number of a call, its architecture and its arguments.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const ARGUMENTS: u32 = 16;
+
+/// The bit that marks calls of x32 on x86-64.
+const X32: u32 = 0x4000_0000;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+
+/// The kernel's name for this architecture; none if this module does not know it.
+const NATIVE: Option<u32> = if cfg!(target_arch = "x86_64") {
+    Some(0xc000_003e)
+} else if cfg!(target_arch = "aarch64") {
+    Some(0xc000_00b7)
+} else if cfg!(target_arch = "riscv64") {
+    Some(0xc000_00f3)
+} else {
+    None
+};
+
+/// A filter that can be installed, or handed to a program that installs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyscallFilter(Vec<Instruction>);
+
+/// An instruction of the kernel's classic machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instruction {
+    pub(crate) code: u16,
+    pub(crate) jump_true: u8,
+    pub(crate) jump_false: u8,
+    pub(crate) value: u32,
+}
+
+impl SyscallFilter {
+    /// The filter for a program; `unix_sockets`: it may use those.
+    ///
+    /// # Errors
+    /// This architecture is not known.
+    pub fn isolated(unix_sockets: bool) -> io::Result<Self> {
+        let native = NATIVE.ok_or(io::ErrorKind::Unsupported)?;
+        let mut filter = Self(Vec::new());
+        filter.load(ARCHITECTURE);
+        filter.jump_if_equal(native, 1, 0);
+        filter.refuse(libc::ENOSYS);
+        filter.load(NUMBER);
+        if cfg!(target_arch = "x86_64") {
+            filter.0.push(instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, X32));
+            filter.refuse(libc::ENOSYS);
+        }
+        if !unix_sockets {
+            let any = u32::MAX;
+            filter.refuse_argument(libc::SYS_socket, 0, any, libc::AF_UNIX as u32, libc::EACCES);
+            // One of a pair of datagram sockets can send to any other socket.
+            filter.refuse_argument(libc::SYS_socketpair, 1, 0xf, libc::SOCK_DGRAM as u32, libc::EACCES);
+        }
+        filter.refuse_call(libc::SYS_io_uring_setup, libc::ENOSYS);
+        for call in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_pidfd_getfd] {
+            filter.refuse_call(call, libc::EPERM);
+        }
+        for request in [TIOCSTI, TIOCLINUX] {
+            filter.refuse_argument(libc::SYS_ioctl, 1, u32::MAX, request, libc::EPERM);
+        }
+        filter.give(libc::SECCOMP_RET_ALLOW);
+        Ok(filter)
+    }
+
+    /// Installs it in this thread and in whatever it becomes or starts. There must be no other thread.
+    ///
+    /// # Errors
+    /// The kernel has no such filters, or refuses this one.
+    pub fn install(&self) -> io::Result<()> {
+        sys::filter_syscalls(&self.0)
+    }
+
+    /// As `bwrap --seccomp` reads it.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.0.len() * INSTRUCTION);
+        for one in &self.0 {
+            bytes.extend_from_slice(&one.code.to_ne_bytes());
+            bytes.extend_from_slice(&[one.jump_true, one.jump_false]);
+            bytes.extend_from_slice(&one.value.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn load(&mut self, offset: u32) {
+        self.0.push(instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset));
+    }
+
+    fn jump_if_equal(&mut self, value: u32, jump_true: u8, jump_false: u8) {
+        self.0.push(instruction(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jump_true, jump_false, value));
+    }
+
+    fn give(&mut self, verdict: u32) {
+        self.0.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0, verdict));
+    }
+
+    fn refuse(&mut self, error: i32) {
+        self.give(libc::SECCOMP_RET_ERRNO | (error as u32 & libc::SECCOMP_RET_DATA));
+    }
+
+    /// Refuses a call. The number of the call is loaded before and after.
+    fn refuse_call(&mut self, call: libc::c_long, error: i32) {
+        self.jump_if_equal(call as u32, 0, 1);
+        self.refuse(error);
+    }
+
+    /// Refuses a call whose argument has this value under a mask. The kernel takes these arguments as 32 bits, whatever
+    /// stands above them.
+    fn refuse_argument(&mut self, call: libc::c_long, argument: u32, mask: u32, value: u32, error: i32) {
+        let upper = if cfg!(target_endian = "big") { 4 } else { 0 };
+        self.jump_if_equal(call as u32, 0, 5);
+        self.load(ARGUMENTS + 8 * argument + upper);
+        self.0.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, mask));
+        self.jump_if_equal(value, 0, 1);
+        self.refuse(error);
+        self.load(NUMBER);
+    }
+}
+
+fn instruction(code: u32, jump_true: u8, jump_false: u8, value: u32) -> Instruction {
+    Instruction { code: code as u16, jump_true, jump_false, value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel's machine does with a filter.
+    fn judge(filter: &SyscallFilter, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let word = |offset: u32| match offset {
+            NUMBER => number,
+            ARCHITECTURE => architecture,
+            offset => {
+                let (argument, half) = ((offset - ARGUMENTS) / 8, (offset - ARGUMENTS) % 8);
+                let bytes = arguments[argument as usize].to_ne_bytes();
+                u32::from_ne_bytes(bytes[half as usize..half as usize + 4].try_into().unwrap())
+            }
+        };
+        let (mut at, mut held) = (0, 0);
+        loop {
+            let Instruction { code, jump_true, jump_false, value } = filter.0[at];
+            at += 1;
+            let jump = |taken: bool| usize::from(if taken { jump_true } else { jump_false });
+            match u32::from(code) {
+                code if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS => held = word(value),
+                code if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K => held &= value,
+                code if code == libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K => at += jump(held == value),
+                code if code == libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K => at += jump(held & value != 0),
+                code if code == libc::BPF_RET | libc::BPF_K => return value,
+                code => panic!("instruction {code:#x}"),
+            }
+        }
+    }
+
+    fn refused(error: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | error as u32
+    }
+
+    #[test]
+    fn what_is_refused_and_nothing_else() {
+        let native = NATIVE.unwrap();
+        for unix_sockets in [false, true] {
+            let filter = SyscallFilter::isolated(unix_sockets).unwrap();
+            let call = |number: libc::c_long, arguments: [u64; 3]| {
+                let [one, two, three] = arguments;
+                judge(&filter, native, number as u32, [one, two, three, 0, 0, 0])
+            };
+            let allowed = libc::SECCOMP_RET_ALLOW;
+            let unix = if unix_sockets { allowed } else { refused(libc::EACCES) };
+            let (stream, datagram) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
+            assert_eq!(call(libc::SYS_socket, [libc::AF_UNIX as u64, stream, 0]), unix);
+            // The kernel ignores the upper half.
+            assert_eq!(call(libc::SYS_socket, [libc::AF_UNIX as u64 | 1 << 40, stream, 0]), unix);
+            assert_eq!(call(libc::SYS_socket, [libc::AF_INET as u64, stream, 0]), allowed);
+            assert_eq!(call(libc::SYS_socket, [libc::AF_INET6 as u64, datagram, 0]), allowed);
+            let flags = (libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) as u64;
+            assert_eq!(call(libc::SYS_socketpair, [libc::AF_UNIX as u64, datagram | flags, 0]), unix);
+            assert_eq!(call(libc::SYS_socketpair, [libc::AF_UNIX as u64, stream | flags, 0]), allowed);
+            assert_eq!(call(libc::SYS_io_uring_setup, [1, 0, 0]), refused(libc::ENOSYS));
+            for number in [libc::SYS_ptrace, libc::SYS_process_vm_readv, libc::SYS_pidfd_getfd] {
+                assert_eq!(call(number, [0, 0, 0]), refused(libc::EPERM));
+            }
+            assert_eq!(call(libc::SYS_ioctl, [0, u64::from(TIOCSTI), 0]), refused(libc::EPERM));
+            assert_eq!(call(libc::SYS_ioctl, [0, 1 << 32 | u64::from(TIOCLINUX), 0]), refused(libc::EPERM));
+            assert_eq!(call(libc::SYS_ioctl, [0, 0x5401, 0]), allowed);
+            for number in [libc::SYS_read, libc::SYS_connect, libc::SYS_execve, libc::SYS_clone, 1023] {
+                assert_eq!(call(number, [1, 1, 1]), allowed, "{number}");
+            }
+            assert_eq!(judge(&filter, 0x4000_0003, 102, [1, 0, 0, 0, 0, 0]), refused(libc::ENOSYS), "32 bits");
+            assert_eq!(filter.to_bytes().len(), filter.0.len() * INSTRUCTION);
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn another_numbering_is_no_way_around() {
+        let filter = SyscallFilter::isolated(false).unwrap();
+        let number = X32 | libc::SYS_socket as u32;
+        assert_eq!(judge(&filter, NATIVE.unwrap(), number, [1, 1, 0, 0, 0, 0]), refused(libc::ENOSYS));
+    }
+}
