@@ -76,6 +76,7 @@ pub(super) const METHODS: [&str; 31] = [
     "approver/status",
     "approver/set",
     "approver/clear",
+    "approver/confirm",
     "audit/show",
     "audit/verify",
     "audit/last",

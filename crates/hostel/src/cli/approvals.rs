@@ -159,9 +159,17 @@ pub(crate) enum ApproverAction {
         #[arg(long, value_name = "N")]
         old_passphrase_fd: Option<u32>,
     },
-    /// Say whether a passphrase is set
+    /// Say whether a passphrase is set, and what waits for the approver's word
     #[command(after_help = "Examples:\n  hostel approver status\n  hostel approver status --json")]
     Status,
+    /// Put settings in force that ask less of people than before
+    #[command(
+        after_help = "Examples:\n  hostel approver confirm\n  hostel approver confirm --passphrase-fd 3 3< passphrase.txt\n\nWith a passphrase set, rules that allow something new and `strict = false` apply only after this.\nAfter the keeper has ended (a reboot, `hostel down`) rules that allow apply again once the\npassphrase was shown, here or with an answer."
+    )]
+    Confirm {
+        #[command(flatten)]
+        passphrase: PassphraseFrom,
+    },
     /// Remove the passphrase: nothing can be answered from `hostel approvals` any more
     #[command(after_help = "Examples:\n  hostel approver clear")]
     Clear {
@@ -190,7 +198,15 @@ pub(crate) enum AuditAction {
         #[arg(short, long)]
         follow: bool,
     },
-    /// Check every digest of the record; exits with 1 if something was changed, and says where
-    #[command(after_help = "Examples:\n  hostel audit verify\n  hostel audit verify --json")]
-    Verify,
+    /// Check the record: digests, signatures, and that whatever was started was decided; exits with 1 if something is wrong
+    #[command(
+        after_help = "Examples:\n  hostel audit verify\n  hostel audit verify --endorsements\n  hostel audit verify --json\n\nEach lifetime of the keeper is a segment with a key of its own. A segment is `endorsed` if the\napprover's passphrase was used in it; --endorsements checks that with the passphrase."
+    )]
+    Verify {
+        /// Check endorsements as well, with the approver's passphrase
+        #[arg(long)]
+        endorsements: bool,
+        #[command(flatten)]
+        passphrase: PassphraseFrom,
+    },
 }

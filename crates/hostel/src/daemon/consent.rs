@@ -97,6 +97,17 @@ pub(super) async fn look_after(approvals: Approvals, pipelines: Pipelines, log: 
     }
 }
 
+/// Writes every alarm to the log, for as long as it is polled.
+pub(super) async fn log_alarms(approvals: Approvals, log: Log) {
+    let mut alarms = approvals.follow_alarms();
+    drop(approvals);
+    while let Some(raised) = alarms.next().await {
+        for alarm in &raised {
+            log.error(format_args!("[hostel] ALARM: {}", alarm.text));
+        }
+    }
+}
+
 /// How the sudo-proxy door presents itself.
 #[derive(Debug)]
 pub(crate) struct SudoProxyFace {

@@ -302,6 +302,7 @@ impl House {
             self.log.clone(),
         );
         let (abandoned, news) = (hostel_tasks::spawn(abandoned), hostel_tasks::spawn(news));
+        let alarms = hostel_tasks::spawn(consent::log_alarms(self.approvals.clone(), self.log.clone()));
         // The house of a personality has the contract's own ways in, and no other.
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
         let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
@@ -339,6 +340,7 @@ impl House {
         }
         abandoned.abort();
         news.abort();
+        alarms.abort();
         if let Some(mail) = &mail {
             mail.abort();
         }

@@ -8,12 +8,15 @@
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
 use super::glob::Glob;
 use super::types::{Kind, Requester, Subject};
 use crate::pipelines::{Pipeline, Resolved, Stage};
 
 /// What a rule does with what it matches.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Let it happen unasked.
     Allow,
@@ -36,7 +39,8 @@ impl Action {
 }
 
 /// One rule: what it asks for must all be so.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// What it is called.
     pub name: String,

@@ -114,7 +114,9 @@ pub(super) async fn abandon(inner: &Inner, approval: &Approval, why: &str) -> Ou
 }
 
 async fn end_unheard(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
-    let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).collect();
+    // By its name as well: where nobody can prove any more which processes were chosen, no others are ended.
+    let is_stage = |process: &Arc<Process>| process.name().starts_with(&format!("{}-", approval.id));
+    let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).filter(is_stage).collect();
     if known.is_empty() {
         return match inner.is_same_keeper(approval) {
             true => Outcome::not_run(why),

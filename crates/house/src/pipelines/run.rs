@@ -1,7 +1,8 @@
 //! Running an approved pipeline, once: who asks, who waits, and what they get.
 //!
 //! Invariant: for one approval there is at most one conductor in this daemon, and one that has ended is never begun
-//! again. What an earlier daemon may have begun is only joined, unless the very keeper that would know it does not.
+//! again. What an earlier daemon may have begun is only joined, unless the very keeper that would know it does not. Nothing
+//! is carried out that the house itself has not decided: what is handed in is compared with what the house remembers.
 //!
 //! How a pipeline is carried out is [`super::conduct`]'s business; this is the counter.
 
@@ -23,6 +24,9 @@ use crate::processes::{Process, ProcessId, Processes, Stream};
 
 /// Approvals whose end is remembered, so that a late caller cannot begin them again.
 const REMEMBERED: usize = 16 * 1024;
+
+const ALREADY: &str = "it was carried out already";
+const NOT_DECIDED: &str = "what stands on disk of it is not what the house decided";
 
 /// What a pipeline may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -119,6 +123,10 @@ struct Ended {
 }
 
 impl Ended {
+    fn contains(&self, first: ProcessId) -> bool {
+        self.older.contains(&first) || self.newer.contains(&first)
+    }
+
     /// Remembers one; `false` if it was there before.
     fn add(&mut self, first: ProcessId) -> bool {
         if self.older.contains(&first) || !self.newer.insert(first) {
@@ -163,7 +171,7 @@ impl Pipelines {
         approvals: Approvals,
         limits: PipelineLimits,
     ) -> Result<Self, crate::store::StoreError> {
-        for approval in approvals.unfinished().await? {
+        for approval in approvals.unfinished() {
             processes.spare(approval.runs);
         }
         let inner = Inner {
@@ -199,6 +207,9 @@ impl Pipelines {
         if let Some(live) = self.inner.live.lock().get(&approval.id) {
             return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
         }
+        if self.inner.was_begun(&approval.runs) {
+            return Err(RunError::NotRun(ALREADY.to_owned()));
+        }
         let order = self.inner.order(approval)?;
         if let Some(outcome) = &approval.outcome {
             return self.look_back(order, outcome);
@@ -210,7 +221,7 @@ impl Pipelines {
                 return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
             }
             if !self.inner.begin(&order.runs) {
-                return Err(RunError::NotRun("it was carried out already".to_owned()));
+                return Err(RunError::NotRun(ALREADY.to_owned()));
             }
             let live = Arc::new(Live::new(order, None));
             all.insert(approval.id.clone(), Arc::clone(&live));
@@ -284,6 +295,10 @@ impl Inner {
         if approval.state != State::Approved {
             return Err(RunError::NotRun(format!("it is {}", approval.state.word())));
         }
+        // A decision counts because the house made it, not because a row says so.
+        if !self.approvals.vouches_for(approval) {
+            return Err(not_run(NOT_DECIDED));
+        }
         let pipeline = approval.subject.pipeline().ok_or_else(|| not_run("it is no pipeline"))?;
         if let Some(why) = unfit(pipeline.stages.len(), approval.runs.len()) {
             return Err(RunError::NotRun(why));
@@ -308,6 +323,10 @@ impl Inner {
     fn begin(&self, runs: &[ProcessId]) -> bool {
         let Some(first) = runs.first() else { return false };
         self.ended.lock().add(*first)
+    }
+
+    fn was_begun(&self, runs: &[ProcessId]) -> bool {
+        runs.first().is_some_and(|first| self.ended.lock().contains(*first))
     }
 
     /// It needs no looking after any more.

@@ -16,6 +16,7 @@ mod process;
 pub mod program;
 mod spawning;
 mod stage;
+mod vault;
 mod watch;
 
 use std::collections::{HashMap, HashSet};

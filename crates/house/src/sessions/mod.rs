@@ -15,6 +15,7 @@ mod lines;
 mod log;
 mod mail;
 mod queue;
+pub(crate) mod rights;
 mod rows;
 mod run;
 mod runner;

@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
-use super::mail;
+use super::mail::{self, MeshPolicy};
+use super::rights::Rights;
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
@@ -59,7 +60,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn from_row(hub: &Arc<Hub>, row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+    /// A session as it is stored. Its rights are those that the house itself wrote; others are the least there are.
+    pub(crate) fn from_row(hub: &Arc<Hub>, mut row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+        let (ledger, rights) = (hub.approvals.ledger(), row.rights());
+        if ledger.get(rights.key()) != Some(rights.seal(ledger)) {
+            (row.mode, row.mesh) = (Mode::Ask, MeshPolicy::Off);
+        }
         let closed = row.standing != Standing::Live;
         let state = State {
             name: row.name,
@@ -257,7 +263,23 @@ impl Session {
 
     /// What it may do, from the next turn on.
     pub async fn set_mode(self: &Arc<Self>, mode: Mode) -> Result<(), StoreError> {
-        self.set_text("mode", Some(mode.name().to_owned()), move |state, _| state.mode = mode).await
+        let session = Arc::clone(self);
+        let setting = async move {
+            // Its rights are sealed together: nobody else changes them meanwhile.
+            let _gate = session.gate.lock().await;
+            let rights = session.rights(mode, session.mesh());
+            let ledger = Arc::clone(session.hub.approvals.ledger());
+            let write = move |transaction: &rusqlite::Transaction<'_>| rights.write(transaction, &ledger);
+            session.hub.store.write(points::SESSION_CHANGED, write).await?;
+            session.change(|state| state.mode = mode);
+            Ok(())
+        };
+        detached(setting).await?
+    }
+
+    /// What it may do without asking, if it has these.
+    pub(super) fn rights(&self, mode: Mode, mesh: MeshPolicy) -> Rights {
+        Rights::new(self.no, &self.id, &self.door, mode, mesh)
     }
 
     /// The model, from the next turn on; none for the agent's own choice.

@@ -15,6 +15,7 @@ const STATE: Schema = Schema {
         include_str!("migrations/0001_sessions.sql"),
         include_str!("migrations/0002_consent.sql"),
         include_str!("migrations/0003_mail.sql"),
+        include_str!("migrations/0004_seals.sql"),
     ],
 };
 

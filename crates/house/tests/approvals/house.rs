@@ -11,6 +11,7 @@ use hostel_house::approvals::{
     Glob, Household, KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
 };
 use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd};
+use hostel_house::seals::MemoryVault;
 use hostel_house::store::{self, Store};
 use parking_lot::Mutex;
 
@@ -43,6 +44,7 @@ pub(crate) struct House {
     directory: tempfile::TempDir,
     pub(crate) options: ApprovalOptions,
     pub(crate) neighbours: Arc<Neighbours>,
+    pub(crate) vault: MemoryVault,
     pub(crate) store: Store,
     pub(crate) approvals: Approvals,
 }
@@ -56,12 +58,14 @@ impl House {
         let directory = tempfile::tempdir().unwrap();
         let neighbours = Arc::new(Neighbours::default());
         let household: Arc<dyn Household> = Arc::clone(&neighbours) as Arc<dyn Household>;
-        let mut options = ApprovalOptions::with_household(directory.path().join("approver"), household);
+        let vault = MemoryVault::new().unwrap();
+        let file = directory.path().join("approver");
+        let mut options = ApprovalOptions::with_household(file, household, Arc::new(vault.clone()));
         options.cost = CHEAP;
         change(&mut options);
         let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
-        House { directory, options, neighbours, store, approvals }
+        House { directory, options, neighbours, vault, store, approvals }
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -78,7 +82,7 @@ impl House {
     }
 
     pub(crate) async fn restart_with(self, change: impl FnOnce(&mut ApprovalOptions)) -> Self {
-        let House { directory, mut options, neighbours, store, approvals } = self;
+        let House { directory, mut options, neighbours, vault, store, approvals } = self;
         drop(approvals);
         let writer = store.close();
         drop(store);
@@ -86,7 +90,7 @@ impl House {
         change(&mut options);
         let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
-        House { directory, options, neighbours, store, approvals }
+        House { directory, options, neighbours, vault, store, approvals }
     }
 
     pub(crate) async fn ask(&self, new: NewRequest) -> Approval {
@@ -109,7 +113,7 @@ impl House {
 
     /// The audit is whole and holds as many records as it says.
     pub(crate) async fn verified(&self) -> u64 {
-        let found = self.approvals.audit().verify().await.unwrap();
+        let found = self.approvals.audit().verify(None).await.unwrap();
         assert_eq!(found.broken, None);
         assert_eq!(found.records, self.approvals.audit().last().await.unwrap());
         found.records

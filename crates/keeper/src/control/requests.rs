@@ -39,6 +39,8 @@ impl Control {
                 self.done(conn, corr);
             }
             (kind::HOUSE_KEY, Some(Role::Controller)) => self.hand_over_key(index, corr),
+            (kind::PUT_ANCHOR, Some(Role::Controller)) => self.put_anchor(index, frame)?,
+            (kind::GET_ANCHOR, Some(Role::Controller)) => self.tell_anchor(index, corr),
             (kind::UPGRADE, Some(Role::Controller)) => {
                 let program = descriptors.into_iter().next();
                 if let Err(text) = self.upgrade(index, corr, program) {

@@ -127,11 +127,12 @@ impl Runner {
         let from_seq = self.talk.as_ref().map_or(0, Talk::last_seq);
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
         let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
             .insist(points::TURN_STARTED, run, move |transaction| {
                 match &checkpoint {
                     Some(at) => rows::save_process(transaction, id, at)?,
-                    None => rows::insert_process(transaction, no, id, &stored_setup, now)?,
+                    None => rows::insert_process(transaction, no, id, &stored_setup, now, &ledger)?,
                 }
                 rows::start_turn(transaction, no, turn, id, from_seq, first_seq, now)
             })
@@ -284,8 +285,9 @@ impl Runner {
 
     /// The process serves nobody any more.
     async fn write_off(&mut self, id: ProcessId) -> Result<(), StoreError> {
-        let run = self.recorder.take_run();
-        self.recorder.insist(points::PROCESS_ENDED, run, move |transaction| rows::end_process(transaction, id)).await?;
+        let (run, approvals) = (self.recorder.take_run(), self.hub.approvals.clone());
+        let end = move |transaction: &rusqlite::Transaction<'_>| rows::end_process(transaction, &approvals, id);
+        self.recorder.insist(points::PROCESS_ENDED, run, end).await?;
         self.written_off(id);
         Ok(())
     }
