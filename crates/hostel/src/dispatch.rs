@@ -94,9 +94,6 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         return sudo_proxy::die(words.get(1));
     }
     let name = Path::new(&called).file_name().unwrap_or_default();
-    if name == sudo_proxy::askpass::NAME {
-        return sudo_proxy::askpass::main(&called);
-    }
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);
     }

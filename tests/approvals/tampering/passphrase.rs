@@ -87,7 +87,7 @@ fn control_a_passphrase_is_changed_in_every_house_that_is_up() {
     let old = house.path().join("old");
     fs::write(&old, format!("{PASSPHRASE}\n")).expect("a file");
     let program = hostel_tests::binary::hostel();
-    let mut command = house.command(&[]);
+    let command = house.command(&[]);
     let words = format!(
         "exec {} approver set --passphrase-fd 3 --old-passphrase-fd 4 3< {} 4< {}",
         program.display(),
@@ -98,7 +98,6 @@ fn control_a_passphrase_is_changed_in_every_house_that_is_up() {
     shell.args(["-c", &words]).envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = hostel_tests::house::run(shell);
     assert!(output.status.success(), "{output:?}");
-    drop(command.arg("unused"));
     assert!(unlock(&house, PASSPHRASE).is_err());
     assert_eq!(unlock(&house, OTHER), Ok(()));
     house.crash();

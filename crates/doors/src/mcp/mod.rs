@@ -33,6 +33,7 @@ pub use backend::Later;
 pub use caller::Caller;
 pub use caller::Process;
 pub use hosts::Desk;
+pub use hosts::FirstContact;
 pub use hosts::HostInfo;
 pub use hosts::LaunchError;
 pub use hosts::Launched;

@@ -14,6 +14,7 @@ use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Connection;
 use hostel_house::approvals::Life;
 use hostel_house::approvals::NewRequest;
+use hostel_house::approvals::PeerInfo;
 use hostel_house::approvals::RequestError;
 use hostel_house::approvals::Requester;
 use hostel_house::approvals::Subject;
@@ -98,7 +99,7 @@ impl Asking {
         let bytes: [u8; 32] = Sha256::digest(params.as_bytes()).into();
         let rejoined = match question.request_id.as_str() {
             "" => None,
-            id => self.approvals.rejoin(door, id, &bytes),
+            id => self.approvals.rejoin(door, id, &bytes, self.requester().as_ref()),
         };
         let approval = match rejoined {
             Some(approval) => approval,
@@ -108,6 +109,11 @@ impl Asking {
         let settled = self.approvals.settled(&approval.id).await;
         self.open.lock().remove(&approval.id);
         settled.map(|approval| answer(&approval)).map_err(|error| Failure::new(code::INTERNAL, error.to_string()))
+    }
+
+    /// The process at the other end, as the system knows it.
+    fn requester(&self) -> Option<PeerInfo> {
+        self.peer.and_then(|(pid, uid)| self.approvals.peer(pid, uid))
     }
 
     async fn request(&self, question: Question, door: &str, bytes: [u8; 32]) -> Result<Approval, Failure> {
@@ -125,7 +131,7 @@ impl Asking {
                 session: question.session,
                 host: String::new(),
                 client: question.client,
-                peer: self.peer.and_then(|(pid, uid)| self.approvals.peer(pid, uid)),
+                peer: self.requester(),
             },
             subject: Subject::Question { text: question.question, details: question.details },
             life: Life::Fixed(self.life),

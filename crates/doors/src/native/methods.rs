@@ -47,7 +47,7 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
-pub(super) const METHODS: [&str; 31] = [
+pub(super) const METHODS: [&str; 32] = [
     "process/spawn",
     "process/list",
     "process/tree",

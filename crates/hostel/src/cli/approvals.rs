@@ -30,7 +30,7 @@ pub(crate) enum ApprovalsAction {
     },
     /// Allow what is asked for
     #[command(
-        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0"
+        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --changeable          although others can change what root would run\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0"
     )]
     Approve {
         /// Ids of the approvals
@@ -39,6 +39,9 @@ pub(crate) enum ApprovalsAction {
         /// This tool for the rest of the session
         #[arg(long, conflicts_with_all = ["lasting", "count", "scope", "argv", "privileged"])]
         always: bool,
+        /// Confirm that others can change what would run as root
+        #[arg(long, conflicts_with_all = ["always", "lasting", "count", "scope", "argv", "privileged"])]
+        changeable: bool,
         #[command(flatten)]
         grant: GrantTerms,
         #[command(flatten)]

@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 86] = [
+pub(super) const KEYS: [(&str, Shape); 87] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -40,6 +40,7 @@ pub(super) const KEYS: [(&str, Shape); 86] = [
     ("doors.sudo-proxy.listen", Shape::List),
     ("doors.sudo-proxy.reported_version", Shape::Text),
     ("doors.sudo-proxy.unattended_eligible", Shape::Bare),
+    ("doors.sudo-proxy.keep_user_for_root", Shape::Bare),
     ("doors.sudo-proxy.in_flight", Shape::Bare),
     ("doors.sudo-proxy.approval_wait", Shape::Text),
     ("doors.sudo-proxy.exec_timeout", Shape::Text),
@@ -155,6 +156,7 @@ impl Settings {
         take!("doors.sudo-proxy.listen", from.listen.map(all), into.listen);
         take!("doors.sudo-proxy.reported_version", from.reported_version, into.reported_version);
         take!("doors.sudo-proxy.unattended_eligible", from.unattended_eligible, into.unattended_eligible);
+        take!("doors.sudo-proxy.keep_user_for_root", from.keep_user_for_root, into.keep_user_for_root);
         take!("doors.sudo-proxy.in_flight", from.in_flight, into.in_flight);
         take!("doors.sudo-proxy.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
         take!("doors.sudo-proxy.exec_timeout", from.exec_timeout.map(|time| time.0), into.exec_timeout);
@@ -289,6 +291,7 @@ impl Settings {
             "doors.sudo-proxy.listen" => all(&sudo_proxy.listen),
             "doors.sudo-proxy.reported_version" => sudo_proxy.reported_version.clone(),
             "doors.sudo-proxy.unattended_eligible" => sudo_proxy.unattended_eligible.to_string(),
+            "doors.sudo-proxy.keep_user_for_root" => sudo_proxy.keep_user_for_root.to_string(),
             "doors.sudo-proxy.in_flight" => sudo_proxy.in_flight.to_string(),
             "doors.sudo-proxy.approval_wait" => text::duration(sudo_proxy.approval_wait),
             "doors.sudo-proxy.exec_timeout" => text::duration(sudo_proxy.exec_timeout),

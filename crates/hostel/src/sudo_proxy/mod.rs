@@ -5,7 +5,6 @@
 //!
 //! The protocol itself is in `hostel_doors::sudo_proxy`; these are the programs around it.
 
-pub(crate) mod askpass;
 mod digest;
 pub(crate) mod hosts;
 pub(crate) mod options;
@@ -67,7 +66,11 @@ fn start(options: &Options) -> Result<ExitCode, String> {
         // Somebody who names a user of this machine wants to be that one, which takes ssh.
         let is_here = login.is_none() && !host.contains('@') && hosts::is_this_machine(host, &hosts::own_name());
         if !is_here {
-            return Ok(remote::run(&hosts::target(host, login), options.verbose, options.forward_agent));
+            let target = hosts::target(host, login);
+            if options.ask_first && !remote::is_agreed(&target) {
+                return Err(format!("nobody agreed to connect to {target}"));
+            }
+            return Ok(remote::run(&target, options.verbose, options.forward_agent));
         }
     }
     if options.forward_agent {

@@ -16,7 +16,7 @@ use super::audit::{self, Event, Line};
 use super::grants::Use;
 use super::rules::{self, Action, Facts, Verdict};
 use super::types::{Approval, Kind, Life, NewRequest, RequestError, RunState, State, Stored, Subject, digest_of};
-use super::{Approvals, cut, grants, rows, session_grant};
+use super::{Approvals, changeable, cut, grants, rows, session_grant};
 use crate::pipelines::{End, Outcome, Pipeline, hex_of};
 use crate::processes::ProcessId;
 use crate::sessions::now_ns;
@@ -357,6 +357,7 @@ fn words(pipeline: &Pipeline) -> Value {
 pub(super) fn decided(approval: &Approval) -> Line<'_> {
     let word = match &approval.decision {
         Some(Decision::AllowOnce) => "allow_once",
+        Some(Decision::AllowChangeable) => "allow_changeable",
         Some(Decision::AllowAlways) => "allow_always",
         Some(Decision::Answers(_)) => "answers",
         Some(Decision::Reject(_)) => "reject",
@@ -374,6 +375,10 @@ pub(super) fn decided(approval: &Approval) -> Line<'_> {
     }
     if approval.kind == Kind::Privileged {
         body["privileged"] = json!(true);
+    }
+    if approval.decision == Some(Decision::AllowChangeable) {
+        // What exactly was confirmed.
+        body["changeable"] = json!(cut(&changeable::code_of(&approval.subject).join("; "), MOST_WORDS));
     }
     Line { event: Event::Decided, approval: &approval.id, body }
 }
@@ -464,9 +469,9 @@ mod tests {
     #[test]
     fn of_many_words_as_many_are_recorded_as_there_is_room_for() {
         let told = |stages: &[&[&str]]| {
-            let stage = |words: &&[&str]| Stage {
-                argv: words.iter().map(|word| (*word).to_owned()).collect(),
-                file: Resolved::Missing { errno: 2, text: String::new() },
+            let stage = |words: &&[&str]| {
+                let file = Resolved::Missing { errno: 2, text: String::new() };
+                Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file)
             };
             words(&Pipeline {
                 stages: stages.iter().map(stage).collect(),

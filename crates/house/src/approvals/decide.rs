@@ -21,7 +21,7 @@ use super::grants::{self, Grant, GrantTerms};
 use super::loading::CHANGED;
 use super::types::{Approval, DecideError, Kind, State};
 use super::who::{self, Claim, Face};
-use super::{Approvals, cut, rows, session_grant};
+use super::{Approvals, changeable, cut, rows, session_grant};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
 
@@ -361,6 +361,7 @@ fn makes_sense(decision: &Decision, grants: bool, approval: &Approval, face: &Fa
     if matches!(decision, Decision::Answers(_)) && approval.kind != Kind::Tool {
         return Err("only an agent's choices have answers".to_owned());
     }
+    changeable::check(decision, grants, approval)?;
     match face {
         Face::Socket | Face::Pkexec if grants => Err("a grant takes the approver's passphrase".to_owned()),
         _ => Ok(()),
@@ -373,9 +374,10 @@ fn settlement(approval: &Approval, decision: Decision, claim: &Claim, grant: Opt
         (Decision::AllowAlways, Kind::Privileged) => {
             (State::Denied, Decision::Reject("what root does is never allowed for good".to_owned()))
         }
-        (decision @ (Decision::AllowOnce | Decision::AllowAlways | Decision::Answers(_)), _) => {
-            (State::Approved, decision)
-        }
+        (
+            decision @ (Decision::AllowOnce | Decision::AllowChangeable | Decision::AllowAlways | Decision::Answers(_)),
+            _,
+        ) => (State::Approved, decision),
         (decision @ (Decision::Reject(_) | Decision::RejectWithEdit(_)), _) => (State::Denied, decision),
     };
     Settlement {

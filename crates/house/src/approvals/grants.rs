@@ -11,6 +11,7 @@ use std::time::Duration;
 use rusqlite::{Connection as Database, OptionalExtension as _, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
+use super::changeable;
 use super::glob::Glob;
 use super::rules::{self, Action};
 use super::types::{Approval, Kind, Subject, digest_of};
@@ -167,6 +168,9 @@ impl Grant {
         let Terms { door, session, root, digest, argv, privileged, .. } = &self.terms;
         let requester = &approval.requester;
         if self.revoked_ns != 0 || self.expires_ns <= now_ns || (approval.kind == Kind::Privileged) != *privileged {
+            return false;
+        }
+        if !changeable::code_of(&approval.subject).is_empty() {
             return false;
         }
         let asker = match (root, &requester.peer) {

@@ -10,6 +10,7 @@ mod alarms;
 mod approver;
 mod asking;
 mod audit;
+mod changeable;
 mod checking;
 mod clock;
 mod decide;

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::audit::{self, Event, Line};
 use super::checking::is_unfinished;
+use super::peer::PeerInfo;
 use super::types::{Approval, RunState};
 use super::{Approvals, cut, rows};
 use crate::pipelines::{End, Outcome, hex_of};
@@ -122,11 +123,12 @@ impl Approvals {
         }
     }
 
-    /// The request that our restart has cut off from its connection, for whoever comes back with the same id and bytes; to
-    /// one of them only. It may be settled or over already.
+    /// The request that our restart has cut off from its connection, for the process that made it and comes back with the
+    /// same id and bytes, once. It may be settled or over already. A process that is not known gets nothing: the answer may
+    /// hold what a command printed as root.
     #[must_use]
-    pub fn rejoin(&self, door: &str, request_id: &str, bytes: &[u8; 32]) -> Option<Approval> {
-        self.inner.table.lock().rejoin(door, request_id, bytes)
+    pub fn rejoin(&self, door: &str, request_id: &str, bytes: &[u8; 32], peer: Option<&PeerInfo>) -> Option<Approval> {
+        self.inner.table.lock().rejoin(door, request_id, bytes, peer)
     }
 
     /// Whether a request of this id was cut off by our restart and nobody has come back for it: anything else that comes

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::peer::PeerInfo;
 use super::types::{Approval, RunState, State};
 
 /// Hears how a request was settled.
@@ -118,10 +119,21 @@ impl Table {
         !gone.is_empty()
     }
 
-    /// The orphan of this door, id and line, for whoever comes back for it.
-    pub(super) fn rejoin(&mut self, door: &str, request_id: &str, bytes: &[u8; 32]) -> Option<Approval> {
+    /// The orphan of this door, id and line, for the process that asked and comes back for it.
+    pub(super) fn rejoin(
+        &mut self,
+        door: &str,
+        request_id: &str,
+        bytes: &[u8; 32],
+        peer: Option<&PeerInfo>,
+    ) -> Option<Approval> {
+        let is_same = |asked: Option<&PeerInfo>| {
+            let identity = |peer: &PeerInfo| (peer.pid, peer.started, peer.uid);
+            asked.zip(peer).is_some_and(|(asked, now)| identity(asked) == identity(now))
+        };
         let fits = |approval: &&Approval| {
             approval.requester.door == door
+                && is_same(approval.requester.peer.as_ref())
                 && approval
                     .connection
                     .as_ref()

@@ -10,15 +10,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_agents::Decision;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::conduct;
 use super::outcome::{End, Outcome};
 use super::output::Output;
-use super::plan::{MOST_STAGES, Pipeline};
-use super::resolve::{self, Difference};
-use super::wrap::{Askpass, Ways};
+use super::password::PasswordDesk;
+use super::plan::{MOST_STAGES, Pipeline, Privilege};
+use super::verify::{self, Difference};
+use super::wrap::Ways;
 use crate::approvals::{Approval, Approvals, RunState, State};
 use crate::processes::{Process, ProcessId, Processes, Stream};
 
@@ -144,6 +146,8 @@ pub(super) struct Order {
     pub(super) approval: String,
     pub(super) door: String,
     pub(super) pipeline: Pipeline,
+    /// The approver has confirmed that others can change what runs as root.
+    pub(super) is_confirmed: bool,
     pub(super) runs: Vec<ProcessId>,
     /// Nothing of it can have been started yet, or the keeper would know.
     pub(super) may_start: bool,
@@ -185,9 +189,9 @@ impl Pipelines {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// How sudo asks for a password from now on; without a program it does not ask, and fails where it would have to.
-    pub fn set_askpass(&self, askpass: Option<Askpass>) {
-        self.inner.ways.write().askpass = askpass;
+    /// Where sudo's password is asked for from now on. Without such a place sudo fails where it needs a password.
+    pub fn set_password_desk(&self, passwords: Option<PasswordDesk>) {
+        self.inner.ways.write().passwords = passwords;
     }
 
     /// Other programs than the `sudo` and `pkexec` of the execution path.
@@ -231,17 +235,10 @@ impl Pipelines {
         Ok(Run { live, limits: self.inner.limits })
     }
 
-    /// Looks once more whether the files of an approval are those that were shown; says what is different. Between the
-    /// start of `sudo` and that of the command itself there is time to type a password.
+    /// Looks once more whether the files of an approval are those that were shown; says what is different.
     pub async fn look_again(&self, approval: &Approval) -> Result<(), String> {
         let Some(pipeline) = approval.subject.pipeline().cloned() else { return Ok(()) };
-        let look = move || pipeline.stages.iter().try_for_each(|stage| resolve::verify(&stage.file).map(drop));
-        match hostel_tasks::spawn_blocking(look).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(Difference::Changed(what))) => Err(what),
-            Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+        look_again(pipeline, is_confirmed(approval)).await
     }
 
     /// Ends what an approval started, if it did and nobody is there for it any more, and puts on record what became of
@@ -281,6 +278,28 @@ impl Pipelines {
     }
 }
 
+/// Whether the approver has confirmed that others can change what runs as root.
+fn is_confirmed(approval: &Approval) -> bool {
+    approval.decision == Some(Decision::AllowChangeable)
+}
+
+/// Looks at the files of a pipeline again; says what is different. Between the start of `sudo` and that of the command
+/// itself there is time to type a password.
+pub(super) async fn look_again(pipeline: Pipeline, is_confirmed: bool) -> Result<(), String> {
+    let look = move || {
+        pipeline.stages.iter().try_for_each(|stage| match pipeline.privilege.is_privileged() {
+            true => verify::verify_privileged(stage, is_confirmed).map(drop),
+            false => verify::verify(stage).map(drop),
+        })
+    };
+    match hostel_tasks::spawn_blocking(look).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Difference::Changed(what) | Difference::Unconfirmed(what))) => Err(what),
+        Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Why so many stages, for which so many processes were chosen, are not run.
 fn unfit(stages: usize, runs: usize) -> Option<String> {
     if stages == 0 || stages != runs {
@@ -307,6 +326,7 @@ impl Inner {
             approval: approval.id.clone(),
             door: approval.requester.door.clone(),
             pipeline: pipeline.clone(),
+            is_confirmed: is_confirmed(approval),
             runs: approval.runs.clone(),
             may_start: self.is_same_keeper(approval),
             is_recorded: approval.run != RunState::Due,
@@ -355,6 +375,11 @@ impl Live {
             started = started => started.ok()?.get(stage).cloned(),
             _ = self.outcome() => self.processes.borrow().get(stage).cloned(),
         }
+    }
+
+    /// Whether its only command is sudo, which may have printed a prompt.
+    pub(super) fn may_ask_for_password(&self) -> bool {
+        self.order.pipeline.privilege == Privilege::Sudo && self.order.pipeline.stages.len() == 1
     }
 
     /// Another stage runs.

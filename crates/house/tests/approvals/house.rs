@@ -8,9 +8,9 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_house::approvals::{
     Action, Answer, Approval, ApprovalOptions, Approvals, Claim, Connection, Cost, DecideError, DeciderPeer, Face,
-    Glob, Household, KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
+    Glob, Household, KeeperId, Life, NewRequest, Passphrase, PeerInfo, Requester, Rule, Subject,
 };
-use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd};
+use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd, Writers};
 use hostel_house::seals::MemoryVault;
 use hostel_house::store::{self, Store};
 use parking_lot::Mutex;
@@ -140,8 +140,17 @@ pub(crate) fn with_passphrase(text: &str) -> Claim {
 
 pub(crate) fn stage(words: &[&str]) -> Stage {
     let path = Path::new("/usr/bin").join(words[0]);
-    let file = Resolved::Found { target: path.clone(), path, dev: 1, inode: 2, size: 3, digest: [4; 32] };
-    Stage { argv: words.iter().map(|word| (*word).to_owned()).collect(), file }
+    let file = Resolved::Found {
+        target: path.clone(),
+        path,
+        dev: 1,
+        inode: 2,
+        size: 3,
+        digest: [4; 32],
+        writers: Writers::OnlyRoot,
+        interpreters: Vec::new(),
+    };
+    Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file)
 }
 
 pub(crate) fn pipeline(stages: &[&[&str]], privilege: Privilege) -> Pipeline {
@@ -178,10 +187,16 @@ pub(crate) fn request(subject: Subject) -> NewRequest {
     }
 }
 
-/// A request that belongs to a connection.
+/// A request that belongs to a connection of [`asker`].
 pub(crate) fn connected(id: &str, words: &[&str]) -> NewRequest {
     let connection = Connection { request_id: id.to_owned(), bytes: line(id) };
-    NewRequest { connection: Some(connection), ..command(words) }
+    let requester = Requester { peer: Some(asker()), ..requester() };
+    NewRequest { connection: Some(connection), requester, ..command(words) }
+}
+
+/// Some process that asks.
+pub(crate) fn asker() -> PeerInfo {
+    PeerInfo { pid: 4711, started: 815, uid: 1000, program: "/usr/bin/asker".to_owned(), ..PeerInfo::default() }
 }
 
 /// The digest of the line that asked.

@@ -27,8 +27,7 @@ impl Control {
             (kind::PING, Some(_)) => self.done(conn, corr),
             (kind::SPAWN, Some(Role::Controller)) => {
                 let spawn = Spawn::decode(frame)?;
-                let file = descriptors.into_iter().next();
-                self.spawn(conn, corr, spawn, file);
+                self.spawn(conn, corr, spawn, descriptors);
             }
             (kind::STDIN, Some(Role::Controller)) => self.stdin(conn, frame)?,
             (kind::CLOSE_STDIN, Some(Role::Controller)) => self.close_stdin(conn, frame)?,
