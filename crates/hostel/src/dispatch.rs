@@ -81,6 +81,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     if words.first().is_some_and(|word| word == hostel_keeper::SUBCOMMAND) {
         return hostel_keeper::process_main(words.iter().skip(1).cloned());
     }
+    if words.first().is_some_and(|word| word == hostel_guard::launcher::VERB) {
+        return hostel_guard::launcher::main(words.get(1..).unwrap_or_default());
+    }
     if words.first().is_some_and(|word| word == hostel_mesh::hooks::sandbox::VERB) {
         return crate::mesh::hooks::launch::main(words.get(1..).unwrap_or_default());
     }
@@ -94,6 +97,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         return sudo_proxy::die(words.get(1));
     }
     let name = Path::new(&called).file_name().unwrap_or_default();
+    if name == daemon::guard::SUDO {
+        return sudo_proxy::sudo::main(words);
+    }
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);
     }

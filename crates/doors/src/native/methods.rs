@@ -22,6 +22,7 @@ use super::Settings;
 use super::protocol::Collect;
 use super::protocol::Collected;
 use super::protocol::Down;
+use super::protocol::GuardInfo;
 use super::protocol::HouseStatus;
 use super::protocol::JournalInfo;
 use super::protocol::KeeperInfo;
@@ -136,7 +137,7 @@ pub(super) async fn call(method: &str, params: &str, processes: &Processes, sett
         "process/kill" => kill(processes, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
-        "house/status" => status(processes, settings),
+        "house/status" => status(processes, settings).await,
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
         "keeper/upgrade" => {
             parse::<Upgrade>(params)?;
@@ -367,7 +368,14 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
     value(&Collected { removed, freed_bytes: collected.freed_bytes })
 }
 
-fn status(processes: &Processes, settings: &Settings) -> Outcome {
+async fn status(processes: &Processes, settings: &Settings) -> Outcome {
+    let guards = Arc::clone(processes.guards());
+    // Right after the start it is still being found out.
+    let guard = hostel_tasks::spawn_blocking(move || {
+        guards.look();
+        guards.usual_status()
+    });
+    let guard = guard.await.ok().map(GuardInfo::from);
     let keeper = processes.keeper_status();
     let keeper = KeeperInfo {
         pid: keeper.pid,
@@ -386,6 +394,7 @@ fn status(processes: &Processes, settings: &Settings) -> Outcome {
         home: settings.home.display().to_string(),
         doors: settings.doors.clone(),
         keeper,
+        guard,
     })
 }
 

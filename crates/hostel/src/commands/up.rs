@@ -13,6 +13,7 @@ use super::approver::Alarm;
 use super::wait;
 use crate::cli::Up;
 use crate::config::Settings;
+use crate::conversation::words;
 use crate::daemon;
 use crate::daemon::launch;
 use crate::daemon::launch::Launcher;
@@ -157,6 +158,11 @@ fn show(
     ui.line("")?;
     ui.line(&table(ui, &status.doors))?;
     ui.line("")?;
+    if let Some(guard) = &status.guard {
+        let line = format!("Guard of agents: {}.", words::guard(guard));
+        ui.line(&ui.paint(if guard.active == "full" { Paint::Plain } else { Paint::Yellow }, &line))?;
+        ui.line("")?;
+    }
     if let Some(line) = fleet::summary(&fleet) {
         ui.line(&line)?;
         ui.line("")?;

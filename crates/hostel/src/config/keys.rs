@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 87] = [
+pub(super) const KEYS: [(&str, Shape); 91] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -88,6 +88,10 @@ pub(super) const KEYS: [(&str, Shape); 87] = [
     ("broker.silence", Shape::Text),
     ("broker.lease", Shape::Text),
     ("broker.concurrency", Shape::Text),
+    ("guard.setting", Shape::Text),
+    ("guard.grant", Shape::List),
+    ("guard.hide", Shape::List),
+    ("guard.read_only", Shape::List),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -227,6 +231,13 @@ impl Settings {
         take!("broker.lease", from.lease.map(|time| time.0), into.lease);
         take!("broker.concurrency", from.concurrency, into.concurrency);
 
+        let from = layer.guard;
+        let into = &mut self.guard;
+        take!("guard.setting", from.setting, into.setting);
+        take!("guard.grant", from.grant.map(super::guard::grants), into.grant);
+        take!("guard.hide", from.hide.map(all), into.hide);
+        take!("guard.read_only", from.read_only.map(all), into.read_only);
+
         let from = layer.journal;
         let into = &mut self.journal;
         take!("journal.dir", from.dir.map(path), into.dir);
@@ -339,6 +350,10 @@ impl Settings {
             "broker.silence" => text::duration(self.broker.silence),
             "broker.lease" => text::duration(self.broker.lease),
             "broker.concurrency" => super::mesh::concurrency_name(self.broker.concurrency).to_owned(),
+            "guard.setting" => self.guard.setting.name().to_owned(),
+            "guard.grant" => self.guard.grant.join(","),
+            "guard.hide" => all(&self.guard.hide),
+            "guard.read_only" => all(&self.guard.read_only),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

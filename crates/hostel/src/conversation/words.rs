@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hostel_doors::native::protocol::GuardInfo;
+
 use super::update::Usage;
 use crate::text;
 use crate::ui::Paint;
@@ -24,6 +26,22 @@ pub(crate) fn verdict(decision: &str) -> (Paint, &'static str) {
         "expired" => (Paint::Red, "nobody answered in time"),
         "withdrawn" => (Paint::Dim, "no longer wanted"),
         _ => (Paint::Dim, "settled"),
+    }
+}
+
+/// The guard around an agent, and why it is not stronger.
+pub(crate) fn guard(guard: &GuardInfo) -> String {
+    let what = match guard.active.as_str() {
+        "full" => {
+            "full: the agent sees neither the house nor its keys, and can signal and trace only its own processes"
+        }
+        "view" => "view: the agent sees neither the house nor its keys",
+        "scopes" => "scopes: the agent can signal and trace only its own processes",
+        _ => "none: the agent can read and signal what you can",
+    };
+    match &guard.why_not_stronger {
+        Some(reason) => format!("{what}; {reason}"),
+        None => what.to_owned(),
     }
 }
 

@@ -12,6 +12,7 @@ pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod request;
 mod serve;
+pub(crate) mod sudo;
 mod terminal;
 mod voice;
 
@@ -32,6 +33,9 @@ pub(crate) use serve::has_display;
 
 /// The name it is called by.
 pub(crate) const NAME: &str = "sudo-proxy";
+
+/// The contract's own socket in the user's runtime directory.
+pub(crate) const SOCKET_NAME: &str = "sudo-proxy.sock";
 
 /// The whole program.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {

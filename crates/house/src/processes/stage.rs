@@ -124,6 +124,8 @@ impl Processes {
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
             owned_input: true,
+            // What a person agreed to runs outside.
+            guard: None,
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(StageError::Refused("the process's name is too long".to_owned()));

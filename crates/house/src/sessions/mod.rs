@@ -182,5 +182,6 @@ fn info_of(row: SessionRow) -> SessionInfo {
         address: row.address,
         launched: mail::launched(&row.env),
         mesh: row.mesh,
+        guard: None,
     }
 }

@@ -83,6 +83,7 @@ impl Session {
             untold: VecDeque::new(),
             interrupted: None,
             pid: None,
+            confinement: None,
             runner: false,
             retire: false,
             closing: closed.then_some(Cause::SessionRemoved),
@@ -231,6 +232,7 @@ impl Session {
             address: state.address.clone(),
             launched: self.launched(),
             mesh: state.mesh,
+            guard: Some(self.hub.processes.guards().status(&self.guard(), state.confinement.as_ref())),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
+use hostel_guard::{Guard, GuardStatus};
 use serde::{Deserialize, Serialize};
 
 use super::mail::{Launched, MailLimits, MeshPolicy};
@@ -30,6 +31,8 @@ pub struct AgentSpec {
     pub cwd: Option<PathBuf>,
     /// What its processes may use.
     pub limits: AgentLimits,
+    /// The guard around its processes.
+    pub guard: Guard,
 }
 
 /// What an agent's processes may use; nothing set means no limit.
@@ -175,6 +178,8 @@ pub struct SessionInfo {
     pub launched: Option<Launched>,
     /// What becomes of messages from meshes.
     pub mesh: MeshPolicy,
+    /// The guard around its process, or around the next one; none for a session that is not in use.
+    pub guard: Option<GuardStatus>,
 }
 
 /// One numbered event.

@@ -203,7 +203,7 @@ impl Runner {
             state.running = None;
             state.usage = session_usage;
             if gone {
-                state.pid = None;
+                state.set_process(None);
             }
         });
         self.recorder.show_run(&run);

@@ -109,7 +109,7 @@ impl Runner {
     async fn begin(&mut self, next: Queued) -> Result<(), StoreError> {
         let setup = launch::setup(&self.session, &next.prompt);
         let retire = self.session.change(|state| std::mem::take(&mut state.retire));
-        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup));
+        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup, &self.session.guard()));
         if !fits {
             self.hear_out().await?;
             self.end_process(false).await?;
@@ -157,7 +157,7 @@ impl Runner {
                     .store
                     .submit(points::PROCESS_STARTED, move |transaction| rows::process_started(transaction, id))
                     .await?;
-                self.session.change(|state| state.pid = Some(process.pid()));
+                self.session.change(|state| state.set_process(Some(&process)));
                 self.talk = Some(Talk::fresh(process, setup, &self.hub.options));
                 Ok(())
             }
@@ -274,7 +274,7 @@ impl Runner {
     async fn end_process(&mut self, hard: bool) -> Result<(), StoreError> {
         self.hub.warm.leave(&self.session);
         let Some(mut talk) = self.talk.take() else { return Ok(()) };
-        self.session.change(|state| state.pid = None);
+        self.session.change(|state| state.set_process(None));
         talk.end(self.hub.options.stop_grace, hard).await;
         // Its end may be on disk already, with that of its turn.
         match talk.is_written_off() && self.recorder.is_written() {
@@ -295,6 +295,7 @@ impl Runner {
     /// That it serves nobody any more is on disk. Its journal stays; its keeper need not remember it.
     fn written_off(&self, id: ProcessId) {
         self.hub.approvals.withdrawn(id);
+        launch::note_failed_guard(&self.hub.processes, id);
         let processes = self.hub.processes.clone();
         hostel_tasks::spawn(async move { processes.release(id).await });
     }

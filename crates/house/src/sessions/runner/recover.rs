@@ -105,7 +105,7 @@ impl Runner {
         };
         let approvals = insist(|| self.hub.approvals.of_process(row.id)).await?;
         talk.recall(approvals, self.recorder.next_seq() - 1);
-        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
+        self.session.change(|state| state.set_process(process.status().running.then_some(&*process)));
         self.talk = Some(talk);
         self.catch_up().await
     }
@@ -126,7 +126,7 @@ impl Runner {
         if open.cause.is_some() {
             talk.expect_stop();
         }
-        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
+        self.session.change(|state| state.set_process(process.status().running.then_some(&*process)));
         self.talk = Some(talk);
         Ok(())
     }
