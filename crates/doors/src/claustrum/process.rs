@@ -114,12 +114,13 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Orig
         session: None,
         asked_by,
         owned_input: false,
+        guard: None,
     };
     match door.processes.spawn(spec).await {
         Ok(process) => Ok(process),
         Err(SpawnError::Chdir { errno }) => Err(chdir_text(cwd.as_deref(), &program, errno).await),
         Err(SpawnError::Exec { errno }) => Err(exec_text(&program, errno)),
-        Err(SpawnError::Limit(words) | SpawnError::Keeper(words)) => Err(words),
+        Err(SpawnError::Limit(words) | SpawnError::Guard(words) | SpawnError::Keeper(words)) => Err(words),
     }
 }
 

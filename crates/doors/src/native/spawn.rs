@@ -108,6 +108,7 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
             session: None,
             asked_by: None,
             owned_input: false,
+            guard: None,
         },
         request.replace,
     ))
@@ -128,7 +129,7 @@ fn refused(error: &SpawnError, program: &Path, cwd: &Path) -> Failure {
             Failure::new(code::SPAWN, format!("cannot run `{}`: {}", program.display(), reason(*errno)))
         }
         SpawnError::Limit(text) => Failure::new(code::LIMIT, text.clone()),
-        SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
+        SpawnError::Guard(text) | SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
     }
 }
 

@@ -47,8 +47,13 @@ pub(super) async fn run(context: &Context<'_>, arguments: Approvals) -> Result<E
         None => list(context, false).await,
         Some(ApprovalsAction::List { all }) => list(context, all).await,
         Some(ApprovalsAction::Show { id }) => show(context, &id).await,
-        Some(ApprovalsAction::Approve { ids, always, grant, passphrase }) => {
-            answer::approve(context, &ids, always, &grant, passphrase).await
+        Some(ApprovalsAction::Approve { ids, always, changeable, grant, passphrase }) => {
+            let decision = match (always, changeable) {
+                (true, _) => "allow_always",
+                (false, true) => "allow_changeable",
+                (false, false) => "allow_once",
+            };
+            answer::approve(context, &ids, decision, &grant, passphrase).await
         }
         Some(ApprovalsAction::Deny { ids, reason, passphrase }) => {
             answer::deny(context, &ids, reason.as_deref(), passphrase).await

@@ -140,7 +140,7 @@ fn doors_sessions_and_agents_are_understood() {
     assert!(settings.zeroclaw.wss.enabled && settings.zeroclaw.wss.bind.is_loopback());
     assert_eq!((settings.zeroclaw.session_limit, settings.sessions.queue), (3, 1));
     assert_eq!((settings.sessions.line_limit, settings.sessions.mesh.word()), (1 << 20, "ask"));
-    let specs = agents::specs(&settings.agents, agents::Defaults::Found, Path::new("/hostel"), None);
+    let specs = agents::specs(&settings.agents, &settings.guard, agents::Defaults::Found, Path::new("/hostel"), None);
     let claude = &specs[0];
     assert_eq!((claude.kind, claude.mode, claude.model.as_deref()), (Kind::Claude, Some(Mode::Ask), Some("small")));
     assert_eq!((claude.limits.memory, claude.limits.cpu_percent), (Some(2 << 30), Some(150)));

@@ -16,15 +16,25 @@ pub(super) struct Account {
 }
 
 static ACCOUNT: OnceLock<Account> = OnceLock::new();
+static ROOT: OnceLock<Account> = OnceLock::new();
 
-/// Whether [`account`] has its answer.
+/// Whether [`account`] and [`root`] answer without waiting.
 pub(super) fn is_known() -> bool {
     ACCOUNT.get().is_some()
+}
+
+/// Root, by the system's own file: no directory service is asked who root is.
+pub(super) fn root() -> &'static Account {
+    ROOT.get_or_init(|| {
+        let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        in_lines(&file, 0).unwrap_or_else(|| Account { name: "root".to_owned(), home: "/root".to_owned() })
+    })
 }
 
 /// The daemon's user; asked for once. May wait for a directory service.
 pub(super) fn account() -> &'static Account {
     ACCOUNT.get_or_init(|| {
+        root();
         let uid = rustix::process::geteuid().as_raw();
         let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let known = in_lines(&file, uid).or_else(|| in_lines(&ask_directory(uid), uid));

@@ -2,6 +2,7 @@
 //!
 //! It is the one text that stays on disk, so it holds no arguments and no environment.
 
+use hostel_guard::Confinement;
 use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
@@ -25,6 +26,9 @@ pub(crate) struct Label {
     /// Its standard input belongs to the house, see [`SpawnSpec::owned_input`](super::SpawnSpec::owned_input).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) owned_input: bool,
+    /// The guard that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<Confinement>,
 }
 
 impl Label {

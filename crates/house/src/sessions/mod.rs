@@ -15,6 +15,7 @@ mod lines;
 mod log;
 mod mail;
 mod queue;
+pub(crate) mod rights;
 mod rows;
 mod run;
 mod runner;
@@ -182,5 +183,6 @@ fn info_of(row: SessionRow) -> SessionInfo {
         launched: mail::launched(&row.env),
         mesh: row.mesh,
         made_by: row.made_by,
+        guard: None,
     }
 }

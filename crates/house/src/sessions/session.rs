@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
-use super::mail;
+use super::mail::{self, MeshPolicy};
+use super::rights::Rights;
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
@@ -62,7 +63,12 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    pub(crate) fn from_row(hub: &Arc<Hub>, row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+    /// A session as it is stored. Its rights are those that the house itself wrote; others are the least there are.
+    pub(crate) fn from_row(hub: &Arc<Hub>, mut row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+        let (ledger, rights) = (hub.approvals.ledger(), row.rights());
+        if ledger.get(rights.key()) != Some(rights.seal(ledger)) {
+            (row.mode, row.mesh) = (Mode::Ask, MeshPolicy::Off);
+        }
         let closed = row.standing != Standing::Live;
         let state = State {
             name: row.name,
@@ -80,6 +86,7 @@ impl Session {
             untold: VecDeque::new(),
             interrupted: None,
             pid: None,
+            confinement: None,
             runner: false,
             retire: false,
             closing: closed.then_some(Cause::SessionRemoved),
@@ -230,6 +237,7 @@ impl Session {
             launched: self.launched(),
             mesh: state.mesh,
             made_by: self.made_by.clone(),
+            guard: Some(self.hub.processes.guards().status(&self.guard(), state.confinement.as_ref())),
         }
     }
 
@@ -267,7 +275,8 @@ impl Session {
     }
 
     async fn set_mode_now(&self, change: ModeChange) -> Result<(), ModeError> {
-        // Changes come one after the other: each is judged by the mode it really replaces.
+        // Changes come one after the other: each is judged by the mode it really replaces, and the rights of a session
+        // are sealed together.
         let _gate = self.gate.lock().await;
         let (before, mode) = (self.state.lock().mode, change.mode);
         if before == mode {
@@ -276,10 +285,11 @@ impl Session {
         if mode > before && !change.may_raise {
             return Err(ModeError::Raises(before));
         }
-        let (no, id) = (self.no, self.id.clone());
+        let (rights, id) = (self.rights(mode, self.mesh()), self.id.clone());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let write = move |transaction: &rusqlite::Transaction<'_>| {
-            rows::set_text(transaction, no, "mode", Some(mode.name()))?;
-            approvals::record_mode(transaction, &id, before, mode, &change.who)
+            rights.write(transaction, &ledger)?;
+            approvals::record_mode(transaction, &ledger, &id, before, mode, &change.who)
         };
         self.hub.store.write(points::SESSION_CHANGED, write).await?;
         self.change(|state| state.mode = mode);
@@ -296,6 +306,11 @@ impl Session {
     #[must_use]
     pub fn made_by(&self) -> Option<&Origin> {
         self.made_by.as_ref()
+    }
+
+    /// What it may do without asking, if it has these.
+    pub(super) fn rights(&self, mode: Mode, mesh: MeshPolicy) -> Rights {
+        Rights::new(self.no, &self.id, &self.door, mode, mesh)
     }
 
     /// The model, from the next turn on; none for the agent's own choice.

@@ -9,7 +9,9 @@ use hostel_agents::{Hosting, Kind, Mode, Usage};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use crate::processes::Origin;
+use crate::seals::Ledger;
 use crate::sessions::mail::MeshPolicy;
+use crate::sessions::rights::{self, Rights};
 use crate::sessions::types::Standing;
 
 /// A session as it is stored.
@@ -127,12 +129,25 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     })
 }
 
-pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) -> rusqlite::Result<i64> {
-    transaction
+impl SessionRow {
+    /// What it may do without asking.
+    pub(crate) fn rights(&self) -> Rights {
+        Rights::new(self.no, &self.id, &self.door, self.mode, self.mesh)
+    }
+}
+
+/// Writes a new session; gives its number.
+pub(crate) fn insert_session(
+    transaction: &Transaction<'_>,
+    row: &SessionRow,
+    ledger: &Ledger,
+) -> rusqlite::Result<i64> {
+    let seal = row.rights().seal(ledger);
+    let no = transaction
         .prepare_cached(
             "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
-             approval_wait, created_ns, active_ns, mesh, mesh_since, made_by)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             approval_wait, created_ns, active_ns, mesh, mesh_since, made_by, seal)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .insert(params![
             row.id,
@@ -153,7 +168,10 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
             row.mesh.word(),
             row.mesh_since as i64,
             row.made_by.as_ref().map(Origin::to_string),
-        ])
+            seal.bytes(),
+        ])?;
+    ledger.set(Rights { no, ..row.rights() }.key(), Some(seal));
+    Ok(no)
 }
 
 /// Every session that takes prompts, oldest first.
@@ -224,7 +242,8 @@ pub(crate) fn delete_events(transaction: &Transaction<'_>, session: i64, runs: u
     Ok(deleted < runs)
 }
 
-pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
+pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64, ledger: &Ledger) -> rusqlite::Result<()> {
+    rights::forget(ledger, session);
     transaction.prepare_cached("DELETE FROM sessions WHERE no = ?")?.execute([session]).map(drop)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Setup};
+use hostel_guard::Guard;
 use tokio::time::Instant;
 
 use crate::approvals::{Approval, State};
@@ -155,10 +156,10 @@ impl Talk {
     }
 
     /// Whether it can serve a turn that would start a process like this.
-    pub(super) fn fits(&self, setup: &Setup) -> bool {
+    pub(super) fn fits(&self, setup: &Setup, guard: &Guard) -> bool {
         let whole = !self.conversation.is_mid_sentence();
         let alive = !self.ended && self.stop == Stop::No && self.process.is_running();
-        whole && alive && launch::still_fits(&self.setup, setup)
+        whole && alive && launch::still_fits(&self.setup, setup) && launch::has_guard(&self.process, guard)
     }
 
     pub(super) fn begin_turn(&mut self) {

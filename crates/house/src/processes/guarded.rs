@@ -1,0 +1,64 @@
+//! Processes that are started with a guard around them.
+//!
+//! Invariant: a process that is to have a guard is started by the launcher or not at all. What it got is written in its
+//! label, so that a later daemon knows it: whatever that process asks for gets a guard at least as strict.
+
+use std::sync::Arc;
+
+use hostel_guard::{Confinement, Guard, Guards, Layers, Request, Setting, Shown};
+
+use super::process::Process;
+use super::{Processes, SpawnError, SpawnSpec};
+
+/// The guard of a process that is to be started.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpawnGuard {
+    /// What is asked for.
+    pub guard: Guard,
+    /// Directories of its own that it sees inside hidden ones.
+    pub shown: Vec<Shown>,
+}
+
+impl Processes {
+    /// What this house knows about guards.
+    #[must_use]
+    pub fn guards(&self) -> &Arc<Guards> {
+        &self.house.options.guards
+    }
+
+    /// Puts the launcher before a request, if it is to have a guard, and says what it gets.
+    pub(super) async fn confine(&self, spec: &mut SpawnSpec) -> Result<Option<Confinement>, SpawnError> {
+        let Some(SpawnGuard { guard, shown }) = spec.guard.take() else { return Ok(None) };
+        let layers = self.layers(&guard).await?;
+        let request = Request {
+            program: std::mem::take(&mut spec.program),
+            argv: std::mem::take(&mut spec.argv),
+            environment: std::mem::take(&mut spec.env),
+            shown,
+        };
+        let wrapped = self.guards().wrap(request, &guard, layers);
+        let wrapped = wrapped.map_err(|refusal| SpawnError::Guard(refusal.to_string()))?;
+        (spec.program, spec.argv, spec.env) = (wrapped.program, wrapped.argv, wrapped.environment);
+        Ok(Some(Confinement { guard, layers }))
+    }
+
+    async fn layers(&self, guard: &Guard) -> Result<Layers, SpawnError> {
+        let refused = |refusal: hostel_guard::GuardRefusal| SpawnError::Guard(refusal.to_string());
+        let guards = self.guards();
+        if guard.setting == Setting::Off || guards.is_known() {
+            return guards.layers(guard).map_err(refused);
+        }
+        // Trying starts a process and waits for it.
+        let (guards, guard) = (Arc::clone(guards), guard.clone());
+        let tried = hostel_tasks::spawn_blocking(move || guards.layers(&guard)).await;
+        tried.map_err(|error| SpawnError::Guard(error.to_string()))?.map_err(refused)
+    }
+}
+
+impl Process {
+    /// The guard it was started with; none if it was started without looking at one.
+    #[must_use]
+    pub fn confinement(&self) -> Option<&Confinement> {
+        self.label.guard.as_ref()
+    }
+}
