@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 use rustix::net;
 use tempfile::TempDir;
 
+use super::Transport;
 use super::host::{Host, MESH};
 use crate::house;
 use crate::process::Process;
 use crate::procfs::Identity;
 use crate::sandbox::{Sandbox, keep_if_failed};
+use crate::wait;
 
 /// What a lab begins with.
 #[derive(Clone, Debug)]
@@ -76,6 +78,26 @@ impl Lab {
             host.wait_connected();
         }
         lab
+    }
+
+    /// Waits until the broker has handed out what every member has signed about itself. That changes the roster once more
+    /// after a daemon has connected, and a message that is under way at that moment is sent twice.
+    ///
+    /// # Panics
+    /// If a member does not say so.
+    pub fn wait_stated(&self) {
+        let Some((first, others)) = self.hosts.split_first() else { return };
+        let sees = |host: &Host, peer: &Host| {
+            let client = host.client(Transport::Socket);
+            wait::eventually(&format!("{} to know that {} signs", host.name, peer.name), || {
+                let known = client.get(&format!("/v1/safety?peer={}", peer.name)).json();
+                if known["peer"]["signs"] == true { Ok(()) } else { Err(known.to_string()) }
+            });
+        };
+        others.iter().for_each(|other| sees(first, other));
+        if let Some(second) = others.first() {
+            sees(second, first);
+        }
     }
 
     /// A broker, and hosts that have joined; no daemon runs.

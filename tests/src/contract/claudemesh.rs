@@ -87,10 +87,12 @@ impl Claudemesh {
             broker_variables: Vec::new(),
         };
         let transport = Transport::ALL.into_iter().find(|transport| transport.name() == variant);
+        let lab = Lab::start_with(&options);
+        lab.wait_stated();
         Self {
             streams: BTreeMap::new(),
             responses: BTreeMap::new(),
-            lab: Lab::start_with(&options),
+            lab,
             transport: transport.expect("a variant is a transport"),
         }
     }

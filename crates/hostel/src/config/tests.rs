@@ -243,6 +243,7 @@ fn every_key_is_read_applied_and_shown() {
     for (key, shape) in KEYS {
         let sample = match (shown.value(key).as_str(), key) {
             (_, "journal.floor") => "1 GiB".to_owned(),
+            (_, "doors.zeroclaw.wss_proxy_users") => "33,1000".to_owned(),
             ("", _) => "/some/path".to_owned(),
             (value, _) => value.to_owned(),
         };
