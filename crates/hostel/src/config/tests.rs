@@ -176,7 +176,8 @@ fn mistakes_about_doors_and_agents_name_their_line() {
         ("[sessions]\nwarm = 0\n", "hostel.toml: `sessions.warm` must be at least 1", ""),
         (
             "[agents.claude]\n\nmodle = \"x\"\n",
-            "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`",
+            "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`, \
+             `guard`, `grant`",
             more,
         ),
         (
