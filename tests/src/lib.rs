@@ -29,6 +29,7 @@ pub mod house;
 pub mod http;
 pub mod mcp;
 pub mod oracle;
+pub mod ports;
 pub mod process;
 pub mod procfs;
 pub mod random;

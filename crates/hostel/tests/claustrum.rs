@@ -187,7 +187,7 @@ fn sockets_that_cannot_be_bound() {
     }
     std::fs::write(house.path().join("token"), "tok").unwrap();
     let outcome = claustrum(&house, &["-serve", "-token-file", "token"]);
-    let default = house.path().join("user/.claude/remote/rpc.sock");
+    let default = house.user().join(".claude/remote/rpc.sock");
     assert_eq!(
         (outcome.code, outcome.err),
         (1, format!("claustrum: listen unix: listen unix {}: bind: no such file or directory\n", default.display()))

@@ -52,7 +52,7 @@ impl Client {
 #[test]
 fn the_default_endpoint_is_opened_where_it_is_free() {
     let house = House::new();
-    let remote = house.path().join("user/.claude/remote");
+    let remote = house.user().join(".claude/remote");
     std::fs::create_dir_all(&remote).unwrap();
     let endpoint = remote.join("rpc.sock");
     let up = house.hostel(["up"]);
@@ -70,14 +70,13 @@ fn the_default_endpoint_is_opened_where_it_is_free() {
 #[test]
 fn directories_of_default_endpoints_are_made_at_home_and_nowhere_else() {
     let house = House::new();
-    std::fs::create_dir(house.path().join("user")).unwrap();
     let elsewhere = house.path().join("elsewhere/deep/s.sock");
     let listen =
-        format!("doors.claustrum.listen={},{}", elsewhere.display(), house.path().join("user/own/c.sock").display());
+        format!("doors.claustrum.listen={},{}", elsewhere.display(), house.user().join("own/c.sock").display());
     let status = house.json(["--json", "up", "--set", &listen]);
     let doors = status["status"]["doors"].as_array().unwrap();
     let door = |path: &std::path::Path| doors.iter().find(|door| door["address"] == *path.to_str().unwrap()).unwrap();
-    for socket in ["user/.zeroclaw/data/daemon.sock", "user/own/c.sock"] {
+    for socket in ["home/.zeroclaw/data/daemon.sock", "home/own/c.sock"] {
         let socket = house.path().join(socket);
         assert_eq!(door(&socket)["open"], true, "{doors:?}");
         assert!(UnixStream::connect(&socket).is_ok());
@@ -94,7 +93,7 @@ fn directories_of_default_endpoints_are_made_at_home_and_nowhere_else() {
 #[test]
 fn agents_doors_are_opened_where_they_are_free() {
     let house = House::new();
-    let data = house.path().join("user/.zeroclaw/data");
+    let data = house.user().join(".zeroclaw/data");
     std::fs::create_dir_all(&data).unwrap();
     let endpoint = data.join("daemon.sock");
     let somebody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -37,14 +37,13 @@ use serde_json::json;
 
 /// The program under another name.
 fn called(house: &House, name: &str) -> Command {
-    std::fs::create_dir_all(house.path().join("user")).unwrap();
     let mut command = house.command();
     command.arg0(name);
     command
 }
 
 fn user(house: &House) -> PathBuf {
-    house.path().join("user")
+    house.user()
 }
 
 /// A running codecast daemon.

@@ -1,34 +1,24 @@
-//! A house of its own for each test, and the real program run against it.
+//! The real program, run in a sandbox of its own for each test.
 //!
-//! Whatever a test starts is ended when its house is dropped.
+//! Sandbox, waits and ports are those of the black-box tests (`hostel_tests`); this adds the program of this crate and
+//! the commands that its tests repeat. Whatever a test starts is ended when its house is dropped.
 
 #![allow(dead_code)] // each test file uses its own part
 
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::Write as _;
-use std::net::TcpListener;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::os::unix::net::SocketAddr;
-use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
 use std::process::Command;
 use std::process::Stdio;
-use std::time::Duration;
-use std::time::Instant;
 
-/// The limit against hangs: whatever takes longer never happens. HOSTEL_TEST_SCALE stretches it.
-pub(crate) fn limit() -> Duration {
-    let scale = std::env::var("HOSTEL_TEST_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
-    Duration::from_secs(120).mul_f64(scale)
-}
-
-/// The variable by which the runner of the tests finds what a test leaves behind.
-const TEST_ID: &str = "HOSTEL_TEST_ID";
+pub(crate) use hostel_tests::ports::own_port;
+use hostel_tests::sandbox::Sandbox;
+use hostel_tests::wait;
+pub(crate) use hostel_tests::wait::limit;
 
 /// What a run of the program left behind.
 #[derive(Debug, Eq, PartialEq)]
@@ -40,16 +30,12 @@ pub(crate) struct Outcome {
 
 /// A house in a temporary directory.
 pub(crate) struct House {
-    scratch: tempfile::TempDir,
+    sandbox: Sandbox,
 }
 
 impl House {
     pub(crate) fn new() -> Self {
-        let scratch = tempfile::tempdir().unwrap();
-        for name in ["runtime", "tmp"] {
-            std::fs::DirBuilder::new().mode(0o700).create(scratch.path().join(name)).unwrap();
-        }
-        House { scratch }
+        House { sandbox: Sandbox::new("cli") }
     }
 
     /// A house that is up.
@@ -60,32 +46,35 @@ impl House {
         house
     }
 
+    /// The directory that holds everything of this test.
     pub(crate) fn path(&self) -> &Path {
-        self.scratch.path()
+        self.sandbox.path()
     }
 
+    /// `HOSTEL_HOME`.
     pub(crate) fn home(&self) -> PathBuf {
-        self.scratch.path().join("home")
+        self.sandbox.hostel_home()
+    }
+
+    /// `HOME`.
+    pub(crate) fn user(&self) -> PathBuf {
+        self.sandbox.home()
+    }
+
+    /// `XDG_RUNTIME_DIR`.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        self.sandbox.join("run")
     }
 
     /// The program, with nothing of the caller's environment but what it needs.
     pub(crate) fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hostel"));
+        let mut command = self.sandbox.command(env!("CARGO_BIN_EXE_hostel"));
         command
-            .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env("HOME", self.path().join("user"))
-            .env("HOSTEL_HOME", self.home())
-            .env("XDG_RUNTIME_DIR", self.path().join("runtime"))
-            .env("TMPDIR", self.path().join("tmp"))
-            .envs(std::env::var_os(TEST_ID).map(|id| (TEST_ID, id)))
-            .current_dir(self.path())
-            .stdin(Stdio::null())
+            // These tests use the broker that a mesh brings with it.
+            .env_remove("HOSTEL_MESH_BROKER")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        if let Some(mark) = std::env::var_os(TEST_ID) {
-            command.env(TEST_ID, mark);
-        }
         command
     }
 
@@ -130,14 +119,10 @@ impl House {
 
 impl Drop for House {
     fn drop(&mut self) {
-        let mut houses = vec![None];
-        if let Ok(entries) = std::fs::read_dir(self.home().join("as")) {
-            houses.extend(entries.flatten().map(|entry| Some(entry.file_name())));
-        }
-        for house in houses {
+        for house in self.sandbox.houses() {
             let mut command = self.command();
-            if let Some(house) = house {
-                command.arg("--house").arg(house);
+            if house != self.home() {
+                command.arg("--house").args(house.file_name());
             }
             let ended = command.arg("down").output().unwrap();
             // A second panic would only hide the first.
@@ -152,7 +137,7 @@ pub(crate) fn send(signal: &str, pid: &str) {
     assert!(status.success(), "kill -s {signal} {pid}");
 }
 
-/// Waits for a program's end, with a bound.
+/// Waits for the end of a program whose output is piped.
 pub(crate) fn finish(child: Child) -> Outcome {
     let pid = child.id().to_string();
     let (done, waiting) = std::sync::mpsc::channel();
@@ -171,35 +156,10 @@ pub(crate) fn finish(child: Child) -> Outcome {
     }
 }
 
-/// Observes again and again, with growing pauses, until it is as wanted; gives that observation, or fails with the last.
+/// Observes until the observation is as wanted and gives it; fails with the last observation.
 pub(crate) fn wait_until<T: Debug>(what: &str, mut observe: impl FnMut() -> T, wanted: impl Fn(&T) -> bool) -> T {
-    let end = Instant::now() + limit();
-    let mut pause = Duration::from_millis(5);
-    loop {
+    wait::eventually(what, || {
         let observed = observe();
-        if wanted(&observed) {
-            return observed;
-        }
-        assert!(Instant::now() < end, "waited in vain until {what}; last seen: {observed:?}");
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(200));
-    }
-}
-
-/// A port that nobody else uses while this process lives, nor the hundred behind it.
-///
-/// The kernel gives ports of its own choice from a range above these, so that no connection and no listener of anybody
-/// takes one of them meanwhile. Tests, also those of another clone, tell each other by names in the same namespace.
-pub(crate) fn own_port() -> u16 {
-    for block in 0..170_u16 {
-        let name = SocketAddr::from_abstract_name(format!("hostel-test-ports-{block}")).unwrap();
-        let Ok(claim) = UnixListener::bind_addr(&name) else { continue };
-        let port = 10_000 + block * 128;
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
-            // Until this process ends.
-            std::mem::forget(claim);
-            return port;
-        }
-    }
-    panic!("all ports for tests are in use");
+        if wanted(&observed) { Ok(observed) } else { Err(format!("{observed:?}")) }
+    })
 }

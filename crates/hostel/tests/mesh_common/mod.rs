@@ -23,14 +23,12 @@ pub(crate) struct Host {
 
 impl Host {
     pub(crate) fn new() -> Self {
-        let house = House::new();
-        std::fs::create_dir_all(house.path().join("user")).unwrap();
-        Host { house }
+        Host { house: House::new() }
     }
 
     /// The directory of all meshes.
     pub(crate) fn meshes(&self) -> PathBuf {
-        self.house.path().join("user/.claudemesh")
+        self.house.user().join(".claudemesh")
     }
 
     /// The directory of one mesh's daemon.
