@@ -463,6 +463,9 @@ _hostel() {
             hostel__subcmd__sessions,mesh)
                 cmd="hostel__subcmd__sessions__subcmd__mesh"
                 ;;
+            hostel__subcmd__sessions,mode)
+                cmd="hostel__subcmd__sessions__subcmd__mode"
+                ;;
             hostel__subcmd__sessions,show)
                 cmd="hostel__subcmd__sessions__subcmd__show"
                 ;;
@@ -4907,7 +4910,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__sessions)
-            opts="-a -h --all --json --home --house --color --help list show interrupt close delete mesh export"
+            opts="-a -h --all --json --home --house --color --help list show interrupt close delete mesh mode export"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5081,6 +5084,36 @@ _hostel() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__sessions__subcmd__mode)
+            opts="-h --passphrase-fd --json --home --house --color --help auto code plan ask"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -100,21 +100,22 @@ complete -c hostel -n "__fish_hostel_using_subcommand run" -l no-stdin -d 'Give 
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l replace -d 'End a running process of the same name first'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -s a -l all -d 'Also those that were closed'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "list" -d 'List sessions'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "show" -d 'Show one session: its agent, its state, its latest messages'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "interrupt" -d 'Stop the running turn; prompts that wait come next'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "close" -d 'Close sessions: their agents end, their history stays, a prompt opens them again'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "delete" -d 'Delete sessions with all their history; it cannot be brought back'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "mesh" -d 'Show or say what becomes of mesh messages for a session: `HOST/NAME` is its address'
-complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh export" -f -a "export" -d 'Write a transcript: prompts, answers, tool calls, costs'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -s a -l all -d 'Also those that were closed'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "list" -d 'List sessions'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "show" -d 'Show one session: its agent, its state, its latest messages'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "interrupt" -d 'Stop the running turn; prompts that wait come next'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "close" -d 'Close sessions: their agents end, their history stays, a prompt opens them again'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "delete" -d 'Delete sessions with all their history; it cannot be brought back'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "mesh" -d 'Show or say what becomes of mesh messages for a session: `HOST/NAME` is its address'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "mode" -d 'Show or set what a session\'s agent may do without asking, from its next turn on'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and not __fish_seen_subcommand_from list show interrupt close delete mesh mode export" -f -a "export" -d 'Write a transcript: prompts, answers, tool calls, costs'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
@@ -159,6 +160,14 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mesh" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from mode" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -l format -d '`markdown` for people, `jsonl` with every numbered event' -r -f -a "markdown\t''
 jsonl\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand sessions; and __fish_seen_subcommand_from export" -s o -l out -d 'Write to this file instead of standard output' -r -F

@@ -182,7 +182,7 @@ fn mistakes_about_doors_and_agents_name_their_line() {
         ),
         (
             "[agents.claude]\nmode = \"yolo\"\n",
-            "hostel.toml:2: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"",
+            "hostel.toml:2: `yolo` is not one of \"plan\", \"ask\", \"code\", \"auto\"",
             more,
         ),
         (

@@ -154,7 +154,9 @@ impl State {
         if pin.keys.owns(&member.pubkey) {
             // A broker that was set back may name an earlier one.
             member.pubkey.clone_from(&pin.keys.current);
-            unproven.remove(&member.id);
+            if let Some(claims) = unproven.get_mut(&member.id) {
+                claims.key = None;
+            }
         } else {
             let claimed = member.pubkey.clone();
             let claims = unproven.entry(member.id.clone()).or_default();
@@ -203,7 +205,16 @@ impl State {
             // What does not verify is kept by nobody.
             None => member.statement = None,
         }
-        if let Some(name) = pin.name.clone().filter(|name| *name != member.name) {
+        let proven = pin.name.clone().filter(|name| *name != member.name);
+        if proven.is_none()
+            && let Some(claims) = self.unproven.get_mut(&member.id)
+        {
+            claims.name = None;
+            if claims.key.is_none() {
+                self.unproven.remove(&member.id);
+            }
+        }
+        if let Some(name) = proven {
             let claimed = std::mem::replace(&mut member.name, name.clone());
             let claims = self.unproven.entry(member.id.clone()).or_default();
             if claims.name.replace(claimed.clone()).as_ref() != Some(&claimed) {

@@ -161,7 +161,13 @@ async fn other_users_are_closed_or_strangers_and_never_take_the_owners_places() 
     let letters = visitors.each_ref().map(|(_, letter)| *letter);
     assert_eq!(letters, [Some(b's'), Some(b's'), Some(b's'), None], "a proxy speaks for many, others for nobody");
     visitors.into_iter().map(|(child, _)| child).for_each(leave);
-    assert_eq!(door.client().await.1, Some(b's'), "the owner shows a token there as well");
+    // The door notices only after a while that the others have left; until then there is no place.
+    let letter = loop {
+        if let (_stream, Some(letter)) = door.client().await {
+            break letter;
+        }
+    };
+    assert_eq!(letter, b's', "the owner shows a token there as well");
 }
 
 #[tokio::test]

@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(
             given["messages"][0],
             json!({"message_id": "c-1", "from": "bob", "from_key": "k", "kind": "dm", "body": "new", "unread": true,
-                "received_at": "2026-01-01T00:00:00.000Z", "priority": "next", "mention": false})
+                "received_at": "2026-01-01T00:00:00.000Z", "priority": "next", "mention": false, "verified": false})
         );
         read(&daemon.line(), &asked(json!({"keep_unread": true}))).await.unwrap();
         let heard = daemon.heard.lock();
