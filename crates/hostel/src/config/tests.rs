@@ -49,7 +49,7 @@ fn errors_name_the_line_and_the_way_out() {
         (
             "\n[jornal]\n",
             "hostel.toml:2: unknown key `jornal`, the keys here are `doors`, `sessions`, `agents`, `approvals`, `mesh`, \
-             `broker`, `journal`, `limits`; see every setting with `hostel config show`",
+             `broker`, `guard`, `journal`, `limits`; see every setting with `hostel config show`",
         ),
         (
             "[journal]\n\nquota = \"lots\"\n",

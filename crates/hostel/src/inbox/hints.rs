@@ -373,7 +373,7 @@ pub(crate) fn look_again(request: &mut Request) {
 
 /// Whether the file at a path has a content. One that may not be read cannot be compared.
 fn has_digest(path: &str, digest: &str) -> bool {
-    let unreadable = digest.bytes().all(|digit| digit == b'0');
+    let unreadable = !digest.is_empty() && digest.bytes().all(|digit| digit == b'0');
     let read = || -> std::io::Result<String> {
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         let mut options = std::fs::OpenOptions::new();
@@ -495,15 +495,19 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tool");
         std::fs::write(&path, "one").unwrap();
-        let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
-        let file = json!({"path": path, "target": path, "inode": inode, "size": 3});
-        let mut request = Request::read(&json!({"id": "a", "kind": "pipeline",
-            "subject": {"stages": [{"argv": ["tool"], "file": file}]}}))
-        .unwrap();
-        look_again(&mut request);
-        assert!(!request.pipeline().unwrap().stages[0].file.changed);
-        std::fs::write(&path, "longer").unwrap();
-        look_again(&mut request);
-        assert!(request.pipeline().unwrap().stages[0].file.changed);
+        let digest = hostel_house::pipelines::hex_of(&Sha256::digest("one").into());
+        let changed = |digest: &str| {
+            let file = json!({"path": path, "target": path, "inode": 1, "size": 3, "digest": digest});
+            let mut request = Request::read(&json!({"id": "a", "kind": "pipeline",
+                "subject": {"stages": [{"argv": ["tool"], "file": file}]}}))
+            .unwrap();
+            look_again(&mut request);
+            request.pipeline().unwrap().stages[0].file.changed
+        };
+        assert!(!changed(&digest) && !changed(&"0".repeat(64)));
+        assert!(changed(""), "a file without a digest cannot be compared");
+        // As long as before.
+        std::fs::write(&path, "two").unwrap();
+        assert!(changed(&digest));
     }
 }

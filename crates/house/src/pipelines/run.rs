@@ -211,7 +211,8 @@ impl Pipelines {
         if let Some(live) = self.inner.live.lock().get(&approval.id) {
             return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
         }
-        if self.inner.was_begun(&approval.runs) {
+        // What has an outcome is not begun again in any case; its output may still be there.
+        if approval.outcome.is_none() && self.inner.was_begun(&approval.runs) {
             return Err(RunError::NotRun(ALREADY.to_owned()));
         }
         let order = self.inner.order(approval)?;

@@ -123,6 +123,24 @@ impl State {
         }
     }
 
+    /// The segments that got records since the last commit: the first record, the last one, and the key that signs them.
+    /// Several writes are committed together, so records may have been added under the key of before as well.
+    fn unsigned(&self) -> Vec<(u64, AuditHead, SegmentKey)> {
+        let mut found = Vec::new();
+        let mut state = Some(self);
+        while let Some(current) = state {
+            let appended = current.undo.iter().any(|undo| matches!(undo, Undo::Head(_)));
+            if let Some(first) = current.segment.filter(|_| appended) {
+                found.push((first, current.now.head, current.signer.clone()));
+            }
+            state = current.undo.iter().find_map(|undo| match undo {
+                Undo::Rekeyed(before) => Some(&**before),
+                _ => None,
+            });
+        }
+        found
+    }
+
     fn has_changed(&self) -> bool {
         self.is_new || !self.undo.is_empty()
     }
@@ -296,18 +314,15 @@ impl Witness for Ledger {
     }
 
     fn prepare(&self, transaction: &Transaction<'_>) -> Result<(), String> {
-        let (signature, deposit) = {
+        let (unsigned, deposit) = {
             let state = self.state.lock();
             if !state.has_changed() {
                 return Ok(());
             }
-            let appended = state.undo.iter().any(|undo| matches!(undo, Undo::Head(_)));
-            let segment = state.segment.filter(|_| appended);
-            let signature = segment.map(|first| (first, state.now.head, state.signer.clone()));
             let (key_id, confirmed) = (state.key_id, state.confirmed.clone());
-            (signature, Deposit { key_id, confirmed, intended: Some(state.now.clone()) })
+            (state.unsigned(), Deposit { key_id, confirmed, intended: Some(state.now.clone()) })
         };
-        if let Some((first, head, signer)) = signature {
+        for (first, head, signer) in unsigned {
             let written = (self.write_signature)(transaction, first, head, &signer.sign(first, head));
             written.map_err(|error| error.to_string())?;
         }
@@ -399,6 +414,44 @@ mod tests {
         assert_eq!((ledger.get(row(1)), ledger.get(row(2))), (Some(one), Some(other)));
         let measured = ledger.measure([(row(1), one), (row(2), other)], AuditHead::NONE);
         assert_eq!(ledger.state.lock().now, measured);
+    }
+
+    /// Notes in the database which records were signed.
+    fn note_signature(
+        transaction: &Transaction<'_>,
+        first: u64,
+        head: AuditHead,
+        signature: &[u8; 64],
+    ) -> rusqlite::Result<()> {
+        transaction.execute_batch("CREATE TABLE IF NOT EXISTS signed (first, last, signature)")?;
+        let row = rusqlite::params![first as i64, head.no as i64, signature];
+        transaction.execute("INSERT INTO signed VALUES (?, ?, ?)", row).map(drop)
+    }
+
+    #[test]
+    fn records_before_a_new_key_are_signed_with_the_old_one_though_both_are_committed_together() {
+        let vault = MemoryVault::new().unwrap();
+        let key = vault.key().unwrap();
+        let ledger = Ledger::new(Arc::new(vault.clone()), &key, None, note_signature, Arc::default());
+        let (old, other) = (ledger.segment_key(), HouseKey::random().unwrap());
+        let head = |no: u64| AuditHead { no, digest: [no as u8; 32] };
+        let mut database = rusqlite::Connection::open_in_memory().unwrap();
+        let transaction = database.transaction().unwrap();
+        ledger.begin(&transaction);
+        ledger.set_head(head(4));
+        ledger.set_segment(1);
+        ledger.rekey(&other, Arc::new(vault.clone()));
+        ledger.set_head(head(5));
+        ledger.set_segment(5);
+        ledger.prepare(&transaction).unwrap();
+        ledger.settled(true);
+        let mut found = transaction.prepare("SELECT first, last, signature FROM signed ORDER BY first").unwrap();
+        let rows = found.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get(2)?)));
+        let signed: Vec<(i64, i64, [u8; 64])> = rows.unwrap().map(Result::unwrap).collect();
+        assert_eq!(signed.iter().map(|(first, last, _)| (*first, *last)).collect::<Vec<_>>(), [(1, 4), (5, 5)]);
+        assert!(SegmentKey::verifies(&old, 1, head(4), &signed[0].2));
+        assert!(SegmentKey::verifies(&ledger.segment_key(), 5, head(5), &signed[1].2));
+        assert!(ledger.state.lock().unsigned().is_empty());
     }
 
     #[test]

@@ -221,6 +221,9 @@ impl Insider {
                 world.copies[thing] |= 1 << says;
             }
         }
+        if effect != Effect::Start {
+            world.unheard = Some(effect);
+        }
         world.daemon = Daemon::Writing { known, next, effect, phase: Phase::Committed };
         if self.has(Flaw::TellsTooEarly) {
             acknowledge(world, effect);
@@ -332,8 +335,10 @@ fn run(world: &mut World) {
 
 /// Whoever waits for a write hears of it: from now on it is true.
 fn acknowledge(world: &mut World, effect: Effect) {
+    let unheard = world.unheard.take();
     match effect {
-        Effect::Start | Effect::Asked => {}
+        Effect::Start => hear_of_decision(world, unheard),
+        Effect::Asked => {}
         Effect::Agreed => world.seen_agreed = true,
         Effect::Granted => {
             world.seen_granted += 1;
@@ -353,6 +358,19 @@ fn acknowledge(world: &mut World, effect: Effect) {
     }
 }
 
+/// A daemon has started. If the decision that its predecessor wrote and never told is in force, it was made.
+fn hear_of_decision(world: &mut World, unheard: Option<Effect>) {
+    let known = match world.daemon {
+        Daemon::Up(known) | Daemon::Writing { next: known, .. } => known,
+        Daemon::Down => return,
+    };
+    if let Some(decision @ (Effect::Agreed | Effect::Granted)) = unheard
+        && known[Thing::Request as usize] == APPROVED
+    {
+        acknowledge(world, decision);
+    }
+}
+
 /// Another keeper has another key and knows nothing. A daemon that is up seals everything anew; here it ends as well.
 fn kill_keeper(world: &mut World) {
     world.second_key = true;
@@ -360,6 +378,7 @@ fn kill_keeper(world: &mut World) {
     world.deposit = Deposit { confirmed: None, intended: None };
     (world.started, world.running) = (false, false);
     world.copies = [0; 5];
+    world.unheard = None;
     world.seen_guesses = 0;
     // What had run is not started again, because everything that was decided is void; what had not run never will be.
     if world.seen_runs == 0 {

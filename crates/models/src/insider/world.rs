@@ -122,6 +122,8 @@ pub struct World {
     pub seen_runs: u8,
     /// Wrong passphrases that were taken since the last right one, under this key.
     pub seen_guesses: u8,
+    /// A write that is on disk and that nobody was told of. A start that finds it decides whether it counts.
+    pub unheard: Option<Effect>,
     pub seen_confirmed: bool,
     /// Somebody interfered: only then may anything be denied that was agreed to.
     pub seen_interference: bool,
@@ -148,6 +150,7 @@ impl World {
             seen_revoked: false,
             seen_runs: 0,
             seen_guesses: 0,
+            unheard: None,
             seen_confirmed: false,
             seen_interference: false,
             seen_fault: None,
