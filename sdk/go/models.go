@@ -603,6 +603,7 @@ type SessionMade struct {
 	AgentAlias   string `json:"agent_alias"`
 	MessageCount int64  `json:"message_count"`
 	WorkspaceDir string `json:"workspace_dir"`
+	Mode         Mode   `json:"mode,omitempty"`
 }
 
 // SessionListParams: session/list.

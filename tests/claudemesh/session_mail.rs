@@ -357,7 +357,7 @@ fn what_strangers_write_stays_between_its_lines() {
         assert_eq!(*answer, format!("echo: {prompt}"));
     }
     let shown = house.json(&["sessions", "show", &session]);
-    assert_eq!((&shown["mode"], &shown["mesh"]), (&json!("auto"), &json!("on")));
+    assert_eq!((&shown["mode"], &shown["mesh"]), (&json!("ask"), &json!("on")));
 }
 
 #[test]

@@ -604,6 +604,7 @@ export interface SessionMade {
   agent_alias: string;
   message_count: number;
   workspace_dir: string;
+  mode?: Mode | undefined;
 }
 
 /** session/list. */

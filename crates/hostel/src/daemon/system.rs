@@ -100,10 +100,10 @@ fn current_umask() -> u32 {
 }
 
 /// How many connections a door takes: as many as were asked for, but never so many that no descriptor is left for the
-/// journals of those who are already here.
+/// journals of those who are already here. A connection takes two: its socket, and the process at its other end.
 pub(super) fn connection_limit(asked: usize) -> usize {
     let files = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    asked.min(usize::try_from(files / 2).unwrap_or(usize::MAX)).max(1)
+    asked.min(usize::try_from(files / 4).unwrap_or(usize::MAX)).max(1)
 }
 
 /// A daemon with a thousand clients needs more descriptors than a shell; children get the old limit back.

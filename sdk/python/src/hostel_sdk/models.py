@@ -1703,6 +1703,7 @@ class SessionMade:
     agent_alias: str
     message_count: int
     workspace_dir: str
+    mode: str | None = None
 
     @classmethod
     def from_json(cls, value: Any) -> SessionMade:
@@ -1712,6 +1713,7 @@ class SessionMade:
             agent_alias=_need(value, "agent_alias", _str),
             message_count=_need(value, "message_count", _int),
             workspace_dir=_need(value, "workspace_dir", _str),
+            mode=_may(value, "mode", _str),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -1722,6 +1724,8 @@ class SessionMade:
             "message_count": self.message_count,
             "workspace_dir": self.workspace_dir,
         }
+        if self.mode is not None:
+            out["mode"] = self.mode
         return out
 
 
