@@ -8,9 +8,9 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::net;
+use serde_json::Value;
 use tempfile::TempDir;
 
-use super::Transport;
 use super::host::{Host, MESH};
 use crate::house;
 use crate::process::Process;
@@ -80,23 +80,21 @@ impl Lab {
         lab
     }
 
-    /// Waits until the broker has handed out what every member has signed about itself. That changes the roster once more
-    /// after a daemon has connected, and a message that is under way at that moment is sent twice.
+    /// Waits until every host has the statements of all members. A statement changes the roster once more after a daemon
+    /// has connected, and a message that is under way at that moment is sent twice. Whether a host counts a member as one
+    /// that signs is another matter: that begins with the host's next connection.
     ///
     /// # Panics
-    /// If a member does not say so.
+    /// If a host does not get them.
     pub fn wait_stated(&self) {
-        let Some((first, others)) = self.hosts.split_first() else { return };
-        let sees = |host: &Host, peer: &Host| {
-            let client = host.client(Transport::Socket);
-            wait::eventually(&format!("{} to know that {} signs", host.name, peer.name), || {
-                let known = client.get(&format!("/v1/safety?peer={}", peer.name)).json();
-                if known["peer"]["signs"] == true { Ok(()) } else { Err(known.to_string()) }
+        for host in &self.hosts {
+            let what = format!("the statements of all {} members", self.hosts.len());
+            wait::content(&host.directory().join("roster.json"), &what, |text| {
+                let roster: Value = serde_json::from_str(text).ok()?;
+                let members = roster["members"].as_object()?;
+                let count = members.values().filter(|member| member["statement"].is_object()).count();
+                (count == self.hosts.len()).then_some(())
             });
-        };
-        others.iter().for_each(|other| sees(first, other));
-        if let Some(second) = others.first() {
-            sees(second, first);
         }
     }
 
