@@ -177,7 +177,9 @@ fn an_interpreter_that_is_swapped_does_not_run() {
 fn rewrite_while_it_runs(user: &mut User, id: &str, argv: &[&str], script: &str) -> String {
     let gate = user.home().join(format!("{id}-gate"));
     assert!(user.command(&["mkfifo", path_text(&gate)]).status().unwrap().success());
-    let text = |word: &str| format!("#!/bin/sh\nread -r line <{}\necho {word}\n", gate.display());
+    // Longer than what a shell reads ahead, so that it has not read the last line while it waits.
+    let text =
+        |word: &str| format!("#!/bin/sh\nread -r line <{}\n# {}\necho {word}\n", gate.display(), "x".repeat(20_000));
     let path = user.program(script, &text("good"));
     let argv: Vec<&str> = argv.iter().map(|word| if *word == "SCRIPT" { path.as_str() } else { word }).collect();
     let asked = user.ask(id, &argv, &json!({"privileged": false}));

@@ -40,8 +40,9 @@ fn status(client: &mut Client) -> String {
     answer["status"].as_str().expect("a status").to_owned()
 }
 
-/// Rows that a page takes on a screen of 80 columns.
+/// Rows that a page takes on a screen of 80 columns. What is painted after a key first ends the row of the key.
 fn rows(page: &str) -> usize {
+    let page = page.strip_prefix("\r\n").expect("the end of the row before");
     page.lines().map(|line| line.trim_end().chars().count().div_ceil(80).max(1)).sum()
 }
 
