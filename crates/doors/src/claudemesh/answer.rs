@@ -176,7 +176,9 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 }
 
 /// An answer in JSON that is written already.
-pub(super) fn written(text: Vec<u8>) -> Response<Body> {
+pub(super) fn written(mut text: Vec<u8>) -> Response<Body> {
+    // It may wait long to be taken, and only its length is counted.
+    text.shrink_to_fit();
     bytes(StatusCode::OK, JSON, text)
 }
 

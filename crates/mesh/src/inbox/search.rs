@@ -103,7 +103,7 @@ fn find(connection: &Connection, query: &str, limit: usize, scope: &Scope) -> ru
     while let Some(row) = rows.next()? {
         let snippet: Option<String> = row.get(0)?;
         let one = Found { snippet: snippet.unwrap_or_default(), row: read_row(row, 1)? };
-        bytes += size(&one.row);
+        bytes += size(&one.row) + one.snippet.len();
         if bytes > MOST_BYTES && !searched.found.is_empty() {
             searched.truncated = true;
             break;

@@ -18,7 +18,7 @@ const DEFAULT_LIMIT: usize = 100;
 const MOST: usize = 1000;
 /// What stands around the items.
 const FRAME: usize = 4096;
-/// About what an item has besides its body.
+/// About what an item has besides its long texts.
 const EACH: usize = 1024;
 
 pub(super) async fn list(asked: &Asked) -> Outcome {
@@ -91,16 +91,24 @@ struct Written {
     count: usize,
 }
 
+/// Bytes that an item has at least: its long texts as they are, before characters in them are escaped.
+fn least(item: &InboxItem) -> usize {
+    [&item.body, &item.snippet].into_iter().flatten().map(String::len).sum()
+}
+
 /// As many items as there is room for; at least one.
 fn written(items: &[InboxItem], room: usize) -> Result<Written, Refused> {
     // At once as large as it will be: a text that grows is there twice.
-    let about: usize = items.iter().map(|item| item.body.as_ref().map_or(0, String::len) + EACH).sum();
+    let about: usize = items.iter().map(|item| least(item) + EACH).sum();
     let mut text = Vec::with_capacity(about.min(room) + FRAME);
     text.extend_from_slice(b"{\"items\":[");
     let mut count = 0;
     for item in items {
         let before = text.len();
         if count > 0 {
+            if before + least(item) > room {
+                break;
+            }
             text.push(b',');
         }
         serde_json::to_writer(&mut text, item)

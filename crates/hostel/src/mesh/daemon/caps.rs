@@ -4,7 +4,8 @@
 //! stacks and other private memory, of which what is resident is a part), so that one daemon gone wrong ends itself, and
 //! not its neighbours; everything it had promised is on disk. Mapped files do not count.
 //!
-//! Threads are few and their stacks small, because stacks count.
+//! Threads are few and their stacks small, because stacks count. They share one heap: what is free in a heap counts as
+//! well, and a heap of each thread's own would keep what that thread once needed.
 
 use std::io;
 
@@ -23,8 +24,9 @@ const WAITING_THREADS: usize = 8;
 /// Their stacks, and those of the runtime.
 const STACK: usize = 1 << 20;
 
-/// Puts the caps in force; none may be raised again by us.
+/// Puts the caps in force; none may be raised again by us. Before there are threads.
 pub(crate) fn put_in_force(memory: u64) {
+    hostel_keeper::memory::stay_small();
     cap(Resource::Nofile, OPEN_FILES);
     cap(Resource::Data, memory);
 }
