@@ -51,7 +51,7 @@ fn mistakes_in_the_command_line() {
         ),
         (
             &["up", "--set", "agents.claude.mode=yolo"],
-            "--set agents.claude.mode: `yolo` is not one of \"auto\", \"code\", \"plan\", \"ask\"",
+            "--set agents.claude.mode: `yolo` is not one of \"plan\", \"ask\", \"code\", \"auto\"",
         ),
         (&["ps", "--house", "nowhere"], "there is no house `nowhere`; there are: home"),
     ];

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use hostel_agents::Decision;
 use hostel_agents::Raw;
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Subject;
@@ -175,6 +176,13 @@ fn brief(approval: &Approval) -> Value {
         if !text.is_empty() {
             entry[key] = text.as_str().into();
         }
+    }
+    // A request whose row was tampered with was denied by nobody but the house itself.
+    if let Some(Decision::Reject(why)) = &approval.decision
+        && approval.decider.is_empty()
+        && approval.rule.is_empty()
+    {
+        entry["why"] = why.as_str().into();
     }
     if let Some(outcome) = &approval.outcome {
         entry["outcome"] = serde_json::to_value(outcome).unwrap_or_default();

@@ -227,6 +227,8 @@ fn settled(row: &Request) -> CommandError {
     let by = row.decider.as_deref().filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
     let id = short(&row.id);
     let state = text::printable(&row.state);
-    CommandError::failure(format!("{id} cannot be answered any more, it is {state}{}", text::printable(&by)))
+    let why = row.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let end = text::printable(&by).into_owned() + &text::printable(&why);
+    CommandError::failure(format!("{id} cannot be answered any more, it is {state}{end}"))
         .hint("see what waits with `hostel approvals list`")
 }

@@ -30,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) decision: Option<String>,
     pub(crate) decider: Option<String>,
     pub(crate) rule: Option<String>,
+    /// Why the house denied it, where neither a person nor a rule did.
+    pub(crate) why: Option<String>,
     /// SHA-256 of what is asked, as text.
     pub(crate) digest: String,
     /// How far it was carried out: `none`, `due`, `started` or `over`.

@@ -336,7 +336,9 @@ impl Loading<'_> {
         let unusable = || Some(UNUSABLE.to_owned());
         let in_file = file.unwrap_or_else(|_| unusable());
         let (row, writes) = match (self.trust(approver_row::key()), found) {
-            (Trust::Proved | Trust::Unknown, Some(row)) if row.digest == in_file => (row, false),
+            (Trust::Proved | Trust::Unknown, Some(row)) if row.digest == in_file => {
+                (ApproverRow::finished(in_file), false)
+            }
             // The daemon was killed after the row was written and before the file was.
             (Trust::Proved, Some(row)) if row.previous == in_file && row.previous != row.digest => (row, true),
             (Trust::Proved | Trust::Unknown, Some(row)) => {
@@ -344,10 +346,10 @@ impl Loading<'_> {
                               the passphrase of before counts. If you changed it through another house: \
                               `hostel approver set`";
                 self.tampered("", json!({"what": "approver_file"}), report.to_owned());
-                (row, false)
+                (ApproverRow::finished(row.digest), false)
             }
             // The first start of this version.
-            (Trust::Unknown, None) => (ApproverRow { digest: in_file, previous: None }, false),
+            (Trust::Unknown, None) => (ApproverRow::finished(in_file), false),
             (Trust::Proved | Trust::Refuted, _) => {
                 let digest = match self.is_known(in_file.as_deref()) {
                     true => in_file,
@@ -355,7 +357,7 @@ impl Loading<'_> {
                 };
                 let report = "the digest of the approver's passphrase was changed in state.db";
                 self.tampered("", json!({"what": "approver"}), report.to_owned());
-                (ApproverRow { digest, previous: None }, false)
+                (ApproverRow::finished(digest), false)
             }
         };
         approver_row::save(self.transaction, self.ledger, &row)?;

@@ -93,6 +93,10 @@ async fn any_byte_of_any_record_is_found_and_located() {
     let columns = ["time_ns", "kind", "approval", "body", "previous", "digest"];
     for no in 1..=records {
         for column in columns {
+            // The house remembers this one and writes a record when it is another: see below.
+            if (no, column) == (records, "digest") {
+                continue;
+            }
             let get = format!("SELECT {column} FROM audit WHERE no = ?");
             let set = format!("UPDATE audit SET {column} = ? WHERE no = ?");
             let right: Value = intruder.query_row(&get, [no as i64], |row| row.get(0)).unwrap();
@@ -138,7 +142,6 @@ fn spoilt(right: &Value) -> Vec<Value> {
 async fn what_is_missing_slipped_in_or_moved_is_found() {
     let (house, records) = lived_in().await;
     let intruder = intruder(&house);
-    let last = records as i64;
     let spoil = |sql: &str| intruder.execute_batch(sql).unwrap();
     spoil("CREATE TABLE copy AS SELECT * FROM audit; CREATE TABLE head AS SELECT * FROM audit_head;");
     let restore = || {
@@ -153,9 +156,6 @@ async fn what_is_missing_slipped_in_or_moved_is_found() {
         ("DELETE FROM audit WHERE no = 7".into(), 7, "record 7 is missing"),
         ("DELETE FROM audit WHERE no BETWEEN 7 AND 9".into(), 7, "records 7 to 9 are missing"),
         ("DELETE FROM audit WHERE no = 1".into(), 1, "record 1 is missing"),
-        (format!("DELETE FROM audit WHERE no = {last}"), records, "missing at the end"),
-        (format!("DELETE FROM audit WHERE no > {}", last - 5), records - 4, "missing at the end"),
-        ("DELETE FROM audit".into(), 1, "missing at the end"),
         (
             "UPDATE audit SET no = 1000 WHERE no = 3; UPDATE audit SET no = 3 WHERE no = 4;
              UPDATE audit SET no = 4 WHERE no = 1000"
@@ -165,11 +165,6 @@ async fn what_is_missing_slipped_in_or_moved_is_found() {
         ),
         ("INSERT INTO audit VALUES (0, 1, 'k', '', '{}', zeroblob(32), zeroblob(32))".into(), 1, "slipped in"),
         ("INSERT INTO audit VALUES (-5, 1, 'k', '', '{}', zeroblob(32), zeroblob(32))".into(), 1, "slipped in"),
-        (
-            format!("INSERT INTO audit VALUES ({}, 1, 'k', '', '{{}}', zeroblob(32), zeroblob(32))", last + 1),
-            records + 1,
-            "does not follow",
-        ),
     ];
     for (sql, no, what) in cases {
         spoil(&sql);
@@ -177,6 +172,36 @@ async fn what_is_missing_slipped_in_or_moved_is_found() {
         restore();
     }
     assert_eq!(house.verified().await, records);
+}
+
+/// The house knows the last record itself, so it notices what happens to the end at once, although the note of the last
+/// record is as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_end_is_noticed_and_recorded() {
+    let appended = "INSERT INTO audit SELECT max(no) + 1, 1, 'k', '', '{}', zeroblob(32), zeroblob(32) FROM audit";
+    for (sql, before_end, what) in [
+        ("DELETE FROM audit WHERE no = (SELECT max(no) FROM audit)", Some(0), "is missing"),
+        ("DELETE FROM audit WHERE no > (SELECT max(no) - 5 FROM audit)", Some(4), "are missing"),
+        ("DELETE FROM audit", None, "are missing"),
+        ("UPDATE audit SET digest = zeroblob(32) WHERE no = (SELECT max(no) FROM audit)", Some(0), "is another"),
+    ] {
+        let (house, records) = lived_in().await;
+        intruder(&house).execute_batch(sql).unwrap();
+        broken_at(&house, before_end.map_or(1, |count| records - count), what).await;
+        let added = house.approvals.audit().show(records, 10).await.unwrap();
+        assert_eq!(added.len(), 1, "{sql}: {added:?}");
+        assert_eq!((added[0].kind.as_str(), &added[0].body["what"]), ("tampered", &"audit".into()), "{sql}");
+        assert_eq!(added[0].body["missing_before"], records + 1, "{sql}");
+        // It is said once.
+        verify(&house).await;
+        assert_eq!(house.approvals.audit().show(records, 10).await.unwrap().len(), 1, "{sql}");
+    }
+    let (house, records) = lived_in().await;
+    intruder(&house).execute_batch(appended).unwrap();
+    broken_at(&house, records + 1, "does not follow").await;
+    let added = house.approvals.audit().show(records + 1, 10).await.unwrap();
+    assert_eq!(added.len(), 1, "{added:?}");
+    assert_eq!((added[0].kind.as_str(), &added[0].body["first"]), ("tampered", &(records + 1).into()));
 }
 
 /// The house knows the last record itself: it goes on behind that one, and says that somebody changed the note of it.

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use dryoc::classic::crypto_pwhash::{crypto_pwhash_str, crypto_pwhash_str_verify};
 use hostel_peer::Peer;
-use hostel_syncpoint::points;
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -204,7 +204,16 @@ impl Approver {
         if let Some(draft) = draft {
             blocking(move || draft.put()).await.map_err(|error| self.trouble("write", &error))?;
         }
+        self.finish_change().await;
         Ok(())
+    }
+
+    /// The file is in its place: one of before is from now on a file that somebody else has put there. With the gate held.
+    async fn finish_change(&self) {
+        let (ledger, digest) = (Arc::clone(&self.parts().ledger), self.inner.state.lock().digest.clone());
+        let work = move |transaction: &Transaction<'_>| row::save(transaction, &ledger, &ApproverRow::finished(digest));
+        // Without this write the next start takes a file of before for a change that was not finished, and finishes it.
+        self.parts().store.write(SyncPoint::NONE, work).await.ok();
     }
 
     /// Removes the passphrase; it has to be shown once more.
@@ -217,7 +226,9 @@ impl Approver {
             let before = approver.inner.state.lock().digest.clone();
             approver.record(ApproverRow { digest: None, previous: before }, Event::ApproverCleared, &label).await?;
             let path = approver.parts().file.clone();
-            blocking(move || file::remove(&path)).await.map_err(|error| approver.trouble("remove", &error))
+            blocking(move || file::remove(&path)).await.map_err(|error| approver.trouble("remove", &error))?;
+            approver.finish_change().await;
+            Ok(())
         })
         .await
     }
@@ -333,7 +344,7 @@ impl Approver {
             state.count = Count::lock(limits, now_ns());
         }
         lockout::save(transaction, &self.parts().ledger, state.count, state.count)?;
-        let row = ApproverRow { digest: state.digest.clone(), previous: None };
+        let row = ApproverRow::finished(state.digest.clone());
         row::save(transaction, &self.parts().ledger, &row)
     }
 
@@ -347,7 +358,7 @@ impl Approver {
             changed.push("lockout");
         }
         if row::load(transaction)?.is_none_or(|row| row.digest != state.digest) {
-            row::save(transaction, ledger, &ApproverRow { digest: state.digest.clone(), previous: None })?;
+            row::save(transaction, ledger, &ApproverRow::finished(state.digest.clone()))?;
             changed.push("approver");
         }
         Ok(changed)

@@ -1,7 +1,7 @@
 //! The digest that is in force, as the house itself has stored it.
 //!
-//! The row is written before the file is replaced, and keeps the digest of before. So a daemon that was killed in between
-//! can tell a change that was not finished from a file that somebody else has replaced.
+//! The row is written before the file is replaced, and keeps the digest of before until the file is in its place. So a
+//! daemon that was killed in between can tell a change that was not finished from a file that somebody else has replaced.
 
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
@@ -12,8 +12,15 @@ use crate::seals::{Ledger, RowKey, Seal, Table};
 pub(in crate::approvals) struct ApproverRow {
     /// The digest; none if there is no passphrase.
     pub(in crate::approvals) digest: Option<String>,
-    /// The one before it.
+    /// The one before it, while the file may still hold that one. The same as `digest` once the file is in its place.
     pub(in crate::approvals) previous: Option<String>,
+}
+
+impl ApproverRow {
+    /// A digest that the file holds already, or that there is none and no file.
+    pub(in crate::approvals) fn finished(digest: Option<String>) -> Self {
+        ApproverRow { previous: digest.clone(), digest }
+    }
 }
 
 /// The place of the row in the ledger.

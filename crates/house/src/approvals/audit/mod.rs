@@ -158,8 +158,19 @@ fn append_one(transaction: &Transaction<'_>, ledger: &Ledger, line: &Line<'_>) -
             "INSERT INTO audit (no, time_ns, kind, approval, body, previous, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![no, time, kind, line.approval, body, previous, digest])?;
-    ledger.set_head(AuditHead { no: no as u64, digest });
+    let head = AuditHead { no: no as u64, digest };
+    // A trigger does the same, unless somebody has removed it.
+    note_head(transaction, head)?;
+    ledger.set_head(head);
     Ok(())
+}
+
+/// Notes the last record.
+fn note_head(transaction: &Transaction<'_>, head: AuditHead) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO audit_head (one, no, digest) VALUES (1, ?, ?)")?
+        .execute(params![head.no as i64, head.digest])
+        .map(drop)
 }
 
 /// The last record as it is noted on disk.
@@ -189,10 +200,12 @@ pub(super) fn last_record(connection: &Connection) -> rusqlite::Result<Option<Au
 /// where they are and are named as such; what somebody took away leaves a gap.
 pub(super) fn meet(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::Result<()> {
     let ours = ledger.head();
-    if noted_head(transaction)? == Some(ours) {
+    let last = last_record(transaction)?;
+    // The note alone proves nothing: whoever removes the last records can leave it as it is.
+    if noted_head(transaction)? == Some(ours) && last.unwrap_or(AuditHead::NONE) == ours {
         return Ok(());
     }
-    let foreign = last_record(transaction)?.filter(|last| last.no > ours.no);
+    let foreign = last.filter(|last| last.no > ours.no);
     let (head, body) = match foreign {
         Some(last) => {
             let body =
@@ -201,9 +214,7 @@ pub(super) fn meet(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::
         }
         None => (ours, json!({"what": "audit", "missing_before": ours.no + 1, "expected": hex_of(&ours.digest)})),
     };
-    transaction
-        .prepare_cached("INSERT OR REPLACE INTO audit_head (one, no, digest) VALUES (1, ?, ?)")?
-        .execute(params![head.no as i64, head.digest])?;
+    note_head(transaction, head)?;
     ledger.set_head(head);
     ledger.report(match body.get("first") {
         Some(first) => format!("somebody else has added records to the audit, from {first} to {}", head.no),

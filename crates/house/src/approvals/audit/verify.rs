@@ -88,6 +88,13 @@ impl Found {
     fn is_broken(&mut self, no: u64, what: impl Into<String>) {
         self.problem.get_or_insert_with(|| Broken { no, what: what.into() });
     }
+
+    /// Records from this one on were not written by the house. What such a record says comes second.
+    fn is_foreign(&mut self, no: u64, what: String) {
+        if self.problem.as_ref().is_none_or(|known| no < known.no) {
+            self.problem = Some(Broken { no, what });
+        }
+    }
 }
 
 /// See the module.
@@ -245,7 +252,7 @@ impl Verifier {
                 for segment in
                     self.segments.iter_mut().filter(|segment| segment.first <= last && segment.last.no >= first)
                 {
-                    segment.is_broken(first.max(segment.first), what.clone());
+                    segment.is_foreign(first.max(segment.first), what.clone());
                 }
             }
             _ => {
