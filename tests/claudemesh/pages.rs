@@ -3,8 +3,10 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests")]
 
+use std::thread;
+
 use hostel_tests::claudemesh::{Client, Lab, Transport};
-use hostel_tests::codecast::http::Connection;
+use hostel_tests::codecast::http::{Answer, Connection};
 use hostel_tests::wait;
 use serde_json::{Value, json};
 
@@ -27,6 +29,15 @@ fn ask(client: &Client, path: &str) -> Vec<Connection> {
     (0..AT_ONCE).map(one).collect()
 }
 
+/// Reads all answers, each as it comes: the daemon gives turns in an order of its own, and an answer that is not taken
+/// keeps the others waiting.
+fn answers(connections: Vec<Connection>) -> Vec<Answer> {
+    thread::scope(|scope| {
+        let reading: Vec<_> = connections.into_iter().map(|mut one| scope.spawn(move || one.answer())).collect();
+        reading.into_iter().map(|reading| reading.join().expect("an answer")).collect()
+    })
+}
+
 #[test]
 fn many_long_pages_at_once_do_not_end_the_daemon() {
     let lab = Lab::start(&["alice"]);
@@ -39,8 +50,7 @@ fn many_long_pages_at_once_do_not_end_the_daemon() {
     wait::until_true(wait::LIMIT, "everything is in the inbox", || health(&client)["queue_depth"] == 0);
     for path in ["/v1/inbox?limit=1000&mark_seen=false", "/v1/inbox/search?q=needle&limit=1000"] {
         let mut whole = 0;
-        for mut connection in ask(&client, path) {
-            let answer = connection.answer();
+        for answer in answers(ask(&client, path)) {
             match answer.status {
                 200 => {
                     assert!(answer.body.len() > 8_000_000 && answer.body.len() < 11_000_000, "{}", answer.body.len());

@@ -76,7 +76,8 @@ impl Default for Limits {
             head_wait: Duration::from_secs(30),
             answer_wait: Duration::from_secs(60),
             keepalive: Duration::from_secs(15),
-            connections: 512,
+            // A connection takes two descriptors, its socket and the process at its other end, and the daemon has 1024.
+            connections: 256,
         }
     }
 }
