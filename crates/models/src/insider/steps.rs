@@ -127,7 +127,11 @@ impl Insider {
             actions.push(Action::KillKeeper);
         }
         if !self.is_honest {
-            for thing in Thing::ALL {
+            // A daemon reads rows when it starts, and what was changed before is what was changed last. So it is enough to
+            // change them while there is no daemon, unless this one reads rows at other times as well.
+            let reads_rows = self.has(Flaw::BelievesRows) || self.has(Flaw::CountsOnDisk);
+            let is_read = reads_rows || world.daemon == Daemon::Down;
+            for thing in Thing::ALL.into_iter().filter(|_| is_read) {
                 for says in 0..thing.contents() {
                     actions.push(Action::Forge(thing, says));
                     if world.copies[thing as usize] >> says & 1 == 1 {
@@ -135,7 +139,10 @@ impl Insider {
                     }
                 }
             }
-            actions.push(Action::ReplaceFile);
+            // Nobody else looks at the file.
+            if self.has(Flaw::ReadsTheFile) {
+                actions.push(Action::ReplaceFile);
+            }
             actions.push(Action::ChangeSettings);
         }
         actions
@@ -151,8 +158,9 @@ impl Insider {
             Effect::Start => false,
             Effect::Asked => is_new,
             Effect::Agreed => request == PENDING,
-            // Another request of the same kind would be approved as well.
-            Effect::Granted => request == 0 && grant == 1,
+            // A grant that is still there approves a further request, which shows that it was used again. Where a person
+            // has agreed, that request was the only one: every start beyond the first is one too many.
+            Effect::Granted => request == 0 && grant == 1 && !world.seen_agreed,
             Effect::Revoked => grant == 1,
             Effect::Finished => request == APPROVED && world.started && !world.running,
             Effect::Guessed => count < LOCKED && world.seen_guesses <= LOCKED,
@@ -177,7 +185,14 @@ impl Insider {
             }
             Action::ReplaceFile => world.file ^= 1,
             Action::ChangeSettings => world.wanted ^= 1,
-            Action::KillDaemon => world.daemon = Daemon::Down,
+            Action::KillDaemon => {
+                if let Daemon::Writing { effect, .. } = world.daemon
+                    && effect != Effect::Start
+                {
+                    world.unheard = Some(effect);
+                }
+                world.daemon = Daemon::Down;
+            }
             Action::StartDaemon => self.start(world),
             Action::KillKeeper => kill_keeper(world),
         }
@@ -220,9 +235,6 @@ impl Insider {
                 world.rows[thing] = Row { says, sealed: Some(world.second_key) };
                 world.copies[thing] |= 1 << says;
             }
-        }
-        if effect != Effect::Start {
-            world.unheard = Some(effect);
         }
         world.daemon = Daemon::Writing { known, next, effect, phase: Phase::Committed };
         if self.has(Flaw::TellsTooEarly) {
@@ -337,7 +349,7 @@ fn run(world: &mut World) {
 fn acknowledge(world: &mut World, effect: Effect) {
     let unheard = world.unheard.take();
     match effect {
-        Effect::Start => hear_of_decision(world, unheard),
+        Effect::Start => hear_of_unheard(world, unheard),
         Effect::Asked => {}
         Effect::Agreed => world.seen_agreed = true,
         Effect::Granted => {
@@ -358,16 +370,26 @@ fn acknowledge(world: &mut World, effect: Effect) {
     }
 }
 
-/// A daemon has started. If the decision that its predecessor wrote and never told is in force, it was made.
-fn hear_of_decision(world: &mut World, unheard: Option<Effect>) {
+/// A daemon has started. What somebody did when its predecessor died may count or not: it was done, so far as it is in
+/// force.
+fn hear_of_unheard(world: &mut World, unheard: Option<Effect>) {
     let known = match world.daemon {
         Daemon::Up(known) | Daemon::Writing { next: known, .. } => known,
         Daemon::Down => return,
     };
-    if let Some(decision @ (Effect::Agreed | Effect::Granted)) = unheard
-        && known[Thing::Request as usize] == APPROVED
-    {
-        acknowledge(world, decision);
+    let Some(effect) = unheard else { return };
+    let [request, grant, count, _, policy] = known;
+    if matches!(effect, Effect::Shown | Effect::Confirmed) && count == 0 {
+        world.seen_guesses = 0;
+    }
+    let is_in_force = match effect {
+        Effect::Agreed | Effect::Granted => request == APPROVED,
+        Effect::Revoked => grant == 0,
+        Effect::Confirmed => policy == LOOSE,
+        Effect::Start | Effect::Asked | Effect::Finished | Effect::Guessed | Effect::Shown => false,
+    };
+    if is_in_force {
+        acknowledge(world, effect);
     }
 }
 

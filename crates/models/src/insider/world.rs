@@ -122,7 +122,7 @@ pub struct World {
     pub seen_runs: u8,
     /// Wrong passphrases that were taken since the last right one, under this key.
     pub seen_guesses: u8,
-    /// A write that is on disk and that nobody was told of. A start that finds it decides whether it counts.
+    /// A write that the daemon died in, so that nobody was told of it. The next start decides whether it counts.
     pub unheard: Option<Effect>,
     pub seen_confirmed: bool,
     /// Somebody interfered: only then may anything be denied that was agreed to.
