@@ -131,9 +131,14 @@ impl Insider {
             // change them while there is no daemon, unless this one reads rows at other times as well.
             let reads_rows = self.has(Flaw::BelievesRows) || self.has(Flaw::CountsOnDisk);
             let is_read = reads_rows || world.daemon == Daemon::Down;
+            // While the keeper remembers anything, a row that nobody sealed is refused whatever it says.
+            let is_key_lost = world.deposit == Deposit { confirmed: None, intended: None };
+            let is_said = is_key_lost || self.flaw.is_some();
             for thing in Thing::ALL.into_iter().filter(|_| is_read) {
                 for says in 0..thing.contents() {
-                    actions.push(Action::Forge(thing, says));
+                    if says == 0 || is_said {
+                        actions.push(Action::Forge(thing, says));
+                    }
                     if world.copies[thing as usize] >> says & 1 == 1 {
                         actions.push(Action::PutBack(thing, says));
                     }
@@ -293,7 +298,8 @@ impl Insider {
             Some(_) => self.reference(world),
             None => None,
         };
-        self.write(world, found, next, Effect::Start);
+        // Every row is written, so what was found does not matter any more.
+        self.write(world, next, next, Effect::Start);
     }
 
     /// Which rows are proved; none if the keeper knows nothing.
