@@ -33,7 +33,7 @@ pub(crate) fn enter() -> Result<(), String> {
     let scoped = rules
         .scope(Scope::from_all(ABI::V6))
         .and_then(Ruleset::create)
-        .and_then(|created| created.restrict_self())
+        .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| reason(&error.to_string()))?;
     match scoped.ruleset {
         RulesetStatus::FullyEnforced if scoped.no_new_privs => Ok(()),

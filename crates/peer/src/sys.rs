@@ -44,7 +44,7 @@ pub(crate) fn peer_pidfd(socket: impl AsFd) -> io::Result<OwnedFd> {
 
 /// Has the processes that a command starts set a limit before they become its program.
 pub(crate) fn limit_before_exec(command: &mut Command, resource: Resource, limit: Rlimit) {
-    let set = move || Ok(rustix::process::setrlimit(resource, limit.clone())?);
+    let set = move || Ok(rustix::process::setrlimit(resource, limit)?);
     // SAFETY: between fork and exec only this one system call is made; the closure allocates nothing and takes no lock.
     unsafe { command.pre_exec(set) };
 }

@@ -51,7 +51,7 @@ async fn rotations_are_handed_out_as_long_as_they_are_signed() {
     let step = succeed(mesh, &bob, &first, &second, NOW);
     let (old, new) = (first.public().hex(), second.public().hex());
     registry.rotate_key(mesh, &bob, &old, &new, Some(step.clone())).await.unwrap();
-    assert_eq!(world.now().member(&bob).unwrap().to_frame().lineage, [step.clone()]);
+    assert_eq!(world.now().member(&bob).unwrap().to_frame().lineage, std::slice::from_ref(&step));
     // A rotation that an earlier broker has not kept is brought by the member.
     let next = succeed(mesh, &bob, &second, &third, NOW);
     registry.rotate_key(mesh, &bob, &new, &third.public().hex(), None).await.unwrap();

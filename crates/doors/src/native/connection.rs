@@ -248,7 +248,7 @@ impl Connection {
             return self.writer.answer(request.id.as_ref(), Err(failure)).await;
         }
         if let Err(refusal) = self.rights.check(&request.method).await {
-            return self.writer.answer(request.id.as_ref(), Err(methods::refused(refusal))).await;
+            return self.writer.answer(request.id.as_ref(), Err(methods::refused(&refusal))).await;
         }
         match request.method.as_str() {
             "approval/ask" => self.ask(request.id, params).await,
@@ -377,7 +377,7 @@ impl Connection {
             Err(failure) => return self.writer.answer(id.as_ref(), Err(failure)).await,
         };
         if let Err(refusal) = self.rights.may_read("process/attach", prepared.process()).await {
-            return self.writer.answer(id.as_ref(), Err(methods::refused(refusal))).await;
+            return self.writer.answer(id.as_ref(), Err(methods::refused(&refusal))).await;
         }
         self.writer.answer(id.as_ref(), methods::value(&prepared.attached)).await?;
         let key = prepared.attached.id.clone();

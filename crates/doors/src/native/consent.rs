@@ -213,7 +213,7 @@ impl Consent {
     async fn may_see(&self, method: &str, approval: &Approval) -> Result<(), Failure> {
         match self.rights.sees_request(&approval.session).await {
             true => Ok(()),
-            false => Err(refused(self.rights.refuse(method, &approval.id).await)),
+            false => Err(refused(&self.rights.refuse(method, &approval.id).await)),
         }
     }
 

@@ -130,7 +130,7 @@ fn not_found(wanted: &str) -> Failure {
 }
 
 /// A process inside the house may not.
-pub(super) fn refused(refusal: Refusal) -> Failure {
+pub(super) fn refused(refusal: &Refusal) -> Failure {
     Failure::new(code::REFUSED, refusal.text())
 }
 
@@ -200,7 +200,7 @@ fn state(process: &Process) -> State {
 
 async fn tree(processes: &Processes, rights: &Rights, target: &Target) -> Outcome {
     let process = find(processes, &target.id)?;
-    rights.may_read("process/tree", &process).await.map_err(refused)?;
+    rights.may_read("process/tree", &process).await.map_err(|refusal| refused(&refusal))?;
     let tree = process.tree().await;
     let members = tree.members.into_iter().filter(|member| !member.zombie);
     let processes = members
@@ -243,7 +243,7 @@ async fn kill(processes: &Processes, rights: &Rights, request: &Kill) -> Outcome
         }
         Err(failure) => return Err(failure),
     };
-    rights.may_touch("process/kill", &process).await.map_err(refused)?;
+    rights.may_touch("process/kill", &process).await.map_err(|refusal| refused(&refusal))?;
     let mut killed = Killed { found: true, died: false, already_exited: false, escalated: false };
     if process.status().exit.is_some() {
         killed.died = true;
@@ -298,7 +298,7 @@ pub(super) async fn stdin(processes: &Processes, rights: &Rights, params: &str) 
         return Err(Failure::new(code::PARAMS, format!("`data` holds more than {STDIN_LIMIT} bytes")));
     }
     let process = find(processes, &request.id)?;
-    rights.may_touch("process/stdin", &process).await.map_err(refused)?;
+    rights.may_touch("process/stdin", &process).await.map_err(|refusal| refused(&refusal))?;
     process.stdin(request.offset, &data).await.map_err(|error| stdin_failure(&error))
 }
 
@@ -312,7 +312,7 @@ pub(super) async fn stdin_done(ticket: StdinTicket) -> Outcome {
 pub(super) async fn close_stdin(processes: &Processes, rights: &Rights, params: &str) -> Outcome {
     let target: Target = parse(params)?;
     let process = find(processes, &target.id)?;
-    rights.may_touch("process/close_stdin", &process).await.map_err(refused)?;
+    rights.may_touch("process/close_stdin", &process).await.map_err(|refusal| refused(&refusal))?;
     process.close_stdin().await.map_err(|error| stdin_failure(&error))?;
     nothing()
 }

@@ -39,7 +39,7 @@ pub(super) async fn spawn(processes: &Processes, settings: &Settings, rights: &R
         .await
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
     let (mut spec, replace) = spec;
-    rights.may_name("process/spawn", &spec.name).await.map_err(refused_to_insider)?;
+    rights.may_name("process/spawn", &spec.name).await.map_err(|refusal| refused_to_insider(&refusal))?;
     spec.asked_by = rights.origin().await;
     if !replace
         && let Some(older) = processes.get(&spec.name)

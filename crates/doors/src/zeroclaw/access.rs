@@ -13,7 +13,7 @@ use crate::rpc::Failure;
 /// Whether the client may use a method with these parameters.
 pub(super) async fn check(visitor: &Visitor, method: &str, params: &Params) -> Result<(), Failure> {
     let rights = &visitor.rights;
-    let Some(own) = rights.check(method).await.map_err(refused)? else { return Ok(()) };
+    let Some(own) = rights.check(method).await.map_err(|refusal| refused(&refusal))? else { return Ok(()) };
     // A session that is missing or no text is told by the method, in its own words.
     let session = params.text("session_id").ok().flatten();
     let checked = match (own, session) {
@@ -27,5 +27,5 @@ pub(super) async fn check(visitor: &Visitor, method: &str, params: &Params) -> R
             Err(rights.refuse(method, session.unwrap_or_default()).await)
         }
     };
-    checked.map_err(refused)
+    checked.map_err(|refusal| refused(&refusal))
 }

@@ -70,7 +70,7 @@ pub(crate) async fn new(visitor: &Visitor, params: &Params) -> Outcome {
 
 /// Whether the client may have a session that is there already.
 async fn may_take(visitor: &Visitor, id: &str) -> Result<(), Failure> {
-    visitor.rights.may_use("session/new", id).await.map_err(not_own)
+    visitor.rights.may_use("session/new", id).await.map_err(|refusal| not_own(&refusal))
 }
 
 /// What is asked for, checked as far as it can be without the house.

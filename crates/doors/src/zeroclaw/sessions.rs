@@ -124,7 +124,7 @@ async fn set_mode(visitor: &Visitor, params: &Params, session: &Arc<Session>, mo
     if may_raise {
         let shown = params.text("passphrase")?.map(|text| Passphrase::new(text.to_owned()));
         visitor.rights.may_raise(CONFIGURE, shown, session.id()).await.map_err(|error| match error {
-            RaiseError::Refused(refusal) => refused(refusal),
+            RaiseError::Refused(refusal) => refused(&refusal),
             RaiseError::Passphrase(DecideError::Store(error)) => internal(error),
             RaiseError::Passphrase(why) => Failure::new(
                 code::NOT_OWNER,
@@ -151,7 +151,7 @@ pub(crate) async fn configure(visitor: &Visitor, params: &Params) -> Outcome {
     let model = overrides.text("model")?.or(params.text("model")?).map(str::to_owned);
     // Everything is checked before anything is changed.
     if let Some(mesh) = mesh {
-        visitor.rights.may_change_mesh(CONFIGURE, &session.info(), mesh).await.map_err(refused)?;
+        visitor.rights.may_change_mesh(CONFIGURE, &session.info(), mesh).await.map_err(|refusal| refused(&refusal))?;
     }
     if let Some(mode) = mode {
         set_mode(visitor, params, &session, mode).await?;

@@ -216,7 +216,7 @@ impl Drop for Visitor {
 }
 
 /// A process inside the house may not.
-pub(crate) fn refused(refusal: Refusal) -> Failure {
+pub(crate) fn refused(refusal: &Refusal) -> Failure {
     Failure::new(code::NOT_OWNER, refusal.text())
 }
 

@@ -130,7 +130,7 @@ mod tests {
         assert!(tighter.looser_than(&before).is_empty());
         let told = |after: &Policy| after.looser_than(&before);
         assert_eq!(told(&policy(false, &before.rules)), ["`approvals.strict` is switched off"]);
-        assert_eq!(told(&policy(true, &[allow.clone()])), ["the rule `d`, which says deny, is gone"]);
+        assert_eq!(told(&policy(true, std::slice::from_ref(&allow))), ["the rule `d`, which says deny, is gone"]);
         let more = policy(true, &[allow, deny, rule("b", Action::Allow, "sh")]);
         assert_eq!(told(&more), ["the rule `b` allows something new"]);
         for lockout in [

@@ -50,32 +50,43 @@ pub trait Vault: Send + Sync {
 
 /// A vault in this process.
 #[derive(Clone)]
-pub struct MemoryVault(Arc<Mutex<(Arc<HouseKey>, Option<Vec<u8>>)>>);
+pub struct MemoryVault(Arc<Mutex<MemoryContents>>);
+
+struct MemoryContents {
+    key: Arc<HouseKey>,
+    anchor: Option<Vec<u8>>,
+}
+
+impl MemoryContents {
+    fn new() -> io::Result<Self> {
+        Ok(MemoryContents { key: Arc::new(HouseKey::random()?), anchor: None })
+    }
+}
 
 impl MemoryVault {
     /// A vault with a key of its own.
     pub fn new() -> io::Result<Self> {
-        Ok(MemoryVault(Arc::new(Mutex::new((Arc::new(HouseKey::random()?), None)))))
+        Ok(MemoryVault(Arc::new(Mutex::new(MemoryContents::new()?))))
     }
 
     /// Forgets everything, as a keeper that dies, and has another key from now on.
     pub fn lose(&self) -> io::Result<()> {
-        *self.0.lock() = (Arc::new(HouseKey::random()?), None);
+        *self.0.lock() = MemoryContents::new()?;
         Ok(())
     }
 }
 
 impl Vault for MemoryVault {
     fn key(&self) -> Option<Arc<HouseKey>> {
-        Some(Arc::clone(&self.0.lock().0))
+        Some(Arc::clone(&self.0.lock().key))
     }
 
     fn recall(&self) -> Recalled<'_> {
-        Box::pin(async { Ok(self.0.lock().1.clone()) })
+        Box::pin(async { Ok(self.0.lock().anchor.clone()) })
     }
 
     fn put(&self, anchor: &[u8]) -> Result<(), VaultError> {
-        self.0.lock().1 = Some(anchor.to_owned());
+        self.0.lock().anchor = Some(anchor.to_owned());
         Ok(())
     }
 }

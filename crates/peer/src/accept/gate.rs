@@ -267,6 +267,6 @@ impl Place {
                 return;
             }
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }

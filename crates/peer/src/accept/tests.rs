@@ -123,7 +123,7 @@ async fn the_owner_has_a_place_and_one_too_many_is_told_closed_or_waits() {
             }
         }
         let full = Reason::Full.to_string();
-        assert_eq!(door.notes.lock().iter().any(|note| *note == full), when_full == WhenFull::Close);
+        assert_eq!(door.notes.lock().contains(&full), when_full == WhenFull::Close);
     }
     let door = Running::start(Gate::new(Admits::Owner, 1, WhenFull::Wait)).await;
     let (first, _) = door.client().await;

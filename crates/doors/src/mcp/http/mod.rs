@@ -140,7 +140,7 @@ pub async fn serve_http<S: ServerHandler + Clone>(
             door.settings.log.info(format_args!("mcp: a client left in the middle of a call, its session is ended"));
             sessions.end(&session).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let ended = async {
         tokio::select! {
