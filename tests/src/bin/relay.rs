@@ -20,7 +20,7 @@ const LIFETIME: Duration = Duration::from_secs(15 * 60);
 
 fn main() {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    assert!(!arguments.is_empty() && arguments.len() % 2 == 0, "relay (LISTEN TARGET)…");
+    assert!(!arguments.is_empty() && arguments.len().is_multiple_of(2), "relay (LISTEN TARGET)…");
     for pair in arguments.chunks(2) {
         let [listen, target] = pair else { unreachable!() };
         let target = target.clone();
