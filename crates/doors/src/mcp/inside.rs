@@ -19,6 +19,13 @@ use crate::native::client::Client;
 use crate::native::client::ClientError;
 use crate::zeroclaw::PeerNames as _;
 
+/// The tool that connects to another machine.
+const START: &str = "start_server";
+
+/// What a guarded process is told that wants this daemon to do so.
+const GUARDED: &str = "`start_server` is refused here: ssh would run outside the guard that this process has; the server \
+     that `hostel mcp` is on its standard input and output runs it inside";
+
 /// Serves one end of a pair as a door does, for the process that is really behind it.
 pub type Attend = Box<dyn Fn(UnixStream, Peer) + Send + Sync>;
 
@@ -77,6 +84,11 @@ impl Backend for Inside {
                     Some(_) => return None,
                     None => rights.refuse(tool, "").await,
                 },
+                // It is this daemon that would start ssh, with a configuration that the caller can write.
+                _ if tool == START && rights.is_guarded().await => {
+                    rights.refuse(tool, "").await;
+                    return Some(GUARDED.to_owned());
+                }
                 Ok(_) => return None,
                 Err(refusal) => refusal,
             };

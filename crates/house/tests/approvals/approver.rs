@@ -279,7 +279,7 @@ async fn a_file_that_somebody_replaces_changes_nothing() {
     changes_nothing(|file| std::fs::remove_file(file).unwrap()).await;
     // A digest that a house made of another passphrase.
     let other = House::new().await;
-    other.approvals.approver().set(passphrase(OTHER), None, &DeciderPeer::Own, "me").await.unwrap();
+    other.approvals.approver().set(passphrase(OTHER), None, &Peer::own(), "me").await.unwrap();
     changes_nothing(|file| drop(std::fs::copy(other.path().join("approver"), file).unwrap())).await;
 }
 
