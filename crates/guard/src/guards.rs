@@ -15,6 +15,7 @@ use crate::layers::{Availability, Layers};
 use crate::plan::{HouseView, Shown};
 use crate::probe;
 use crate::setting::{Guard, Setting};
+use crate::variables;
 
 /// How long a machine that did not allow everything is not asked again.
 const FAILURE_COUNTS: Duration = Duration::from_secs(30);
@@ -27,6 +28,32 @@ pub struct Confinement {
     pub guard: Guard,
     /// What is enforced.
     pub layers: Layers,
+}
+
+impl Confinement {
+    /// No guard at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Confinement { guard: Guard::off(), layers: Layers::default() }
+    }
+
+    /// The guard of somebody inside a house of whom nothing else is known: as much as the machine allows, without grants.
+    #[must_use]
+    pub fn of_unknown_insider() -> Self {
+        Confinement { guard: Guard::of_unknown_insider(), layers: Layers::default() }
+    }
+
+    /// Whether nothing is asked for and nothing is enforced.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.guard.setting == Setting::Off && self.layers.is_none()
+    }
+
+    /// The weakest confinement that is at least as strict as both.
+    #[must_use]
+    pub fn at_least(&self, other: &Confinement) -> Confinement {
+        Confinement { guard: self.guard.at_least(&other.guard), layers: self.layers.union(other.layers) }
+    }
 }
 
 /// What people are told about a guard.
@@ -42,10 +69,21 @@ pub struct GuardStatus {
 
 /// Why a process gets no guard that it must have.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("the guard is `strict` and this machine does not allow it: {reason}")]
-pub struct GuardRefusal {
-    /// What the machine does not allow.
-    pub reason: String,
+pub enum GuardRefusal {
+    /// The settings ask for a complete guard.
+    #[error("the guard is `strict` and this machine does not allow it: {0}")]
+    Strict(String),
+    /// Whoever asked for the process has layers that the process would lack.
+    #[error("the process that asks has the guard `{}`, and this machine does not allow it any more: {reason}", .least.name())]
+    Weaker {
+        /// The layers of whoever asked.
+        least: Layers,
+        /// What the machine does not allow.
+        reason: String,
+    },
+    /// There are no words for what the launcher has to do.
+    #[error("the guard cannot be described: {0}")]
+    Words(&'static str),
 }
 
 /// A process that is to be started.
@@ -140,14 +178,15 @@ impl Guards {
         *self.found.lock() = None;
     }
 
-    /// The layers that a process gets. Blocks as [`Guards::look`] does.
-    pub fn layers(&self, guard: &Guard) -> Result<Layers, GuardRefusal> {
-        if guard.setting == Setting::Off {
+    /// The layers that a process gets, which are `least` or more. Blocks as [`Guards::look`] does.
+    pub fn layers(&self, guard: &Guard, least: Layers) -> Result<Layers, GuardRefusal> {
+        if guard.setting == Setting::Off && least.is_none() {
             return Ok(Layers::default());
         }
         let found = self.look();
         match (guard.setting, found.why_not_full()) {
-            (Setting::Strict, Some(reason)) => Err(GuardRefusal { reason }),
+            (Setting::Strict, Some(reason)) => Err(GuardRefusal::Strict(reason)),
+            (_, Some(reason)) if !found.layers().cover(least) => Err(GuardRefusal::Weaker { least, reason }),
             _ => Ok(found.layers()),
         }
     }
@@ -188,11 +227,14 @@ impl Guards {
         let uid = rustix::process::geteuid().as_raw();
         let plan = self.house.plan(guard, layers, &request.environment, &request.shown, uid);
         let argument = plan.argument();
-        let argument = argument.ok_or_else(|| GuardRefusal { reason: "a path of the house is no text".to_owned() })?;
+        let argument = argument.ok_or(GuardRefusal::Words("a path of the house is no text"))?;
         let mut argv: Vec<OsString> = vec![name_of(&self.house.program), VERB.into(), argument.into()];
         argv.push(request.program.into_os_string());
         argv.extend(request.argv);
-        Ok(Request { program: self.house.program.clone(), argv, ..request })
+        // Whoever asks may choose the variables, and the launcher runs before there is a guard.
+        let environment =
+            request.environment.into_iter().map(|(name, value)| (variables::disarmed(name), value)).collect();
+        Ok(Request { program: self.house.program.clone(), argv, environment, ..request })
     }
 }
 
@@ -219,15 +261,48 @@ mod tests {
     #[test]
     fn strict_is_refused_where_something_is_missing() {
         let partly = guards(Availability { no_view: Some("not allowed".to_owned()), no_scopes: None });
-        assert_eq!(partly.layers(&guard(Setting::Auto)).unwrap().name(), "scopes");
-        assert_eq!(partly.layers(&Guard::off()).unwrap().name(), "none");
-        let refused = partly.layers(&guard(Setting::Strict)).unwrap_err();
+        let none = Layers::default();
+        assert_eq!(partly.layers(&guard(Setting::Auto), none).unwrap().name(), "scopes");
+        assert_eq!(partly.layers(&Guard::off(), none).unwrap().name(), "none");
+        let refused = partly.layers(&guard(Setting::Strict), none).unwrap_err();
         assert_eq!(
             refused.to_string(),
             "the guard is `strict` and this machine does not allow it: no view: not allowed"
         );
         let full = guards(Availability::default());
-        assert_eq!(full.layers(&guard(Setting::Strict)).unwrap(), Layers::FULL);
+        assert_eq!(full.layers(&guard(Setting::Strict), none).unwrap(), Layers::FULL);
+    }
+
+    #[test]
+    fn what_somebody_guarded_starts_is_guarded_as_well_or_refused() {
+        let scopes = Layers { view: false, scopes: true };
+        let partly = guards(Availability { no_view: Some("not allowed".to_owned()), no_scopes: None });
+        assert_eq!(partly.layers(&guard(Setting::Auto), scopes).unwrap(), scopes);
+        assert_eq!(partly.layers(&Guard::off(), scopes).unwrap(), scopes, "no setting takes a layer away");
+        let refused = partly.layers(&guard(Setting::Auto), Layers::FULL).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the process that asks has the guard `full`, and this machine does not allow it any more: no view: not allowed"
+        );
+        let nothing = guards(Availability::nothing("it hangs"));
+        assert!(nothing.layers(&guard(Setting::Auto), Layers::default()).unwrap().is_none());
+        assert!(nothing.layers(&guard(Setting::Auto), scopes).is_err());
+    }
+
+    #[test]
+    fn confinements_add_up() {
+        let grants = |setting, grants: &[&str]| Guard {
+            setting,
+            grants: grants.iter().map(|&grant| grant.to_owned()).collect(),
+        };
+        let docker =
+            Confinement { guard: grants(Setting::Auto, &["docker"]), layers: Layers { view: true, scopes: false } };
+        let strict = Confinement { guard: grants(Setting::Strict, &["docker", "x11"]), layers: Layers::FULL };
+        assert_eq!(docker.at_least(&Confinement::none()), docker);
+        let both = Confinement { guard: grants(Setting::Strict, &["docker"]), layers: Layers::FULL };
+        assert_eq!((docker.at_least(&strict), strict.at_least(&docker)), (both.clone(), both));
+        assert!(docker.at_least(&Confinement::of_unknown_insider()).guard.grants.is_empty());
+        assert!(Confinement::none().is_none() && !Confinement::of_unknown_insider().is_none());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use crate::plan::Plan;
 use crate::probe;
-use crate::{scopes, view};
+use crate::{scopes, variables, view};
 
 /// The word that makes the program a launcher.
 pub const VERB: &str = "guard-launch";
@@ -54,6 +54,11 @@ fn become_program(plan: &Plan, program: &OsStr, name: &OsStr, arguments: &[OsStr
     }
     let mut command = Command::new(program);
     command.arg0(name).args(arguments);
+    for (passed, value) in std::env::vars_os() {
+        if let Some(own) = variables::rearmed(&passed) {
+            command.env(own, value).env_remove(&passed);
+        }
+    }
     for variable in &plan.unset {
         command.env_remove(variable);
     }

@@ -26,6 +26,18 @@ impl Layers {
         }
     }
 
+    /// Every layer of either.
+    #[must_use]
+    pub fn union(self, other: Layers) -> Layers {
+        Layers { view: self.view || other.view, scopes: self.scopes || other.scopes }
+    }
+
+    /// Whether these include every layer of the other.
+    #[must_use]
+    pub fn cover(self, other: Layers) -> bool {
+        self.union(other) == self
+    }
+
     /// Whether nothing is enforced.
     #[must_use]
     pub fn is_none(self) -> bool {
@@ -73,6 +85,14 @@ impl Availability {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn layers_are_compared_one_by_one() {
+        let (view, scopes) = (Layers { view: true, scopes: false }, Layers { view: false, scopes: true });
+        assert_eq!(view.union(scopes), Layers::FULL);
+        assert!(Layers::FULL.cover(view) && view.cover(view) && view.cover(Layers::default()));
+        assert!(!view.cover(scopes) && !scopes.cover(view) && !view.cover(Layers::FULL));
+    }
 
     #[test]
     fn reasons_name_the_layer_that_is_missing() {

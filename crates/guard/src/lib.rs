@@ -23,6 +23,7 @@ mod probe;
 mod scopes;
 mod setting;
 mod sys;
+mod variables;
 mod view;
 
 pub use guards::{Confinement, GuardRefusal, GuardStatus, Guards, Request};

@@ -42,6 +42,9 @@ pub struct HouseView {
     pub own_roots: Vec<PathBuf>,
     /// Names in the runtime directory that lead to sockets of the house: the name, and what it leads to.
     pub runtime_links: Vec<(String, PathBuf)>,
+    /// Environments of the house itself and of its agents. What they lead to vanishes also for a process that has none of
+    /// their variables: whoever asks for a process may choose its environment.
+    pub environments: Vec<Vec<(OsString, OsString)>>,
 }
 
 /// What the launcher does before it becomes the program.
@@ -104,7 +107,16 @@ impl HouseView {
         let mut plan = Plan { layers, ..Plan::default() };
         let is_granted = |name: &str| guard.grants.contains(name);
         if layers.view {
-            self.plan_view(&mut plan, &around, guard, own);
+            self.plan_house(&mut plan, guard, own);
+            let of_house = self.environments.iter().map(|environment| Surroundings { environment, uid });
+            for around in of_house.chain([Surroundings { environment, uid }]) {
+                self.plan_surroundings(&mut plan, &around, guard);
+            }
+            plan.hidden = unique(plan.hidden);
+            plan.sockets = unique(plan.sockets);
+            plan.granted = unique(plan.granted);
+            plan.claimed = unique(plan.claimed);
+            plan.emptied = unique(plan.emptied);
         }
         // Without new privileges the real one does not work; root needs none.
         if uid != 0 {
@@ -121,21 +133,33 @@ impl HouseView {
         plan
     }
 
-    fn plan_view(&self, plan: &mut Plan, around: &Surroundings<'_>, guard: &Guard, own: &[Shown]) {
-        let runtime = around.runtime_directory();
-        // Nothing of the house itself can be granted.
-        let of_house = |path: &PathBuf| self.hidden.iter().any(|hidden| path.starts_with(hidden));
+    /// Nothing of the house itself can be granted.
+    fn is_of_house(&self, path: &Path) -> bool {
+        self.hidden.iter().any(|hidden| path.starts_with(hidden))
+    }
+
+    /// The paths that a guard grants.
+    fn granted_paths(&self, guard: &Guard) -> BTreeSet<PathBuf> {
         let paths = guard.grants.iter().filter(|grant| grant.starts_with('/')).map(PathBuf::from);
-        let paths: BTreeSet<PathBuf> = paths.filter(|path| !of_house(path)).collect();
+        paths.filter(|path| !self.is_of_house(path)).collect()
+    }
+
+    fn plan_house(&self, plan: &mut Plan, guard: &Guard, own: &[Shown]) {
         plan.hidden.clone_from(&self.hidden);
         plan.held = self.hidden.iter().chain([&self.program]).chain(&self.read_only).cloned().collect();
         plan.shown = self.shown.iter().chain(own).cloned().collect();
         plan.read_only.clone_from(&self.read_only);
         plan.writable.clone_from(&self.writable);
-        plan.granted.extend(paths.iter().cloned());
+        plan.granted.extend(self.granted_paths(guard));
+    }
+
+    /// What the variables of one environment lead to.
+    fn plan_surroundings(&self, plan: &mut Plan, around: &Surroundings<'_>, guard: &Guard) {
+        let (runtime, paths) = (around.runtime_directory(), self.granted_paths(guard));
         for known in known::all(around) {
             if guard.grants.contains(known.name) {
-                plan.granted.extend(known.in_runtime.iter().map(|name| runtime.join(name)));
+                let granted = known.in_runtime.iter().map(|name| runtime.join(name));
+                plan.granted.extend(granted.filter(|path| !self.is_of_house(path)));
                 continue;
             }
             // A grant of a socket brings its directory: a socket alone would stop working with its owner's next start.
@@ -149,10 +173,17 @@ impl HouseView {
         // A home directory that doubles as one is needed, and so is one that was granted.
         let is_home = around.home().is_some_and(|home| home.starts_with(&runtime));
         if !paths.contains(&runtime) && !is_home && runtime.parent() != Some(Path::new("/")) {
-            plan.links = self.runtime_links.iter().map(|(name, to)| (runtime.join(name), to.clone())).collect();
+            let links = self.runtime_links.iter().map(|(name, to)| (runtime.join(name), to.clone()));
+            plan.links.extend(links.filter(|_| !plan.emptied.contains(&runtime)));
             plan.emptied.push(runtime);
         }
     }
+}
+
+/// Each of some paths once, in their order.
+fn unique(paths: Vec<PathBuf>) -> Vec<PathBuf> {
+    let mut seen = BTreeSet::new();
+    paths.into_iter().filter(|path| seen.insert(path.clone())).collect()
 }
 
 /// Whether a variable names something that is granted by its path.
@@ -223,6 +254,27 @@ mod tests {
         );
         assert_eq!(plan.path_first.as_deref(), Some(Path::new("/home/ada/.hostel/run/bin")));
         assert_eq!(Plan::parse(&plan.argument().unwrap()), Some(plan));
+    }
+
+    /// Somebody inside chooses the variables of what the house starts for them.
+    #[test]
+    fn what_the_house_knows_vanishes_whatever_variables_a_process_has() {
+        let house = HouseView { environments: vec![environment(&ENVIRONMENT)], ..house() };
+        let tmux = environment(&[("HOME", "/home/ada"), ("TMUX", "/tmp/other/default,1,0")]);
+        let house = HouseView { environments: [house.environments.clone(), vec![tmux]].concat(), ..house };
+        let chosen = environment(&[("HOME", "/nowhere"), ("XDG_RUNTIME_DIR", "/nowhere/run")]);
+        let plan = house.plan(&guard(&[]), Layers::FULL, &chosen, &[], 7);
+        assert!(plan.emptied.contains(&"/run/user/7".into()), "{plan:?}");
+        for hidden in ["/tmp/other", "/home/ada/.docker/run", "/home/ada/.hostel"] {
+            assert!(plan.hidden.contains(&hidden.into()), "{hidden}");
+        }
+        // Nor does a grant by name bring something of the house.
+        let chosen = environment(&[("XDG_RUNTIME_DIR", "/home/ada/.hostel")]);
+        let plan = house.plan(&guard(&["docker"]), Layers::FULL, &chosen, &[], 7);
+        assert!(plan.granted.iter().all(|path| !path.starts_with("/home/ada/.hostel")), "{plan:?}");
+        // The same variables change nothing.
+        let same = house.plan(&guard(&[]), Layers::FULL, &environment(&ENVIRONMENT), &[], 7);
+        assert_eq!((same.emptied.len(), same.links.len(), same.sockets.len()), (1, 1, 1), "{same:?}");
     }
 
     #[test]

@@ -273,6 +273,33 @@ fn the_mode_of_a_session_is_not_raised_by_sql() {
 }
 
 #[test]
+fn a_session_is_neither_given_away_nor_unguarded_by_sql() {
+    let house = House::guarded();
+    let row = |house: &House, session: &str| {
+        let read = "SELECT made_by, guard FROM sessions WHERE id = ?";
+        let columns =
+            |row: &rusqlite::Row<'_>| Ok((row.get::<_, Option<String>>(0)?, row.get::<_, Option<String>>(1)?));
+        house.database().query_row(read, [session], columns).expect("a row")
+    };
+    let new = || {
+        let params = json!({"agent_alias": "echo", "mode": "ask", "cwd": house.path()});
+        house.native().ask("session/new", params)["session_id"].as_str().expect("a session").to_owned()
+    };
+    let (given, bare) = (new(), new());
+    house.crash();
+    house.start();
+    assert_eq!((row(&house, &given), row(&house, &bare)), ((None, None), (None, None)), "the control");
+    house.check_peace();
+    house.crash();
+    house.sql(&format!("UPDATE sessions SET made_by = 'session:{bare}' WHERE id = '{given}'"));
+    house.start();
+    house.wait_tampered("session");
+    let (made_by, guard) = row(&house, &given);
+    assert_eq!(made_by, None, "nobody inside has it");
+    assert!(guard.expect("a guard").contains("auto"), "it has the guard of somebody unknown");
+}
+
+#[test]
 fn the_whole_database_of_an_earlier_time_is_not_taken_for_the_present_one() {
     let house = House::guarded();
     let (asked, trace) = ask(&house, "early");

@@ -11,7 +11,7 @@ const WITHOUT_NAMESPACES: &str = "echo 0 >/proc/sys/user/max_user_namespaces && 
     exec setpriv --ambient-caps=-all --inh-caps=-all --bounding-set=-all -- \"$0\" \"$@\"";
 
 /// A command of the user where there are no namespaces.
-fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
+pub(crate) fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command("unshare");
     command.args(["--map-current-user", "--keep-caps", "sh", "-c", WITHOUT_NAMESPACES]);
     command.arg(&place.hostel).args(arguments);
@@ -19,7 +19,7 @@ fn without_namespaces(place: &Place, arguments: &[&str]) -> Command {
 }
 
 /// Whether such a place can be made here; says loudly if not.
-fn can_be_without(place: &Place) -> bool {
+pub(crate) fn can_be_without(place: &Place) -> bool {
     let mut command = place.command("unshare");
     command.args(["--map-current-user", "--keep-caps", "sh", "-c", WITHOUT_NAMESPACES, "true"]);
     let can = run(command).status.success();

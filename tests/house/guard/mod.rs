@@ -5,6 +5,7 @@
 
 mod attacks;
 mod grants;
+mod inherit;
 mod launcher;
 mod missing;
 mod place;

@@ -60,6 +60,12 @@ pub(super) async fn start(
     if let Some(running) = running(server, host, caller).await {
         return Ok(Some(running));
     }
+    // Its configuration, which names programs, is a file that the caller may be able to write.
+    if let Some(host) = host
+        && let Some(refusal) = server.backend.refuses_ssh(caller, host).await
+    {
+        return Ok(Some(failed(refusal)));
+    }
     let first_contact = match consent(server, host, caller, context).await {
         Some(Consent::NotNeeded) => FirstContact::Agreed,
         Some(Consent::InTerminal) => FirstContact::AskInTerminal,

@@ -40,7 +40,7 @@ pub(super) async fn spawn(processes: &Processes, settings: &Settings, rights: &R
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
     let (mut spec, replace) = spec;
     rights.may_name("process/spawn", &spec.name).await.map_err(|refusal| refused_to_insider(&refusal))?;
-    spec.asked_by = rights.origin().await;
+    rights.inherit(&mut spec).await;
     if !replace
         && let Some(older) = processes.get(&spec.name)
         && older.status().running

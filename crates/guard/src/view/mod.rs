@@ -131,6 +131,7 @@ impl<'a> View<'a> {
         let beneath = |path: &Path| hidden.iter().any(|hidden| path.starts_with(&hidden.real));
         let emptied = resolve(&plan.emptied)?;
         let emptied = emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
+        let emptied = outermost(emptied);
         Ok(View { plan, table, hidden, emptied, copied: Vec::new(), open: Vec::new() })
     }
 

@@ -145,6 +145,11 @@ impl AgentSettings {
         self.kind.or_else(|| Kind::named(alias))
     }
 
+    /// Its own variables.
+    pub(crate) fn env(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.env.iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The guard that was asked for.
     pub(super) fn guard(&self) -> Option<Setting> {
         self.guard

@@ -3,6 +3,7 @@
 //! Invariant: agents reach the house through the sockets in `run/agents` alone. In their view that directory is the house's
 //! `run`, so programs find the sockets where they always are.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -17,6 +18,7 @@ use hostel_guard::Shown;
 use hostel_mesh::home::Places;
 
 use super::own_program;
+use super::system;
 use super::system::OWN_LINK;
 use crate::config::Settings;
 use crate::error::CommandError;
@@ -42,6 +44,7 @@ fn house_view(dir: &HouseDir, settings: &Settings) -> Result<HouseView, CommandE
         own_roots: vec![dir.mesh_sessions(), dir.launches()],
         commands: Some(Shown { from: dir.agents().join("bin"), to: dir.run().join("bin") }),
         program,
+        environments: environments(settings),
         ..HouseView::default()
     };
     if settings.sudo_proxy.enabled && dir.is_main() {
@@ -49,6 +52,19 @@ fn house_view(dir: &HouseDir, settings: &Settings) -> Result<HouseView, CommandE
         view.runtime_links.push((name, dir.sudo_proxy_socket()));
     }
     Ok(view)
+}
+
+/// What agents of this house have as their environment: all of it vanishes for whatever is started for one of them.
+fn environments(settings: &Settings) -> Vec<Vec<(OsString, OsString)>> {
+    let usual = system::child_environment();
+    let mut environments = vec![usual.clone()];
+    for agent in settings.agents.values() {
+        let own: Vec<_> = agent.env().map(|(name, value)| (name.into(), value.into())).collect();
+        if !own.is_empty() {
+            environments.push([usual.clone(), own].concat());
+        }
+    }
+    environments
 }
 
 fn hidden(dir: &HouseDir, settings: &Settings) -> Vec<PathBuf> {

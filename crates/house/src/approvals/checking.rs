@@ -246,7 +246,7 @@ impl Approvals {
             let is_news =
                 ledger.get(rights.key()) != Some(seal) && self.inner.changed_sessions.lock().insert(rights.no);
             if is_news {
-                let body = json!({"what": "session", "session": rights.id, "mode": rights.mode, "mesh": rights.mesh});
+                let body = rights.body();
                 self.tampered(transaction, "", &body, || {
                     format!("the rights of session {} were changed in state.db; they do not count", rights.id)
                 })?;

@@ -296,11 +296,11 @@ impl Loading<'_> {
                     left.write(self.transaction, self.ledger)?;
                     // Others of the same bucket are made to ask as well; that is told of those that change.
                     if left != rights {
-                        let body =
-                            json!({"what": "session", "session": rights.id, "mode": rights.mode, "mesh": rights.mesh});
-                        let report =
-                            format!("the mode of session {} was changed in state.db; it is `ask` now", rights.id);
-                        self.tampered("", body, report);
+                        let report = format!(
+                            "the rights of session {} were changed in state.db; it has the least now",
+                            rights.id
+                        );
+                        self.tampered("", rights.body(), report);
                     }
                 }
             }

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
 
+/// The door of a process whose label cannot be read.
+const UNKNOWN_DOOR: &str = "unknown";
+
 /// What the house knows of a process after everything but the keeper and the journal is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Label {
@@ -40,9 +43,14 @@ impl Label {
     pub(crate) fn decode(bytes: &[u8], id: &str) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             name: id.to_owned(),
-            door: "unknown".to_owned(),
+            door: UNKNOWN_DOOR.to_owned(),
             ..Self::default()
         })
+    }
+
+    /// Whether nothing is known of the process but its id.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.door == UNKNOWN_DOOR
     }
 }
 
@@ -62,6 +70,7 @@ mod tests {
                 Label { session: Some("s".to_owned()), owned_input: true, asked_by: Some(asked_by), ..plain.clone() };
             assert_eq!(Label::decode(&label.encode(), "id"), label);
         }
-        assert_eq!(Label::decode(b"nonsense", "id").name, "id");
+        let lost = Label::decode(b"nonsense", "id");
+        assert!(lost.name == "id" && lost.is_lost() && !plain.is_lost());
     }
 }

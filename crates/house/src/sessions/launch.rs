@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hostel_agents::{Hosting, Setup};
-use hostel_guard::{Guard, Setting, Shown, launcher};
+use hostel_guard::{Guard, Layers, Setting, Shown, launcher};
 use rustix::process::{Pid, Resource, Rlimit};
 use sha2::{Digest as _, Sha256};
 
@@ -45,10 +45,11 @@ pub(crate) fn still_fits(then: &Setup, now: &Setup) -> bool {
 }
 
 /// Whether a process has the guard that a new one would get.
-pub(crate) fn has_guard(process: &Process, wanted: &Guard) -> bool {
+pub(crate) fn has_guard(process: &Process, session: &Session) -> bool {
+    let (wanted, least) = (session.guard(), session.least_layers());
     match process.confinement() {
-        Some(confinement) => confinement.guard == *wanted,
-        None => wanted.setting == Setting::Off,
+        Some(confinement) => confinement.guard == wanted && confinement.layers.cover(least),
+        None => wanted.setting == Setting::Off && least.is_none(),
     }
 }
 
@@ -91,7 +92,8 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         failed(io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error()), advice)
     };
     let program = found.ok_or_else(missing)?;
-    let guard = SpawnGuard { guard: session.guard(), shown: own_directory(session).await };
+    let guard =
+        SpawnGuard { guard: session.guard(), shown: session.own_directory().await, least: session.least_layers() };
     let argv = std::iter::once(launch.program.clone()).chain(launch.args).map(OsString::from).collect();
     let spec = SpawnSpec {
         name: process_name(session, id),
@@ -123,27 +125,34 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
     Ok(process)
 }
 
-/// The directory with the session's own token, which its agent sees although everything around it is hidden. It is made
-/// if it is not there yet: the token comes later.
-async fn own_directory(session: &Session) -> Vec<Shown> {
-    let own = session.own_file().map(|(_, file)| PathBuf::from(file));
-    let Some(file) = session.launched().map(|launched| launched.token_file).or(own) else { return Vec::new() };
-    let Some(directory) = file.parent().map(Path::to_owned) else { return Vec::new() };
-    if !session.hub.processes.guards().is_own_directory(&directory) {
-        return Vec::new();
-    }
-    let made = directory.clone();
-    let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(made);
-    // A session without a token has no voice in a mesh, and works all the same.
-    hostel_tasks::spawn_blocking(make).await.map(Result::unwrap_or_default).unwrap_or_default();
-    vec![Shown { from: directory.clone(), to: directory }]
-}
-
 impl Session {
-    /// The guard around its processes.
+    /// The guard around its processes: its agent's, and where somebody inside the house made it, no weaker one than its
+    /// maker had.
     #[must_use]
     pub fn guard(&self) -> Guard {
-        self.hub.agent(self.agent()).map_or_else(Guard::default, |agent| agent.guard.clone())
+        let own = self.hub.agent(self.agent()).map_or_else(Guard::default, |agent| agent.guard.clone());
+        self.provenance().guard.as_ref().map_or_else(|| own.clone(), |kept| own.at_least(&kept.guard))
+    }
+
+    /// The layers that its processes must have.
+    pub(crate) fn least_layers(&self) -> Layers {
+        self.provenance().guard.as_ref().map_or_else(Layers::default, |kept| kept.layers)
+    }
+
+    /// The directory with the session's own token, which its agent sees although everything around it is hidden. It is made
+    /// if it is not there yet: the token comes later.
+    pub(crate) async fn own_directory(&self) -> Vec<Shown> {
+        let own = self.own_file().map(|(_, file)| PathBuf::from(file));
+        let Some(file) = self.launched().map(|launched| launched.token_file).or(own) else { return Vec::new() };
+        let Some(directory) = file.parent().map(Path::to_owned) else { return Vec::new() };
+        if !self.hub.processes.guards().is_own_directory(&directory) {
+            return Vec::new();
+        }
+        let made = directory.clone();
+        let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(made);
+        // A session without a token has no voice in a mesh, and works all the same.
+        hostel_tasks::spawn_blocking(make).await.map(Result::unwrap_or_default).unwrap_or_default();
+        vec![Shown { from: directory.clone(), to: directory }]
     }
 
     /// The variable that tells the agent of this session's own file, and that file, where sessions have such. The file has

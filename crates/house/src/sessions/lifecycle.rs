@@ -12,7 +12,7 @@ use hostel_syncpoint::{SyncPoint, points};
 use tokio::sync::MutexGuard;
 
 use super::mail;
-use super::rights;
+use super::rights::{self, Provenance};
 use super::rows::{self, SessionRow};
 use super::session::Session;
 use super::types::{Cause, NewSession, SessionError, SessionOptions, Standing};
@@ -140,7 +140,11 @@ impl Sessions {
             address: String::new(),
             mesh,
             mesh_since: now / 1_000_000,
-            made_by: new.maker.and_then(|maker| maker.origin),
+            provenance: new.maker.map_or_else(Provenance::default, |maker| Provenance {
+                made_by: maker.origin,
+                guard: Some(maker.guard),
+            }),
+            seal: Vec::new(),
         };
         let (stored, ledger) = (row.clone(), Arc::clone(self.hub.approvals.ledger()));
         let inserted = self.hub.store.write(points::SESSION_CREATED, move |transaction| {

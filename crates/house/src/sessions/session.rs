@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
 use super::mail::{self, MeshPolicy};
-use super::rights::Rights;
+use super::rights::{Provenance, Rights};
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
@@ -43,7 +43,7 @@ pub struct Session {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) approval_wait: Duration,
     created_ns: u64,
-    made_by: Option<Origin>,
+    provenance: Provenance,
     state: Mutex<State>,
     pub(crate) log: Arc<Log>,
     /// Orders what changes the queue.
@@ -64,11 +64,8 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     /// A session as it is stored. Its rights are those that the house itself wrote; others are the least there are.
-    pub(crate) fn from_row(hub: &Arc<Hub>, mut row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
-        let (ledger, rights) = (hub.approvals.ledger(), row.rights());
-        if ledger.get(rights.key()) != Some(rights.seal(ledger)) {
-            (row.mode, row.mesh) = (Mode::Ask, MeshPolicy::Off);
-        }
+    pub(crate) fn from_row(hub: &Arc<Hub>, row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+        let row = row.believed(hub.approvals.ledger());
         let closed = row.standing != Standing::Live;
         let state = State {
             name: row.name,
@@ -106,7 +103,7 @@ impl Session {
             env: row.env,
             approval_wait: row.approval_wait,
             created_ns: row.created_ns,
-            made_by: row.made_by,
+            provenance: row.provenance,
             state: Mutex::new(state),
             log: Arc::new(Log::new(hub.store.clone(), row.no, row.last_seq, closed)),
             gate: tokio::sync::Mutex::default(),
@@ -236,7 +233,7 @@ impl Session {
             address: state.address.clone(),
             launched: self.launched(),
             mesh: state.mesh,
-            made_by: self.made_by.clone(),
+            made_by: self.provenance.made_by.clone(),
             guard: Some(self.hub.processes.guards().status(&self.guard(), state.confinement.as_ref())),
         }
     }
@@ -305,12 +302,17 @@ impl Session {
     /// Who asked for it, where that was a process inside the house.
     #[must_use]
     pub fn made_by(&self) -> Option<&Origin> {
-        self.made_by.as_ref()
+        self.provenance.made_by.as_ref()
+    }
+
+    /// Where it comes from.
+    pub(crate) fn provenance(&self) -> &Provenance {
+        &self.provenance
     }
 
     /// What it may do without asking, if it has these.
     pub(super) fn rights(&self, mode: Mode, mesh: MeshPolicy) -> Rights {
-        Rights::new(self.no, &self.id, &self.door, mode, mesh)
+        Rights::new(self.no, &self.id, &self.door, mode, mesh, &self.provenance)
     }
 
     /// The model, from the next turn on; none for the agent's own choice.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
-use hostel_guard::{Guard, GuardStatus};
+use hostel_guard::{Confinement, Guard, GuardStatus};
 use serde::{Deserialize, Serialize};
 
 use super::mail::{Launched, MailLimits, MeshPolicy};
@@ -116,6 +116,8 @@ pub struct Maker {
     pub mode: Mode,
     /// The most that messages from meshes may become in it.
     pub mesh: MeshPolicy,
+    /// The guard around the process; that of the session is at least as strict.
+    pub guard: Confinement,
 }
 
 /// A change of a session's mode.

@@ -159,7 +159,7 @@ CREATE TABLE sessions (
     closed_ns     INTEGER NOT NULL DEFAULT 0,
     last_seq      INTEGER NOT NULL DEFAULT 0,
     usage         TEXT    NOT NULL DEFAULT '{}'
-, address TEXT, mesh TEXT NOT NULL DEFAULT 'off', mesh_since INTEGER NOT NULL DEFAULT 0, made_by TEXT, seal BLOB NOT NULL DEFAULT x'') STRICT;
+, address TEXT, mesh TEXT NOT NULL DEFAULT 'off', mesh_since INTEGER NOT NULL DEFAULT 0, made_by TEXT, seal BLOB NOT NULL DEFAULT x'', guard TEXT) STRICT;
 CREATE TABLE sqlite_sequence(name,seq);
 CREATE TABLE turns (
     session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,

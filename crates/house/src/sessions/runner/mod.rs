@@ -109,7 +109,7 @@ impl Runner {
     async fn begin(&mut self, next: Queued) -> Result<(), StoreError> {
         let setup = launch::setup(&self.session, &next.prompt);
         let retire = self.session.change(|state| std::mem::take(&mut state.retire));
-        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup, &self.session.guard()));
+        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup, &self.session));
         if !fits {
             self.hear_out().await?;
             self.end_process(false).await?;

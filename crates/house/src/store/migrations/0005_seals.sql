@@ -18,8 +18,10 @@ CREATE INDEX grants_open ON grants (no) WHERE open = 1;
 
 ALTER TABLE lockout ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
 
--- Of the mode and the mesh policy of a session.
+-- Of the mode and the mesh policy of a session, of who made it, and of its guard.
 ALTER TABLE sessions ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
+-- The guard that the processes of a session have at least, where somebody inside the house made it, as JSON.
+ALTER TABLE sessions ADD COLUMN guard TEXT;
 -- Of how the process is to be started.
 ALTER TABLE agent_processes ADD COLUMN seal BLOB NOT NULL DEFAULT x'';
 

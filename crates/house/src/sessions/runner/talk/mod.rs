@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Decision, Setup};
-use hostel_guard::Guard;
 use tokio::time::Instant;
 
 use crate::approvals::{Approval, State};
 use crate::processes::{Batch, Member, Next, Process, ProcessId, StdinError, Watch};
 use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said};
 use crate::sessions::launch;
+use crate::sessions::session::Session;
 use crate::sessions::types::SessionOptions;
 
 use stopping::Stop;
@@ -156,10 +156,10 @@ impl Talk {
     }
 
     /// Whether it can serve a turn that would start a process like this.
-    pub(super) fn fits(&self, setup: &Setup, guard: &Guard) -> bool {
+    pub(super) fn fits(&self, setup: &Setup, session: &Session) -> bool {
         let whole = !self.conversation.is_mid_sentence();
         let alive = !self.ended && self.stop == Stop::No && self.process.is_running();
-        whole && alive && launch::still_fits(&self.setup, setup) && launch::has_guard(&self.process, guard)
+        whole && alive && launch::still_fits(&self.setup, setup) && launch::has_guard(&self.process, session)
     }
 
     pub(super) fn begin_turn(&mut self) {
