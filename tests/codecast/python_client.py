@@ -102,7 +102,8 @@ async def many_events_and_long_lines(client):
 
 async def queue(client):
     session = await client.create_session(PORT, "p")
-    first = asyncio.create_task(collect(client, session, "sleep 2"))
+    # Long enough for the calls below on a busy machine: they took more than two seconds once.
+    first = asyncio.create_task(collect(client, session, "sleep 10"))
 
     async def busy():
         return await status(client, session) == "busy"

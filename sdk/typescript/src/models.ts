@@ -147,7 +147,7 @@ export interface InboxItem {
   idempotency_key: string;
   recipient_session?: string | undefined;
   decrypt_error?: string | undefined;
-  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not. */
+  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not, which is so until the member's own statement has arrived. */
   verified?: boolean | undefined;
   file?: Record<string, unknown> | undefined;
   snippet?: string | undefined;
@@ -393,7 +393,7 @@ export interface MessageEvent {
   recipient_kind: "member" | "session";
   recipient_session?: string | undefined;
   decrypt_error?: string | undefined;
-  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not. */
+  /** Whether the member that is named as the sender is proven to have written it. Absent: it is not, which is so until the member's own statement has arrived. */
   verified?: boolean | undefined;
   file?: Record<string, unknown> | undefined;
 }

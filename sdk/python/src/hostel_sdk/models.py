@@ -346,7 +346,7 @@ class InboxItem:
     recipient_session: str | None = None
     decrypt_error: str | None = None
     verified: bool | None = None
-    """Whether the member that is named as the sender is proven to have written it. Absent: it is not."""
+    """Whether the member that is named as the sender is proven to have written it. Absent: it is not, which is so until the member's own statement has arrived."""
     file: dict[str, Any] | None = None
     snippet: str | None = None
     cursor: str | None = None
@@ -981,7 +981,7 @@ class MessageEvent:
     recipient_session: str | None = None
     decrypt_error: str | None = None
     verified: bool | None = None
-    """Whether the member that is named as the sender is proven to have written it. Absent: it is not."""
+    """Whether the member that is named as the sender is proven to have written it. Absent: it is not, which is so until the member's own statement has arrived."""
     file: dict[str, Any] | None = None
 
     @classmethod
