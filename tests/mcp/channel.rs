@@ -7,7 +7,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hostel_tests::binary;
 use hostel_tests::mcp::{Http, Place, Stdio, is_error};
@@ -244,7 +244,10 @@ impl Events {
     /// The next message pushed, and its event's id.
     fn next(&mut self) -> (String, Value) {
         let (mut id, mut message) = (String::new(), Value::Null);
+        let begun = Instant::now();
         loop {
+            // Signs of life end no read, so that its own limit is not enough.
+            assert!(begun.elapsed() < wait::limit(), "no message came, only signs of life");
             let mut line = String::new();
             assert_ne!(self.0.read_line(&mut line).expect("an event in time"), 0, "the stream ended");
             // Sizes of chunks stand between the lines; an empty line ends an event.
@@ -278,18 +281,21 @@ fn over_http_they_come_on_the_stream_that_is_open_for_them() {
         assert_eq!(notice["content"], number.to_string());
         last = id;
     }
-    // Who comes back and says where it was gets what came after that, and nothing twice.
-    drop(events);
+    // Who comes back and says where it was gets what came after that, and nothing twice; also while the daemon does not
+    // know yet that its first connection is gone.
+    let first = events;
     let mut events = Events::open(&http.with("Last-Event-ID", Some(&last)));
     send(&bob, "alice", "20");
     assert_eq!(events.next().1["content"], "20");
+    drop(first);
     // So does who does not say it.
-    drop(events);
+    let second = events;
     let mut events = Events::open(&http);
     kill_daemon(&alice);
     send(&bob, "alice", "21");
     alice.0.succeed(&["mesh", "daemon", "up", "--mesh", "lab"]);
     assert_eq!(events.next().1["content"], "21");
+    drop(second);
 }
 
 /// Says a request from a process with that environment, whose socket is nobody else's; the answer.

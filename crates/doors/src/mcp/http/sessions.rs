@@ -3,13 +3,20 @@
 //! Invariant: a session that is over is known to be over everywhere: its calls are cancelled at once. When all places
 //! are taken, the session that was idle longest gives up its own; one that is in use never does. What the server says
 //! unasked is given once: `Last-Event-ID` goes on right after the event it names, and a client that comes back
-//! without one gets what was not handed over yet.
+//! without one gets what was not handed over yet. The newest stream of a session carries it: the library would go on
+//! with an older one until it knows that the connection is gone, and would leave the newer one silent for good.
 
+use std::collections::HashMap;
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::Weak;
+use std::task::Context;
+use std::task::Poll;
 
 use futures_util::Stream;
 use futures_util::StreamExt as _;
+use parking_lot::Mutex;
 use rmcp::model::ClientJsonRpcMessage;
 use rmcp::model::ServerJsonRpcMessage;
 use rmcp::transport::streamable_http_server::session::ServerSseMessage;
@@ -18,6 +25,7 @@ use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManagerError;
 use thiserror::Error;
+use tokio::sync::Mutex as AsyncMutex;
 
 use super::HttpLimits;
 use crate::mcp::visits::Listening;
@@ -32,18 +40,73 @@ pub(super) enum Trouble {
     Session(#[from] LocalSessionManagerError),
 }
 
+type Events = Pin<Box<dyn Stream<Item = ServerSseMessage> + Send>>;
+
+/// A stream that can be taken away from the connection that reads it.
+///
+/// The connection stays open and silent then. A client that holds two would otherwise open the closed one again and
+/// again, each time in the place of the other.
+struct Takeable(Arc<Mutex<Option<Events>>>);
+
+impl Takeable {
+    fn new(events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Self {
+        let events: Events = Box::pin(events);
+        Takeable(Arc::new(Mutex::new(Some(events))))
+    }
+}
+
+impl Stream for Takeable {
+    type Item = ServerSseMessage;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ServerSseMessage>> {
+        match self.0.lock().as_mut() {
+            Some(events) => events.as_mut().poll_next(context),
+            None => Poll::Pending,
+        }
+    }
+}
+
 /// The sessions.
 pub(super) struct Sessions {
     inner: LocalSessionManager,
     visits: Arc<Visits>,
     limit: usize,
+    /// By session, the stream that carries what the server says unasked.
+    carriers: Mutex<HashMap<SessionId, Arc<AsyncMutex<Carrier>>>>,
+}
+
+/// The stream that carries what the server says unasked. Locked while another takes over from it.
+#[derive(Default)]
+struct Carrier(Weak<Mutex<Option<Events>>>);
+
+impl Carrier {
+    /// Silences the stream, so that the library hands what comes to the next one.
+    fn silence(&self) {
+        if let Some(events) = self.0.upgrade() {
+            *events.lock() = None;
+        }
+    }
+
+    /// Has another stream carry it.
+    fn replace(&mut self, events: impl Stream<Item = ServerSseMessage> + Send + 'static) -> Takeable {
+        let events = Takeable::new(events);
+        self.0 = Arc::downgrade(&events.0);
+        events
+    }
 }
 
 impl Sessions {
     pub(super) fn new(limits: HttpLimits, visits: Arc<Visits>) -> Self {
         let mut inner = LocalSessionManager::default();
         inner.session_config.keep_alive = Some(limits.idle);
-        Sessions { inner, visits, limit: limits.sessions }
+        Sessions { inner, visits, limit: limits.sessions, carriers: Mutex::default() }
+    }
+
+    /// A client begins to listen to what the server says unasked.
+    fn listen(&self, id: &SessionId) -> Result<(Listening, Arc<AsyncMutex<Carrier>>), Trouble> {
+        let not_found = || LocalSessionManagerError::SessionNotFound(id.clone());
+        let listening = self.visits.listen(id).ok_or_else(not_found)?;
+        Ok((listening, Arc::clone(self.carriers.lock().entry(id.clone()).or_default())))
     }
 
     /// Ends a session whose client has left.
@@ -88,6 +151,7 @@ impl SessionManager for Sessions {
 
     async fn close_session(&self, id: &SessionId) -> Result<(), Trouble> {
         self.visits.end(id);
+        self.carriers.lock().remove(id);
         Ok(self.inner.close_session(id).await?)
     }
 
@@ -107,10 +171,12 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Trouble> {
-        let listening = self.visits.listen(id);
-        let handed = listening.as_ref().map_or(0, Listening::handed);
+        let (listening, carrier) = self.listen(id)?;
+        let mut carrier = carrier.lock().await;
+        carrier.silence();
+        let handed = listening.handed();
         let stream = self.inner.create_standalone_stream(id).await?;
-        Ok(stream.filter_map(move |event| ready(unasked(event, handed, listening.as_ref()))))
+        Ok(carrier.replace(stream.filter_map(move |event| ready(unasked(event, handed, Some(&listening))))))
     }
 
     async fn resume(
@@ -119,14 +185,14 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, Trouble> {
         // An answer's stream has the number of its request in its ids; the one for what is said unasked has none.
-        let listening = if last_event_id.contains('/') { None } else { self.visits.listen(id) };
+        if last_event_id.contains('/') {
+            return Ok(Takeable::new(self.inner.resume(id, last_event_id).await?));
+        }
+        let (listening, carrier) = self.listen(id)?;
+        let mut carrier = carrier.lock().await;
+        carrier.silence();
         let stream = self.inner.resume(id, last_event_id).await?;
-        Ok(stream.filter_map(move |event| {
-            ready(match &listening {
-                Some(listening) => unasked(event, 0, Some(listening)),
-                None => Some(event),
-            })
-        }))
+        Ok(carrier.replace(stream.filter_map(move |event| ready(unasked(event, 0, Some(&listening))))))
     }
 }
 
