@@ -79,7 +79,7 @@ mesh compares messages between hosts with SQLite alone and a bare WebSocket.
 Options:
   --runs N            interleaved runs per comparison (default 5; 2 with --quick)
   --only A,B          only these scenarios; of claustrum: stream, latency, ping, spawn, ready, memory, scale,
-                      stalled; of sessions: events, latency, health, create, stalled, memory, turns;
+                      stalled; of sessions: events, latency, health, create, stalled, memory, turns, guard;
                       of consent: commands, output, memory; of mesh: accept, door, latency, backlog, search, memory
   --subjects A,B      only these of: bare, hostel, claustrum, sudo-proxy (default: all that can be had)
   --quick             small sizes: a smoke test, whose figures are not written to --results

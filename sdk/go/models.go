@@ -621,6 +621,13 @@ type Usage struct {
 	CostUSD      float64 `json:"cost_usd"`
 }
 
+// Guard: the guard around the agent of a session.
+type Guard struct {
+	Setting        string `json:"setting"`
+	Active         string `json:"active"`
+	WhyNotStronger string `json:"why_not_stronger,omitempty"`
+}
+
 // SessionInfo: a session of the house.
 type SessionInfo struct {
 	SessionID    string     `json:"session_id"`
@@ -646,6 +653,7 @@ type SessionInfo struct {
 	RunningTurn  int64      `json:"running_turn,omitempty"`
 	CliSessionID string     `json:"cli_session_id,omitempty"`
 	PID          int64      `json:"pid,omitempty"`
+	Guard        *Guard     `json:"guard,omitempty"`
 }
 
 // SessionList: session/list: newest first.

@@ -29,7 +29,10 @@ fn the_passphrase_is_set_changed_and_removed() {
     let unasked = house.hostel(&["approver", "set"]);
     assert_eq!(unasked.code, 1, "{unasked:?}");
     assert!(unasked.err.contains("no terminal; give it with `--passphrase-fd N`"), "{unasked:?}");
-    assert_eq!(house.json(&["approver", "status", "--json"]), json!({"set": false, "strict": false}));
+    assert_eq!(
+        house.json(&["approver", "status", "--json"]),
+        json!({"set": false, "strict": false, "alarms": [], "unconfirmed": []})
+    );
 
     house.set_passphrase();
     assert_eq!(house.json(&["approver", "status", "--json"])["set"], true);
@@ -266,7 +269,9 @@ fn the_record_is_shown_verified_and_found_to_be_tampered_with() {
     assert!(records.windows(2).all(|pair| pair[1]["previous"] == pair[0]["digest"]), "{lines}");
     let verified = house.hostel(&["audit", "verify"]);
     assert_eq!(verified.code, 0, "{verified:?}");
-    assert!(verified.out.ends_with(" records, intact\n"), "{verified:?}");
+    let (summary, segments) = verified.out.split_once('\n').unwrap();
+    assert!(summary.starts_with("home: ") && summary.ends_with(" records, intact"), "{verified:?}");
+    assert!(segments.starts_with("  records 1 to ") && segments.lines().count() == 1, "{verified:?}");
 
     assert_eq!(house.hostel(&["down"]).code, 0);
     // Somebody who may write to the file changes what was decided.

@@ -16,3 +16,4 @@ mod limits;
 mod notify;
 mod self_approval;
 mod support;
+mod tampering;

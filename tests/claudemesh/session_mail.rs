@@ -235,7 +235,8 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
     send(&lab, "bob/build-2", "after a restart");
     assert_eq!(house.wait_letters(&on, 2), ["is it green?", "after a restart"]);
     assert_eq!(house.letters(&off), ["after it was switched on"]);
-    let tokens: Vec<_> = fs::read_dir(house.root.join("mesh-sessions")).unwrap().map(|file| file.unwrap()).collect();
+    let tokens: Vec<_> =
+        fs::read_dir(house.root.join("mesh-sessions")).unwrap().map(|own| own.unwrap().path().join("token")).collect();
     assert_eq!(tokens.len(), 2);
     assert!(tokens.iter().all(|file| file.metadata().unwrap().mode() & 0o777 == 0o600));
 
@@ -246,13 +247,13 @@ fn a_session_is_a_peer_with_a_mailbox_and_its_policy_is_kept() {
         let mut command = Command::new(environment.get_program());
         command.args(environment.get_args()).env_clear();
         command.envs(environment.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        command.env("CLAUDEMESH_IPC_TOKEN_FILE", token.path()).current_dir(&house.root);
+        command.env("CLAUDEMESH_IPC_TOKEN_FILE", token).current_dir(&house.root);
         let printed = house::run(command);
         assert!(printed.status.success(), "{}", String::from_utf8_lossy(&printed.stderr));
         let text = String::from_utf8(printed.stdout).unwrap();
         if text.contains("after a restart") {
             assert!(!text.contains("only for the mailbox"), "{text}");
-            of_session = Some(token.path());
+            of_session = Some(token.clone());
         }
     }
     let of_session = of_session.expect("a session that sees its mail");

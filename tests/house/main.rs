@@ -11,6 +11,7 @@
 
 mod backup;
 mod doctor;
+mod guard;
 mod operations;
 mod snapshots;
 mod systemd;

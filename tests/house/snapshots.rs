@@ -47,8 +47,8 @@ impl House {
             let program = found.iter().find(|path| path.exists()).unwrap_or_else(|| panic!("{name} is not installed"));
             symlink(program, root.path().join("bin").join(name)).expect("a fresh link");
         }
-        // The codecast door's own port may be in use on this machine.
-        let settings = "[doors.codecast]\nlisten = \"127.0.0.1:0\"\n";
+        // The codecast door's own port may be in use on this machine, and which guard it allows differs between machines.
+        let settings = "[doors.codecast]\nlisten = \"127.0.0.1:0\"\n[guard]\nsetting = \"off\"\n";
         fs::write(root.path().join("hostel/hostel.toml"), settings).expect("a settings file");
         Self { root, is_in_mesh: false }
     }
@@ -285,6 +285,10 @@ fn approvals() {
     camera.both("list-empty", &house, &["approvals", "list"]);
     camera.answer("approver-set", &house, &["approver", "set"], "short\n");
     camera.answer("approver-set", &house, &["approver", "set"], PASSPHRASE);
+    // The record of it would otherwise come anywhere between those that follow.
+    house.wait_for("an endorsed segment of the audit", &["audit", "verify"], |found| {
+        found["houses"][0]["segments"][0]["state"] == "endorsed"
+    });
     camera.both("approver-status", &house, &["approver", "status"]);
 
     // One after the other, so that they are always in the same order.

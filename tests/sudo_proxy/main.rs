@@ -12,6 +12,7 @@
 mod clients;
 mod contract;
 mod differential;
+mod exact;
 mod house;
 mod limits;
 mod password;
@@ -19,4 +20,6 @@ mod remote;
 mod request_client;
 mod restart;
 mod terminal_life;
+mod terminal_pages;
 mod terminal_prompt;
+mod user;

@@ -4,7 +4,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
 
 use hostel_tests::sudo_proxy::{Client, Daemon, Options, moment};
 use hostel_tests::wait;
@@ -48,13 +50,62 @@ fn a_request_that_waits_is_taken_up_again_by_the_same_bytes() {
     // Another line under that id is a duplicate, before and after.
     let mut other = ask(&daemon, &request("waits", "true"));
     assert_eq!(answer(&mut other)["message"], "duplicate request id: waits");
-    let mut again = ask(&daemon, &line);
+    // Of two that come back at once, either one takes it up, and the other is a duplicate.
+    let (sender, answers) = mpsc::channel();
+    for _ in 0..2 {
+        let (mut client, sender) = (ask(&daemon, &line), sender.clone());
+        thread::spawn(move || sender.send(answer(&mut client)));
+    }
+    let refused = answers.recv_timeout(wait::limit()).expect("an answer");
+    assert_eq!(refused["message"], "duplicate request id: waits");
     daemon.question();
-    let mut third = ask(&daemon, &line);
-    assert_eq!(answer(&mut third)["message"], "duplicate request id: waits");
     daemon.answer("y");
-    let answer = answer(&mut again);
+    let answer = answers.recv_timeout(wait::limit()).expect("an answer");
     assert_eq!((answer["status"].as_str(), text(&answer).as_str()), (Some("ok"), "out\n"));
+    assert_eq!(runs(&ran), 1);
+}
+
+/// Sends a line from another process of the same user and gives the answer.
+fn ask_from_another_process(daemon: &Daemon, line: &[u8]) -> Value {
+    const CLIENT: &str = "import socket, sys\n\
+        s = socket.socket(socket.AF_UNIX)\n\
+        s.connect(sys.argv[1])\n\
+        s.sendall(sys.argv[2].encode())\n\
+        print(s.makefile().readline())\n";
+    let line = std::str::from_utf8(line).expect("text");
+    let mut command = Command::new("python3");
+    command.args(["-c", CLIENT, daemon.socket().to_str().unwrap(), line]).stdin(Stdio::null());
+    let output = command.output().expect("the other process starts");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("an answer: {output:?}"))
+}
+
+#[test]
+fn only_the_process_that_asked_takes_its_request_up_again() {
+    let mut daemon = Daemon::start(Options::default());
+    let (ran, go) = (daemon.work().join("ran"), daemon.work().join("go"));
+    let command =
+        format!("echo x >> '{}'; while [ ! -e '{}' ]; do sleep 0.05; done; echo out", ran.display(), go.display());
+    let (runs_line, waits_line) = (request("runs", &command), request("waits", "echo waited"));
+    let running = ask(&daemon, &runs_line);
+    daemon.question();
+    daemon.answer("y");
+    wait::eventually("the command to run", || runs(&ran) == 1);
+    let waiting = ask(&daemon, &waits_line);
+    daemon.question();
+    daemon.kill();
+    drop((running, waiting));
+    daemon.serve();
+    // The same bytes from elsewhere are a replay, whether the request waits or runs.
+    for (id, line) in [("runs", &runs_line), ("waits", &waits_line)] {
+        let other = ask_from_another_process(&daemon, line);
+        assert_eq!(other["message"], format!("duplicate request id: {id}"), "{other}");
+    }
+    let (mut running, mut waiting) = (ask(&daemon, &runs_line), ask(&daemon, &waits_line));
+    fs::write(&go, "").expect("a file");
+    assert_eq!(text(&answer(&mut running)), "out\n");
+    daemon.question();
+    daemon.answer("y");
+    assert_eq!(text(&answer(&mut waiting)), "waited\n");
     assert_eq!(runs(&ran), 1);
 }
 

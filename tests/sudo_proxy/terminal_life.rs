@@ -19,6 +19,7 @@ use rustix::termios::LocalModes;
 use serde_json::{Value, json};
 
 const QUESTION: &str = "default=N) ";
+const NEXT_PAGE: &str = "n denies ";
 
 fn request(id: &str, argv: &Value, privileged: bool) -> String {
     let time = format!("{}Z", moment::from_now(0));
@@ -327,9 +328,14 @@ impl OnTerminal {
     }
 
     fn ask(&self, id: &str) -> Client {
+        self.ask_until(id, QUESTION)
+    }
+
+    /// Sends a request and waits until the terminal shows this at the end.
+    fn ask_until(&self, id: &str, end: &str) -> Client {
         let start = self.terminal.length();
         let client = send(&self.place, &request(id, &json!(["true"]), true));
-        self.terminal.wait(start, wait::limit(), |text| text.ends_with(QUESTION)).expect("a question");
+        self.terminal.wait(start, wait::limit(), |text| text.ends_with(end)).expect("a question");
         client
     }
 }
@@ -380,8 +386,16 @@ fn the_terminal_is_as_it_was_whatever_happens() {
     rustix::termios::tcsetwinsize(&daemon.side, size).unwrap();
     daemon.terminal.press("n");
     assert_eq!(answer(&mut client)["status"], "denied");
+    // The small screen has room for a question in pages only.
+    let start = daemon.terminal.length();
+    let mut client = daemon.ask_until("paged", NEXT_PAGE);
+    assert_eq!(daemon.modes() & usual, LocalModes::ISIG);
+    daemon.terminal.wait_question(start, wait::limit()).expect("the last page");
+    daemon.terminal.press("n");
+    assert_eq!(answer(&mut client)["status"], "denied");
+    wait::eventually("the terminal to be put in order", || daemon.modes().contains(usual));
     // Ctrl-C is a signal, also in the middle of a question.
-    let _client = daemon.ask("interrupted");
+    let _client = daemon.ask_until("interrupted", NEXT_PAGE);
     daemon.terminal.press("\x03");
     let status = wait::end_of(&mut daemon.child, "the daemon");
     assert_eq!(status.signal(), Some(Signal::INT.as_raw()));

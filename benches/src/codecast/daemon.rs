@@ -32,6 +32,9 @@ use crate::subject::Subject;
 /// The agent that is this program.
 pub(crate) const AGENT: &str = "bench";
 
+/// The same without a guard around it.
+pub(crate) const UNGUARDED: &str = "unguarded";
+
 /// How long a daemon may take to say its port.
 const START_LIMIT: Duration = Duration::from_secs(20);
 /// How long it may take to go away when asked.
@@ -68,7 +71,9 @@ impl Daemon {
         let program = own_program.to_str().context("this program's path")?;
         let command = Value::from(vec![program, "agent"]);
         // A JSON list of plain strings is a TOML one as well.
-        fs::write(home.join("hostel.toml"), format!("[agents.{AGENT}]\nkind = \"claude\"\ncommand = {command}\n"))?;
+        let agent = |name: &str| format!("[agents.{name}]\nkind = \"claude\"\ncommand = {command}\n");
+        let settings = format!("{}{}guard = \"off\"\n", agent(AGENT), agent(UNGUARDED));
+        fs::write(home.join("hostel.toml"), settings)?;
         let log = fs::File::create(dir.path().join("log"))?;
         let launcher = Command::new(&subject.program)
             .args(["as", "codecast-daemon"])

@@ -59,6 +59,12 @@ impl Client {
         }
     }
 
+    /// Which guard agents have.
+    pub(crate) fn guard(&mut self) -> Result<String> {
+        let status = self.call("house/status", &json!({}))?;
+        Ok(status["guard"]["active"].as_str().context("house/status tells of no guard")?.to_owned())
+    }
+
     /// Makes a session.
     pub(crate) fn new_session(&mut self, agent: &str, dir: &Path, hosting: Hosting) -> Result<String> {
         let hosting = match hosting {

@@ -17,6 +17,8 @@ use crate::event::{Event, Outcome, Usage};
 pub enum Decision {
     /// This once.
     AllowOnce,
+    /// This once, knowing that others than root can change the code that will run as root.
+    AllowChangeable,
     /// This tool for the rest of the session.
     AllowAlways,
     /// No; the agent goes on without it. The text, if any, is told to the agent.

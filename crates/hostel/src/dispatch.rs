@@ -82,6 +82,9 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         daemon::mark_inside();
         return hostel_keeper::process_main(words.iter().skip(1).cloned());
     }
+    if words.first().is_some_and(|word| word == hostel_guard::launcher::VERB) {
+        return hostel_guard::launcher::main(words.get(1..).unwrap_or_default());
+    }
     if words.first().is_some_and(|word| word == hostel_mesh::hooks::sandbox::VERB) {
         daemon::mark_inside();
         return crate::mesh::hooks::launch::main(words.get(1..).unwrap_or_default());
@@ -96,8 +99,8 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
         return sudo_proxy::die(words.get(1));
     }
     let name = Path::new(&called).file_name().unwrap_or_default();
-    if name == sudo_proxy::askpass::NAME {
-        return sudo_proxy::askpass::main(&called);
+    if name == daemon::guard::SUDO {
+        return sudo_proxy::sudo::main(words);
     }
     if let Some(personality) = Personality::named(name) {
         return personality.run(&called, words);

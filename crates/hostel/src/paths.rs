@@ -44,6 +44,11 @@ impl HouseDir {
         &self.root
     }
 
+    /// The main house's directory.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// Whether it is the user's own house and no personality's.
     pub(crate) fn is_main(&self) -> bool {
         self.root == self.home
@@ -54,8 +59,18 @@ impl HouseDir {
         self.root.join("mesh-sessions")
     }
 
+    /// Where launched sessions have their tokens, each in a directory of its own.
+    pub(crate) fn launches(&self) -> PathBuf {
+        self.root.join("launch")
+    }
+
     pub(crate) fn run(&self) -> PathBuf {
         self.root.join("run")
+    }
+
+    /// The sockets for agents: all that a guarded agent sees of the house.
+    pub(crate) fn agents(&self) -> PathBuf {
+        self.run().join("agents")
     }
 
     pub(crate) fn journal(&self) -> PathBuf {
@@ -68,6 +83,11 @@ impl HouseDir {
 
     pub(crate) fn socket(&self) -> PathBuf {
         self.run().join("hostel.sock")
+    }
+
+    /// Our own socket for agents.
+    pub(crate) fn agents_socket(&self) -> PathBuf {
+        self.agents().join("hostel.sock")
     }
 
     pub(crate) fn claustrum_socket(&self) -> PathBuf {

@@ -9,6 +9,9 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use crate::inbox::visible::Mark;
+use crate::inbox::visible::steers_or_hides;
+
 const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
 
 /// A byte count for people, binary units, at most one decimal.
@@ -133,41 +136,34 @@ pub(crate) fn ago(then_ns: u64, now_ns: u64) -> String {
     }
 }
 
-/// Foreign text for a table or a message: control and direction-changing characters are spelled out.
+/// Foreign text for a table or a message: characters that steer or hide are spelled out, as on every screen.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hazard) {
+    spelled(text, |character| !steers_or_hides(character))
+}
+
+/// Foreign text of several lines: like `printable`, but line ends and tabs stay what they are, and so do the joiners
+/// and selectors that emoji and some scripts need. Not for what a person decides about: see `inbox::visible`.
+pub(crate) fn prose(text: &str) -> Cow<'_, str> {
+    let kept = |character: char| {
+        matches!(character, '\n' | '\t' | '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
+            || !steers_or_hides(character)
+    };
+    match text.contains("\r\n") {
+        true => Cow::Owned(spelled(&text.replace("\r\n", "\n"), kept).into_owned()),
+        false => spelled(text, kept),
+    }
+}
+
+/// A text in which every character but the kept ones is spelled out.
+fn spelled(text: &str, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.chars().all(&kept) {
         return Cow::Borrowed(text);
     }
     let mut safe = String::with_capacity(text.len() + 16);
     for character in text.chars() {
-        match character {
-            '\n' => safe.push_str("\\n"),
-            '\r' => safe.push_str("\\r"),
-            '\t' => safe.push_str("\\t"),
-            other if is_hazard(other) => {
-                // Writing to a string cannot fail.
-                write!(safe, "\\u{{{:x}}}", u32::from(other)).unwrap_or_default();
-            }
-            other => safe.push(other),
-        }
-    }
-    Cow::Owned(safe)
-}
-
-/// Foreign text of several lines: like `printable`, but line ends and tabs stay what they are, and so do the joiners
-/// that emoji and some scripts need.
-pub(crate) fn prose(text: &str) -> Cow<'_, str> {
-    let kept = |character: char| matches!(character, '\n' | '\t' | '\u{200c}' | '\u{200d}') || !is_hazard(character);
-    if text.chars().all(kept) {
-        return Cow::Borrowed(text);
-    }
-    let mut safe = String::with_capacity(text.len() + 16);
-    let mut letters = text.chars().peekable();
-    while let Some(character) = letters.next() {
-        match character {
-            '\r' if letters.peek() == Some(&'\n') => {}
-            other if kept(other) => safe.push(other),
-            other => safe.push_str(&printable(other.encode_utf8(&mut [0; 4]))),
+        match kept(character) {
+            true => safe.push(character),
+            false => Mark::Escape(character).write(&mut safe),
         }
     }
     Cow::Owned(safe)
@@ -175,12 +171,12 @@ pub(crate) fn prose(text: &str) -> Cow<'_, str> {
 
 /// JSON in which nothing stands that a terminal would take for more than text: the same data, spelled with escapes.
 pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
-    if !json.chars().any(is_hazard) {
+    if !json.chars().any(steers_or_hides) {
         return Cow::Borrowed(json);
     }
     let mut safe = String::with_capacity(json.len() + 16);
     for character in json.chars() {
-        if is_hazard(character) {
+        if steers_or_hides(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
                 write!(safe, "\\u{unit:04x}").unwrap_or_default();
@@ -190,14 +186,6 @@ pub(crate) fn plain_json(json: &str) -> Cow<'_, str> {
         }
     }
     Cow::Owned(safe)
-}
-
-fn is_hazard(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
-        )
 }
 
 /// Cuts text to a number of characters, saying with an ellipsis that it did.
@@ -337,7 +325,11 @@ mod tests {
     #[test]
     fn foreign_text_cannot_steer_a_terminal() {
         assert_eq!(printable("plain ünïcode"), "plain ünïcode");
-        assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}d"), "a\\u{1b}[2Jb\\nc\\u{202e}d");
+        assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}d"), "a⟨ESC⟩[2Jb⟨LF⟩c⟨U+202E⟩d");
+        for hidden in "\u{ad}\u{34f}\u{61c}\u{115f}\u{180e}\u{2060}\u{2064}\u{3164}\u{e0041}\u{200d}\u{feff}".chars() {
+            let shown = format!("x⟨U+{:04X}⟩y", u32::from(hidden));
+            assert_eq!(printable(&format!("x{hidden}y")), shown);
+        }
         assert_eq!(cut("abcdef", 4), "abc…");
         assert_eq!(cut("abcd", 4), "abcd");
     }
@@ -345,7 +337,7 @@ mod tests {
     #[test]
     fn prose_keeps_its_lines_and_nothing_else_that_steers() {
         assert_eq!(prose("one\n\ttwo \u{1f469}\u{200d}\u{1f4bb}"), "one\n\ttwo \u{1f469}\u{200d}\u{1f4bb}");
-        assert_eq!(prose("a\r\nb\rc\u{1b}]0;x\u{7}d\u{202e}\u{9b}1m"), "a\nb\\rc\\u{1b}]0;x\\u{7}d\\u{202e}\\u{9b}1m");
+        assert_eq!(prose("a\r\nb\rc\u{1b}]0;x\u{7}d\u{202e}\u{9b}1m"), "a\nb⟨CR⟩c⟨ESC⟩]0;x⟨BEL⟩d⟨U+202E⟩⟨U+009B⟩1m");
     }
 
     #[test]

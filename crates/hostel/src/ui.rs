@@ -62,6 +62,12 @@ pub(crate) fn columns(stream: impl std::os::fd::AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
+/// Columns and rows of the terminal behind a stream, if there is one and it says.
+pub(crate) fn screen_size(stream: impl std::os::fd::AsFd) -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some((usize::from(size.ws_col), usize::from(size.ws_row))).filter(|(columns, rows)| *columns > 0 && *rows > 0)
+}
+
 impl Ui {
     /// Decides once about colour and data.
     pub(crate) fn new(json: bool, color: ColorChoice) -> Self {
@@ -257,7 +263,7 @@ mod tests {
         ]);
         assert_eq!(
             table.render(&plain()),
-            "NAME             PID  COMMAND\nweb                7  sleep 1\\n\\u{1b}[31m\na-longer-name  12345"
+            "NAME             PID  COMMAND\nweb                7  sleep 1⟨LF⟩⟨ESC⟩[31m\na-longer-name  12345"
         );
     }
 

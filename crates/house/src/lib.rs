@@ -10,6 +10,7 @@ pub mod approvals;
 pub mod insiders;
 pub mod pipelines;
 pub mod processes;
+pub mod seals;
 pub mod sessions;
 pub mod store;
 pub mod workspace;

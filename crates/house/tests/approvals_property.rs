@@ -369,7 +369,7 @@ impl Play {
     fn end(&mut self) -> usize {
         let mut ran = 0;
         let daemon = self.daemon.as_ref().expect("a daemon");
-        let verified = daemon.run(daemon.house.approvals.audit().verify()).unwrap();
+        let verified = daemon.run(daemon.house.approvals.audit().verify(None)).unwrap();
         assert!(verified.broken.is_none(), "{:?}", verified.broken);
         for request in 0..2 {
             let trace = std::fs::read_to_string(self.trace(request)).unwrap_or_default();

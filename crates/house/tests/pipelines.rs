@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hostel_house::pipelines::{
-    Askpass, EXECUTION_PATH, End, Outcome, PipelineLimits, PlanRequest, Privilege, RunError, StageEnd,
+    EXECUTION_PATH, End, Outcome, PipelineLimits, PlanRequest, Privilege, RunError, StageEnd,
 };
 use support::pipelines::{Opened, Place, ask, processor_time};
 use support::{opened, until, within};
@@ -378,22 +378,93 @@ async fn sudo_is_given_the_resolved_file_and_never_an_option() {
     let end = lines.iter().position(|word| *word == "--").unwrap();
     let names: Vec<&str> = lines[1..end].iter().map(|word| word.split_once('=').unwrap().0).collect();
     assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
+    assert!(lines.contains(&"HOME=/root") && lines.contains(&"USER=root") && lines.contains(&"LOGNAME=root"));
     assert_eq!(lines[end + 1..], [strange.as_str(), "-n", "A=b"]);
     let env = String::from_utf8(run.stderr(0).read().await.unwrap()).unwrap();
     let mut names: Vec<&str> = env.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.sort_unstable();
     names.retain(|name| !["PWD", "_", "SHLVL", "OLDPWD"].contains(name));
     assert_eq!(names, ["HOME", "LOGNAME", "PATH", "USER"], "sudo itself gets nothing of the request");
-    // With a program that can ask, it may.
-    let askpass = Askpass { program: "/usr/lib/ask".into(), env: vec![("HOSTEL_ASK".to_owned(), "1".to_owned())] };
-    house.pipelines.set_askpass(Some(askpass));
+    // A pipeline reads from no keyboard: sudo cannot be told a password there.
+    let (desk, mut wanted) = tokio::sync::mpsc::channel(1);
+    house.pipelines.set_password_desk(Some(desk));
     let run = house.start(privileged(&[&["true"], &["cat", "/etc/hostname"]])).await;
     let outcome = run.clone().finished().await.unwrap();
     assert_eq!(outcome.stages, [OK, OK], "one entry for each stage");
     let said = String::from_utf8(run.stdout().read().await.unwrap()).unwrap();
-    assert!(said.starts_with("-A\n") && said.contains("\n--\n/") && said.ends_with("cat\n/etc/hostname\n"), "{said}");
-    let env = String::from_utf8(run.stderr(1).read().await.unwrap()).unwrap();
-    assert!(env.contains("SUDO_ASKPASS=/usr/lib/ask\n") && env.contains("HOSTEL_ASK=1\n"), "{env}");
+    assert!(said.starts_with("-n\n") && said.contains("\n--\n/") && said.ends_with("cat\n/etc/hostname\n"), "{said}");
+    assert!(wanted.try_recv().is_err());
+    house.end().await;
+}
+
+/// A sudo that wants a password, and a second one if the first is wrong, before it becomes a command that prints its
+/// input.
+const ASKING_SUDO: &str = "#!/bin/sh\n\
+    [ \"$1 $2\" = '-k -S' ] || exit 9\n\
+    for word; do case $word in *\"$SUDO_PROMPT\"*) exit 8 ;; esac; done\n\
+    printf 'a lecture\\n%s' \"$SUDO_PROMPT\" >&2\n\
+    IFS= read -r word || exit 7\n\
+    [ \"$word\" = right ] || { printf 'Sorry\\n%s' \"$SUDO_PROMPT\" >&2; IFS= read -r word || exit 6; }\n\
+    echo \"told: $word\"; echo oh >&2\n\
+    exec cat\n";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_goes_to_sudo_and_its_prompt_to_nobody() {
+    let place = Place::new();
+    let house = place.open().await;
+    let sudo = program(place.path(), "sudo", ASKING_SUDO);
+    house.pipelines.set_programs(Some(PathBuf::from(&sudo)), None);
+    let (desk, mut wanted) = tokio::sync::mpsc::channel(1);
+    house.pipelines.set_password_desk(Some(desk));
+    let tool = program(place.path(), "tool", "#!/bin/sh\n");
+    let asked = || PlanRequest { privilege: Privilege::Sudo, ..ask(&[&[&tool]]) };
+    for (typed, ends, stdout, stderr) in [
+        (&["right"][..], 0, "told: right\n", "a lecture\noh\n"),
+        (&["wrong", "right"], 0, "told: right\n", "a lecture\nSorry\noh\n"),
+        (&[], 7, "", "a lecture\n"),
+    ] {
+        let approval = house.approve(asked()).await;
+        let run = house.pipelines.run(&approval).await.unwrap();
+        for word in typed.iter().map(Some).chain([None]).take(typed.len().max(1)) {
+            let asked = within("a question", wanted.recv()).await.unwrap();
+            assert_eq!(
+                (asked.approval.as_str(), &asked.pipeline),
+                (approval.id.as_str(), approval.subject.pipeline().unwrap())
+            );
+            let word = word.map(|word| hostel_house::pipelines::Password::new(word.as_bytes().to_vec()));
+            asked.answer.send(word).unwrap();
+        }
+        let outcome = within("the end", run.clone().finished()).await.unwrap();
+        assert_eq!(outcome.stages, [ended(ends)], "{typed:?}");
+        let read = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        assert_eq!(read(run.stdout().read().await.unwrap()), stdout);
+        assert_eq!(read(run.stderr(0).read().await.unwrap()), stderr);
+    }
+    // What became another file while the password was typed gets none.
+    let run = house.start(asked()).await;
+    let question = within("a question", wanted.recv()).await.unwrap();
+    std::fs::write(&tool, "#!/bin/sh\necho evil\n").unwrap();
+    question.answer.send(Some(hostel_house::pipelines::Password::new(b"right".to_vec()))).unwrap();
+    let what = within("the reason", question.refused).await.unwrap();
+    assert!(what.ends_with("has another content now"), "{what}");
+    assert_eq!(within("the end", run.clone().finished()).await.unwrap().stages, [ended(7)]);
+    house.end().await;
+}
+
+/// A sudo that wants no password and has its command read its input.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_needs_no_password_finds_the_end_of_its_input() {
+    let place = Place::new();
+    let house = place.open().await;
+    let (desk, mut wanted) = tokio::sync::mpsc::channel(1);
+    house.pipelines.set_password_desk(Some(desk));
+    for sudo in ["#!/bin/sh\nexec cat\n", "#!/bin/sh\ncat\necho after\n"] {
+        let sudo = program(place.path(), "sudo", sudo);
+        house.pipelines.set_programs(Some(PathBuf::from(&sudo)), None);
+        let run = house.start(PlanRequest { privilege: Privilege::Sudo, ..ask(&[&["true"]]) }).await;
+        assert_eq!(within("the end", run.clone().finished()).await.unwrap().stages, [OK]);
+    }
+    assert!(wanted.try_recv().is_err());
     house.end().await;
 }
 

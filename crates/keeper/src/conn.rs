@@ -32,6 +32,8 @@ pub(crate) struct Conn {
     output: Zeroizing<Vec<u8>>,
     sent: usize,
     holds_secret: bool,
+    /// The peer takes nothing any more. What it has sent counts all the same.
+    deaf: bool,
     /// What the epoll set listens for.
     pub(crate) listening: rustix::event::epoll::EventFlags,
 }
@@ -64,6 +66,7 @@ impl Conn {
             output: Zeroizing::new(Vec::new()),
             sent: 0,
             holds_secret: false,
+            deaf: false,
             listening: rustix::event::epoll::EventFlags::IN,
         }
     }
@@ -119,13 +122,15 @@ impl Conn {
         self.output.len() - self.sent
     }
 
-    /// Sends what it can. `false` when the peer is gone.
+    /// Sends what it can. `false` when the peer is gone and nothing that it sent matters any more. What a daemon sent before
+    /// it died is read to its end: the anchor of what it decided may be behind a request whose answer nobody takes.
     pub(crate) fn flush(&mut self) -> bool {
-        while self.sent < self.output.len() {
+        while self.sent < self.output.len() && !self.deaf {
             match rustix::net::send(&self.fd, &self.output[self.sent..], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(count) => self.sent += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return true,
+                Err(_) if self.role == Some(Role::Controller) => self.deaf = true,
                 Err(_) => return false,
             }
         }

@@ -260,8 +260,13 @@ fn prepare(
     // The lock is ours: whatever is there was left by a keeper that is no more.
     drop(fs::remove_file(&socket));
     let listener = context("cannot open the socket", control::bind(&socket))?;
-    let memory =
-        Memory { children: ChildTable::default(), controller_started: 0, recognition, house_key: HouseKey::random()? };
+    let memory = Memory {
+        children: ChildTable::default(),
+        controller_started: 0,
+        recognition,
+        house_key: HouseKey::random()?,
+        anchor: None,
+    };
     let control = assemble(identity, &setting, lock, listener, memory)?;
     Ok((control, setting))
 }
@@ -298,6 +303,7 @@ struct Memory {
     controller_started: u64,
     recognition: Recognition,
     house_key: HouseKey,
+    anchor: Option<Vec<u8>>,
 }
 
 fn assemble(
@@ -322,6 +328,7 @@ fn assemble(
         controller_started: memory.controller_started,
         recognition: memory.recognition,
         house_key: memory.house_key,
+        anchor: memory.anchor,
     })
 }
 
@@ -342,7 +349,13 @@ fn resume(resumed: Resumed) -> io::Result<()> {
         pairs.push(upgrade::reunite(&slot, parked));
         table.insert(slot);
     }
-    let memory = Memory { children: table, controller_started: resumed.controller_started, recognition, house_key };
+    let memory = Memory {
+        children: table,
+        controller_started: resumed.controller_started,
+        recognition,
+        house_key,
+        anchor: resumed.anchor,
+    };
     let control = assemble(resumed.identity, &setting, lock, listener, memory)?;
     start_pump(&setting, &control.commands, &control.events, resumed.limits, pairs, None)?;
     control.run();

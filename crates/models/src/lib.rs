@@ -8,3 +8,4 @@
 
 pub mod approvals;
 pub mod explore;
+pub mod insider;

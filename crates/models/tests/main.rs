@@ -4,3 +4,4 @@
 
 mod approvals;
 mod delivery;
+mod insider;

@@ -15,8 +15,40 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Store, StoreError};
 
+/// A record that a survey has come to.
+#[derive(Debug)]
+pub struct Surveyed<'a> {
+    /// Its number.
+    pub no: u64,
+    /// The number that should have come next.
+    pub expected: u64,
+    /// Its time.
+    pub time: i64,
+    /// The texts, in the order of [`Chain::texts`].
+    pub texts: &'a [&'a [u8]],
+    /// The digest that stands in it.
+    pub digest: [u8; 32],
+    /// Records that are missing before it, or that it does not follow the one before.
+    pub gap: Option<String>,
+    /// Its content is not what was written.
+    pub changed: Option<String>,
+}
+
+/// Looks at every record of a survey, and at the rest of the database at the moment of the last one.
+pub trait Surveyor: Send + 'static {
+    /// The next record.
+    fn record(&mut self, record: &Surveyed<'_>);
+
+    /// The end, with what is wrong with the note of the last record.
+    fn end(&mut self, connection: &Connection, wrong: Option<(u64, String)>) -> rusqlite::Result<()>;
+}
+
 /// Records that are read at once.
 const BATCH: i64 = 1000;
+
+const ANOTHER_BEFORE: &str = "it does not follow the record before: the digest it holds of that one is another";
+
+const CHANGED: &str = "its content is not what was written: the digest is another";
 
 /// What is digested of a record, besides its number and the digest before it.
 #[derive(Debug, Clone, Copy)]
@@ -99,6 +131,86 @@ impl Chain {
         }
     }
 
+    /// Looks through all records, also behind one that is not as it was written.
+    pub async fn survey<S: Surveyor>(self, store: &Store, surveyor: S) -> Result<S, StoreError> {
+        let mut whole = Whole { no: 0, digest: [0; 32], records: 0, begun: false };
+        let mut surveyor = surveyor;
+        loop {
+            let step = store.read(move |connection| {
+                let mut surveyor = surveyor;
+                let further = self.survey_batch(connection, whole, &mut surveyor)?;
+                Ok((surveyor, further))
+            });
+            match step.await? {
+                (further, Some(place)) => (surveyor, whole) = (further, place),
+                (surveyor, None) => return Ok(surveyor),
+            }
+        }
+    }
+
+    /// Goes on by one batch; none when that was the last.
+    fn survey_batch(
+        self,
+        connection: &Connection,
+        mut whole: Whole,
+        surveyor: &mut impl Surveyor,
+    ) -> rusqlite::Result<Option<Whole>> {
+        let moment = connection.unchecked_transaction()?;
+        let mut select = moment.prepare_cached(&self.select())?;
+        let after = if whole.begun { whole.no } else { i64::MIN };
+        whole.begun = true;
+        let mut rows = select.query([after, BATCH])?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            count += 1;
+            let (no, time) = (integer(row, 0)?.unwrap_or(0), integer(row, 1)?.unwrap_or(0));
+            let (previous, digest) = (bytes(row, 2)?, bytes(row, 3)?);
+            let texts: Vec<&[u8]> = (0..self.texts.len()).map(|at| bytes(row, 4 + at)).collect::<Result<_, _>>()?;
+            let gap = match no - (whole.no + 1) {
+                0 if previous == whole.digest => None,
+                0 => Some(ANOTHER_BEFORE.to_owned()),
+                1 => Some(format!("record {} is missing", whole.no + 1)),
+                2.. => Some(format!("records {} to {} are missing", whole.no + 1, no - 1)),
+                _ => Some(format!("a record with the number {no} was slipped in")),
+            };
+            let found = self.digest(no, time, &texts, previous);
+            let changed = (digest != found).then(|| CHANGED.to_owned());
+            let digest = digest.try_into().unwrap_or(found);
+            let expected = (whole.no + 1) as u64;
+            surveyor.record(&Surveyed { no: no as u64, expected, time, texts: &texts, digest, gap, changed });
+            whole = Whole { no, digest, records: whole.records + 1, begun: true };
+        }
+        if count == BATCH {
+            return Ok(Some(whole));
+        }
+        let wrong = self.wrong_end(&moment, &whole)?.map(|(no, what)| (no as u64, what));
+        surveyor.end(&moment, wrong)?;
+        Ok(None)
+    }
+
+    fn select(&self) -> String {
+        let (time, texts) = (self.time, self.texts.join(", "));
+        format!("SELECT no, {time}, previous, digest, {texts} FROM audit WHERE no > ? ORDER BY no LIMIT ?")
+    }
+
+    /// What is wrong with the note of the last record.
+    fn wrong_end(self, moment: &Connection, whole: &Whole) -> rusqlite::Result<Option<(i64, String)>> {
+        let next = whole.no + 1;
+        Ok(match note(moment, "audit_head")? {
+            None => Some((next, "the note of the last record is missing or unreadable".to_owned())),
+            Some((last, _)) if last > whole.no => {
+                Some((next, format!("records {next} to {last} are missing at the end")))
+            }
+            Some((last, _)) if last < whole.no => {
+                Some((last.max(0) + 1, "it comes after the record that was noted as the last one".to_owned()))
+            }
+            Some((_, digest)) if digest != whole.digest => {
+                Some((whole.no.max(1), "it is not the record that was noted as the last one".to_owned()))
+            }
+            Some(_) => None,
+        })
+    }
+
     /// Goes on by one batch. The notes of the first and the last record are read at the same moment, so that what is
     /// appended or let go meanwhile does not look like tampering.
     fn batch(self, connection: &Connection, mut whole: Whole) -> rusqlite::Result<Step> {
@@ -114,9 +226,7 @@ impl Chain {
                 }
             }
         }
-        let (time, texts) = (self.time, self.texts.join(", "));
-        let sql = format!("SELECT no, {time}, previous, digest, {texts} FROM audit WHERE no > ? ORDER BY no LIMIT ?");
-        let mut select = moment.prepare_cached(&sql)?;
+        let mut select = moment.prepare_cached(&self.select())?;
         // The first batch also finds what was slipped in before the first record.
         let after = if whole.begun { whole.no } else { i64::MIN };
         whole.begun = true;
@@ -135,19 +245,10 @@ impl Chain {
         if count == BATCH {
             return Ok(Step::Whole(whole));
         }
-        let next = whole.no + 1;
-        let (no, what) = match note(&moment, "audit_head")? {
-            None => (next, "the note of the last record is missing or unreadable".to_owned()),
-            Some((last, _)) if last > whole.no => (next, format!("records {next} to {last} are missing at the end")),
-            Some((last, _)) if last < whole.no => {
-                (last.max(0) + 1, "it comes after the record that was noted as the last one".to_owned())
-            }
-            Some((_, digest)) if digest != whole.digest => {
-                (whole.no.max(1), "it is not the record that was noted as the last one".to_owned())
-            }
-            Some(_) => return Ok(Step::End(whole)),
-        };
-        Ok(Step::Broken(whole, no, what))
+        Ok(match self.wrong_end(&moment, &whole)? {
+            None => Step::End(whole),
+            Some((no, what)) => Step::Broken(whole, no, what),
+        })
     }
 
     /// The digest of a record that follows; else what is wrong with it.
@@ -167,15 +268,13 @@ impl Chain {
         }
         let (previous, digest) = (bytes(row, 2)?, bytes(row, 3)?);
         if previous != whole.digest {
-            return Ok(Err(
-                "it does not follow the record before: the digest it holds of that one is another".to_owned()
-            ));
+            return Ok(Err(ANOTHER_BEFORE.to_owned()));
         }
         let texts: Vec<&[u8]> = (0..self.texts.len()).map(|at| bytes(row, 4 + at)).collect::<Result<_, _>>()?;
         let found = self.digest(no, time, &texts, previous);
         Ok(match digest == found {
             true => Ok(found),
-            false => Err("its content is not what was written: the digest is another".to_owned()),
+            false => Err(CHANGED.to_owned()),
         })
     }
 }

@@ -17,13 +17,15 @@ mod line;
 mod readers;
 mod snapshot;
 mod steps;
+mod witness;
 mod writer;
 
 pub use hostel_syncpoint::{SyncPoint, points};
 
-pub use chain::{Broken, Chain, Verified};
+pub use chain::{Broken, Chain, Surveyed, Surveyor, Verified};
 pub use snapshot::snapshot;
 pub use steps::Schema;
+pub use witness::Witness;
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -35,6 +37,7 @@ use tokio::sync::mpsc;
 
 use line::Bell;
 use readers::Readers;
+use witness::WitnessPlace;
 use writer::{Answer, Failure, Message, job, write_all, write_one};
 
 /// Writes that may wait for the writer; more make their askers wait.
@@ -123,6 +126,7 @@ pub struct Store {
     readers: Arc<Readers>,
     /// Lives as long as the writer.
     writer: Weak<()>,
+    witness: WitnessPlace,
 }
 
 /// A read that puts its result where its asker finds it.
@@ -156,15 +160,16 @@ impl Store {
         steps::run(&mut connection, schema)?;
         let life = Arc::new(());
         let writer = Arc::downgrade(&life);
+        let witness = WitnessPlace::default();
         let way = if options.inline || in_memory {
             let inline = Inline { connection: Some(connection), life: Some(life), in_memory };
             Way::Inline(Arc::new(Mutex::new(inline)))
         } else {
             let (jobs, queue) = mpsc::channel(QUEUE);
             let bell = Arc::<Bell>::default();
-            let hung = Arc::clone(&bell);
+            let (hung, place) = (Arc::clone(&bell), witness.clone());
             let work = move || {
-                write_all(name, connection, queue, hung, options.when_quiet);
+                write_all(name, connection, queue, hung, options.when_quiet, &place);
                 drop(life);
             };
             let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
@@ -172,7 +177,12 @@ impl Store {
             Way::Thread(jobs, bell)
         };
         let readers = Arc::new(Readers::new(name, path.to_owned(), options));
-        Ok(Self { name, way, readers, writer })
+        Ok(Self { name, way, readers, writer, witness })
+    }
+
+    /// From now on this witness follows every write. A database has one witness at most; `false` if it has one already.
+    pub fn attend(&self, witness: Arc<dyn Witness>) -> bool {
+        self.witness.fill(witness)
     }
 
     /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
@@ -349,7 +359,7 @@ impl Store {
     fn inline(&self, inline: &Mutex<Inline>, job: writer::Job) -> Result<(), StoreError> {
         let mut inline = inline.lock();
         let connection = inline.connection.as_mut().ok_or(StoreError::Closed)?;
-        write_one(self.name, connection, job);
+        write_one(self.name, connection, job, &self.witness);
         Ok(())
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::StoreError;
 use super::line::{Bell, GROUP, Line, Taken};
+use super::witness::{Witness, WitnessPlace};
 
 /// After so long without a write, what the last ones needed of memory goes back to the system.
 const QUIET: Duration = Duration::from_millis(300);
@@ -47,6 +48,8 @@ pub(crate) struct Told {
     tell: Box<dyn FnOnce(Result<(), StoreError>) + Send>,
     /// It failed half way, and only the whole transaction can be taken back.
     spoiled: bool,
+    /// Nothing of it is in the transaction.
+    failed: bool,
 }
 
 /// What a write's failure takes back.
@@ -82,13 +85,14 @@ pub(crate) fn job<T: Send + 'static, U: Send + 'static>(
             }
         });
         let (result, spoiled) = result.unwrap_or_else(|error| (Err(error), false));
+        let failed = result.is_err();
         let tell = move |committed: Result<(), StoreError>| {
             // Its own failure says more than that of all.
             let result = point.reach_if_ok(result.and_then(|value| committed.map(|()| value)));
             // An asker that has left wants no answer; what it asked for counts all the same.
             drop(answer.send(then(result)));
         };
-        Told { tell: Box::new(tell), spoiled }
+        Told { tell: Box::new(tell), spoiled, failed }
     });
     (job, answered)
 }
@@ -132,6 +136,7 @@ pub(crate) fn write_all(
     queue: mpsc::Receiver<Message>,
     bell: Arc<Bell>,
     when_quiet: Option<fn()>,
+    witness: &WitnessPlace,
 ) {
     let mut line = Line::new(queue, bell);
     let mut group = Vec::with_capacity(GROUP);
@@ -151,7 +156,7 @@ pub(crate) fn write_all(
             Taken::Closed => return,
         }
         let mut coming = Coming { group: group.drain(..), line: &mut line, came: 0, until: None, ended: false };
-        let (committed, told) = write_jobs(name, &mut connection, &mut coming);
+        let (committed, told) = write_jobs(name, &mut connection, &mut coming, witness.get());
         open = !coming.ended;
         let came = coming.came;
         drop(coming);
@@ -196,8 +201,8 @@ impl Iterator for Coming<'_> {
 }
 
 /// Writes one job by itself, and tells what became of it.
-pub(crate) fn write_one(name: &'static str, connection: &mut Connection, job: Job) {
-    let (committed, told) = write_jobs(name, connection, &mut std::iter::once(job));
+pub(crate) fn write_one(name: &'static str, connection: &mut Connection, job: Job, witness: &WitnessPlace) {
+    let (committed, told) = write_jobs(name, connection, &mut std::iter::once(job), witness.get());
     tell(&committed, told);
 }
 
@@ -212,9 +217,13 @@ fn write_jobs(
     name: &'static str,
     connection: &mut Connection,
     jobs: &mut dyn Iterator<Item = Job>,
+    witness: Option<&dyn Witness>,
 ) -> (Result<(), StoreError>, Vec<Told>) {
     let mut told = Vec::with_capacity(jobs.size_hint().0);
-    let committed = commit_group(name, connection, jobs, &mut told);
+    let committed = commit_group(name, connection, jobs, &mut told, witness);
+    if let Some(witness) = witness {
+        witness.settled(committed.is_ok());
+    }
     if let Err(error) = &committed {
         // Those that could not even be begun.
         told.extend(jobs.map(|job| job(Err(error.clone()), false)));
@@ -229,23 +238,34 @@ fn commit_group(
     connection: &mut Connection,
     jobs: &mut dyn Iterator<Item = Job>,
     told: &mut Vec<Told>,
+    witness: Option<&dyn Witness>,
 ) -> Result<(), StoreError> {
     let named = |error| StoreError::of(name, &error);
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(named)?;
     let broken = || StoreError::Sqlite(format!("{name}: the disk refused what was written together with this"));
+    if let Some(witness) = witness {
+        witness.begin(&transaction);
+    }
     // What is written alone is taken back by taking everything back.
     let alone = jobs.size_hint() == (1, Some(1));
     for job in jobs {
         let ended = transaction.is_autocommit();
+        let mark = witness.map(Witness::mark);
         let one = job(if ended { Err(broken()) } else { Ok(&transaction) }, alone);
         let spoiled = one.spoiled;
+        if let (Some(witness), Some(mark), true) = (witness, mark, one.failed) {
+            witness.go_back(mark);
+        }
         told.push(one);
         if spoiled {
             return Err(broken());
         }
     }
-    match transaction.is_autocommit() {
-        true => Err(broken()),
-        false => transaction.commit().map_err(named),
+    if transaction.is_autocommit() {
+        return Err(broken());
     }
+    if let Some(witness) = witness {
+        witness.prepare(&transaction).map_err(|why| StoreError::Sqlite(format!("{name}: {why}")))?;
+    }
+    transaction.commit().map_err(named)
 }

@@ -105,10 +105,28 @@ points! {
     ATTEMPT_PASSED = "house.passphrase.attempt-passed";
     /// A wrong passphrase is committed with its audit record; the decider has no answer.
     ATTEMPT_FAILED = "house.passphrase.attempt-failed";
-    /// The file with the digest of a new passphrase is in place; the audit has no record and the asker no answer.
-    PASSPHRASE_WRITTEN = "house.passphrase.written";
-    /// The audit record of a changed or removed passphrase is committed; the asker has no answer.
+    /// The digest of a new passphrase, or that there is none any more, is committed with its audit record; the file still
+    /// holds the one of before, and the asker has no answer.
     PASSPHRASE_RECORDED = "house.passphrase.recorded";
+    /// The file with the digest of a new passphrase is in place; the asker has no answer.
+    PASSPHRASE_WRITTEN = "house.passphrase.written";
+
+    /// What somebody else has changed is recorded, and denied or written again; nobody has been told.
+    TAMPERING_RECORDED = "house.tampering.recorded";
+    /// The endorsement of the audit's key with the passphrase is committed; nobody waits for it.
+    SEGMENT_ENDORSED = "house.audit.endorsed";
+    /// Settings about consent are committed as in force; the ones of before still apply, and the asker has no answer.
+    POLICY_STORED = "house.policy.stored";
+    /// Everything that a lost key makes void is committed, with seals of the new key; grants are still in memory.
+    HOUSE_REKEYED = "house.key.replaced";
+    /// What the start found is committed as it counts from now on; no door is open.
+    CONSENT_LOADED = "house.consent.loaded";
+    /// The keeper knows what state.db will be after the next commit, and what it is before; nothing is committed.
+    ANCHOR_INTENDED = "house.anchor.intended";
+    /// The commit is done; the keeper takes the state before it for possible still.
+    ANCHOR_COMMITTED = "house.anchor.committed";
+    /// The keeper knows that the commit is done; nobody who waits for it has been told.
+    ANCHOR_CONFIRMED = "house.anchor.confirmed";
 
     // The keeper.
 

@@ -623,6 +623,13 @@ export interface Usage {
   cost_usd: number;
 }
 
+/** The guard around the agent of a session. */
+export interface Guard {
+  setting: "off" | "auto" | "strict";
+  active: "none" | "scopes" | "view" | "full";
+  why_not_stronger?: string | undefined;
+}
+
 /** A session of the house. */
 export interface SessionInfo {
   session_id: string;
@@ -648,6 +655,7 @@ export interface SessionInfo {
   running_turn?: number | undefined;
   cli_session_id?: string | undefined;
   pid?: number | undefined;
+  guard?: Guard | undefined;
 }
 
 /** session/list: newest first. */

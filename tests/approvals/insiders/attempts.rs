@@ -115,6 +115,7 @@ pub(crate) fn native(doors: &Doors, targets: &Targets) -> Vec<Attempt> {
         ("approver/status", json!({})),
         ("approver/set", json!({"passphrase": "another one", "old": PASSPHRASE})),
         ("approver/clear", json!({"passphrase": PASSPHRASE})),
+        ("approver/confirm", json!({"passphrase": PASSPHRASE})),
         ("audit/show", json!({})),
         ("audit/verify", json!({})),
         ("audit/last", json!({})),

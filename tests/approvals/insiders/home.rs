@@ -1,7 +1,7 @@
 //! A house with every door open, things in it that belong to somebody else, and processes inside that want them.
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -253,6 +253,22 @@ impl Doors {
     pub(crate) fn claustrum(&self, method: &str, params: &Value) -> Value {
         let mut client = Client::connect(&self.claustrum, &self.token).expect("the claustrum socket accepts");
         serde_json::from_str(&client.call(method, &params.to_string())).expect("an answer")
+    }
+
+    /// Whether there is a claustrum socket: for an agent under its guard there is none.
+    pub(crate) fn has_claustrum(&self) -> bool {
+        let stream = UnixStream::connect(&self.claustrum).expect("the relay accepts");
+        stream.set_read_timeout(Some(wait::limit())).expect("a time limit");
+        let token = &self.token;
+        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "server.ping", "params": {}, "auth": token});
+        // A relay that reaches nobody closes the connection, perhaps before this.
+        (&stream).write_all(format!("{ping}\n").as_bytes()).ok();
+        let mut answer = String::new();
+        match BufReader::new(stream).read_line(&mut answer) {
+            Ok(count) => count > 0,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// One sudo-proxy request line: the whole answer.

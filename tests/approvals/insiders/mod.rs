@@ -10,6 +10,7 @@ mod home;
 mod mcp;
 mod mesh;
 mod modes;
+mod ownership;
 mod records;
 mod refused;
 mod restart;

@@ -18,9 +18,11 @@ fn attack(home: &Home, doors: &Doors, what: &str) {
     let mut tried: Vec<(&str, Vec<Attempt>)> = vec![
         ("native", attempts::native(doors, &targets)),
         ("zeroclaw", attempts::zeroclaw(doors, &targets)),
-        ("claustrum", attempts::claustrum(doors, home)),
         ("codecast", attempts::codecast(doors, home, &targets)),
     ];
+    if doors.has_claustrum() {
+        tried.push(("claustrum", attempts::claustrum(doors, home)));
+    }
     for (door, attempts) in &tried {
         for attempt in attempts {
             assert!(attempt.is_refused(), "{what}, {door} {}: {}", attempt.method, attempt.answer);
@@ -69,14 +71,28 @@ fn lists(doors: &Doors, targets: &Targets, what: &str) {
 #[test]
 fn a_hosted_command_is_refused_what_the_table_denies() {
     let home = Home::start("");
-    attack(&home, &home.hosted("plain", "exec $RELAY"), "a hosted command");
+    let doors = home.hosted("plain", "exec $RELAY");
+    assert!(doors.has_claustrum());
+    attack(&home, &doors, "a hosted command");
 }
 
 #[test]
 fn an_agents_process_is_refused_what_the_table_denies() {
-    let home = Home::start("");
+    let home = Home::start("guard = \"off\"\n");
     let (doors, _) = home.agent("agent", "ask");
+    assert!(doors.has_claustrum());
     attack(&home, &doors, "an agent's process");
+}
+
+/// The guard hides the claustrum socket. At the other doors the table counts as without a guard.
+#[test]
+fn an_agents_process_under_its_guard_is_refused_what_the_table_denies() {
+    let home = Home::start("");
+    let (doors, session) = home.agent("agent", "ask");
+    let active = home.session(&session)["guard"]["active"].clone();
+    let hides = active == "full" || active == "view";
+    assert_eq!(doors.has_claustrum(), !hides, "the guard is {active}");
+    attack(&home, &doors, "an agent's process under its guard");
 }
 
 /// Without parents, a terminal session, variables and the usual limits.

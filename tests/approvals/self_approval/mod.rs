@@ -67,6 +67,7 @@ impl Asked {
             Attempt::native("approval/watch", json!({"face": true})),
             Attempt::native("approver/set", json!({"passphrase": "another one", "old": PASSPHRASE})),
             Attempt::native("approver/clear", json!({"passphrase": PASSPHRASE})),
+            Attempt::native("approver/confirm", json!({"passphrase": PASSPHRASE})),
         ]);
         all
     }

@@ -183,6 +183,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Whether the door has answered.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.folder.join("it.answer").exists()
+    }
+
     /// The door's answer.
     pub(crate) fn answer(&self) -> Value {
         wait::json(&self.folder.join("it.answer"))

@@ -172,7 +172,7 @@ impl Host {
 
     /// What is left of tokens.
     pub(crate) fn tokens(&self) -> usize {
-        fs::read_dir(self.0.house().join("run/launch")).map_or(0, |files| files.flatten().count())
+        fs::read_dir(self.0.house().join("launch")).map_or(0, |files| files.flatten().count())
     }
 }
 

@@ -4,6 +4,7 @@
 //! then the guarantees are checked as after a kill at a random time. A point of the program that is in no list fails
 //! `every_point_is_killed_at`.
 
+mod anchors;
 mod commands;
 mod consent;
 mod keeper;
@@ -29,6 +30,8 @@ const SCENARIOS: &[(&str, &[&str])] = &[
     ("lifecycle::sessions_are_what_they_were_told_to_be", lifecycle::POINTS),
     ("consent::commands_run_once", consent::COMMANDS),
     ("consent::decisions_count_once", consent::DECISIONS),
+    ("anchors::a_decision_counts_once_wherever_its_write_is_cut_off", anchors::WRITES),
+    ("anchors::trust_is_the_same_after_a_kill", anchors::TRUST),
     ("sessions::a_long_answer_is_kept_whole", sessions::LONG),
     ("commands::the_registry_of_hosts_is_whole", commands::POINTS),
     ("mail::messages_become_prompts_once", mail::POINTS),

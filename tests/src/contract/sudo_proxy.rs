@@ -19,7 +19,7 @@ pub const LANGUAGE: Language = Language {
     signs: &[Sign::Send, Sign::SendPart, Sign::Call, Sign::Message, Sign::Result, Sign::Error],
     standard: &["fresh-daemon", "half-close", "cut", "closed", "silent", "daemon-gone"],
     directives: &[
-        Word::expecting("prompt", "the terminal asks about the request of this connection"),
+        Word::expecting("prompt", "the terminal asks about the request of this connection, after all its pages"),
         Word::expecting("key name", "likewise, and then this key is pressed: a letter, `enter`, `escape`, `blank`"),
         Word::new("type-ahead keys", "press keys before any question"),
         Word::expecting("shows text", "the terminal shows the text, since the question or the last key"),
@@ -98,7 +98,7 @@ impl SudoProxy {
         }
         let (limit, start) = (self.read_limit(), self.painted);
         let terminal = self.daemon().terminal();
-        terminal.wait(start, limit, |seen| seen.contains("default=N"))?;
+        terminal.wait_question(start, limit)?;
         let end = terminal.length();
         self.asked = Some((connection.to_owned(), start));
         self.painted = end;

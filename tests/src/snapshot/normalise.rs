@@ -152,6 +152,7 @@ impl<'a> Normaliser<'a> {
     fn json_string(&mut self, key: &str, text: &str) -> String {
         let shown = match key {
             "hostname" => "<host>".to_owned(),
+            "id" if is_key_id(text) => self.number("key-id", text),
             _ => self.text(text),
         };
         Value::String(shown).to_string()
@@ -211,6 +212,9 @@ impl<'a> Normaliser<'a> {
         }
         if digits && word != "0" && before.ends_with("127.0.0.1:") {
             return Some((length, self.number("port", word)));
+        }
+        if before.ends_with(" id=") && is_key_id(word) {
+            return Some((length, self.number("key-id", word)));
         }
         if digits && before.ends_with("uid=") {
             return Some((length, "<uid>".to_owned()));
@@ -312,6 +316,11 @@ fn id_length(text: &str) -> Option<usize> {
     let mixed = word.contains(|character: char| character.is_ascii_digit())
         && (word.contains(|character: char| character.is_ascii_alphabetic()) || length >= 32);
     (length >= 20 && word.is_ascii() && mixed).then_some(length)
+}
+
+/// The short id of a house key: 16 hexadecimal digits.
+fn is_key_id(text: &str) -> bool {
+    text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// `2026-01-02T03:04:05.678Z`, also with a space in the middle and without a fraction.
@@ -465,6 +474,17 @@ mod tests {
             "long ".repeat(20)
         );
         assert_eq!(normalise(&text), wanted);
+    }
+
+    #[test]
+    fn ids_of_house_keys_are_replaced_by_their_place() {
+        let id = "3f32520a9b8c7d6e";
+        assert_eq!(normalise(&format!("segment  id={id}  key={KEY}\n")), "segment  id=<key-id-1>  key=<key-1>\n");
+        assert_eq!(
+            normalise(&format!("{{\"id\":\"{id}\",\"word\":\"{id}\"}}\n")),
+            format!("{{\"id\": \"<key-id-1>\", \"word\": \"{id}\"}}\n")
+        );
+        assert_eq!(normalise(&format!("{id} id=12\n")), format!("{id} id=12\n"));
     }
 
     #[test]

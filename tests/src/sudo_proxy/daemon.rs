@@ -114,13 +114,13 @@ impl Daemon {
         &self.options
     }
 
-    /// Waits for the next question and gives it.
+    /// Waits for the next question, all pages of it, and gives it.
     ///
     /// # Panics
     /// If none is asked.
     pub fn question(&mut self) -> String {
         let start = self.questioned;
-        let seen = self.terminal().wait(start, wait::limit(), |seen| seen.contains("default=N"));
+        let seen = self.terminal().wait_question(start, wait::limit());
         self.questioned = self.terminal().length();
         seen.expect("a question")
     }

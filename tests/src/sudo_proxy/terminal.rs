@@ -13,6 +13,12 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
+/// What every question of sudo-proxy has at its end.
+const QUESTION: &str = "default=N";
+
+/// The end of a page of a question that is not its last. Only ours has pages.
+const NEXT_PAGE: &str = ": Space shows the next, n denies ";
+
 /// The master side.
 #[derive(Debug)]
 pub struct Terminal {
@@ -104,6 +110,26 @@ impl Terminal {
                 return Err(format!("the terminal shows {text:?}"));
             }
             painted = self.painted.1.wait_timeout(painted, left).expect("nobody panics with it").0;
+        }
+    }
+
+    /// Waits until a question of sudo-proxy stands there, turning the pages of one that does not fit on the screen, and
+    /// gives everything that was painted from `start` on. Each page may take as long as the limit.
+    ///
+    /// # Errors
+    /// If a page is not in time: what was painted instead.
+    ///
+    /// # Panics
+    /// If the terminal is gone.
+    pub fn wait_question(&mut self, start: usize, limit: Duration) -> Result<String, String> {
+        let mut page = start;
+        loop {
+            let seen = self.wait(page, limit, |seen| seen.contains(QUESTION) || seen.ends_with(NEXT_PAGE))?;
+            if seen.contains(QUESTION) {
+                return Ok(self.painted(start));
+            }
+            page = self.length();
+            self.press(" ");
         }
     }
 }

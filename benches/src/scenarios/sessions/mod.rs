@@ -5,6 +5,7 @@
 
 mod create;
 mod events;
+mod guard;
 mod health;
 mod latency;
 mod memory;
@@ -14,7 +15,7 @@ mod turns;
 use super::Scenario;
 
 /// Every scenario by its name, in order.
-pub(crate) const ALL: [(&str, Scenario); 7] = [
+pub(crate) const ALL: [(&str, Scenario); 8] = [
     ("events", events::run),
     ("latency", latency::run),
     ("health", health::run),
@@ -22,4 +23,5 @@ pub(crate) const ALL: [(&str, Scenario); 7] = [
     ("stalled", stalled::run),
     ("memory", memory::run),
     ("turns", turns::run),
+    ("guard", guard::run),
 ];

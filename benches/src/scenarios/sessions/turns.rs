@@ -101,7 +101,7 @@ fn trivial(bench: &Bench, report: &mut Report) {
     report.metrics.push(metric.quoted("1.5–2.5"));
 }
 
-fn messages(port: u16, session: &str, count: u64) -> Result<f64> {
+pub(super) fn messages(port: u16, session: &str, count: u64) -> Result<f64> {
     let script = Script { count: 1, shape: Shape::Long, pace: Pace::Together, note: None }.to_string();
     let mut took = Vec::new();
     for _ in 0..count {

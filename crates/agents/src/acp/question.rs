@@ -42,7 +42,7 @@ impl Question {
     fn option(&self, decision: &Decision) -> Option<&str> {
         let of_kind = |kind: &str| self.options.iter().find(|option| option.kind == kind);
         let option = match decision {
-            Decision::AllowOnce => of_kind("allow_once"),
+            Decision::AllowOnce | Decision::AllowChangeable => of_kind("allow_once"),
             Decision::AllowAlways => of_kind("allow_always").or_else(|| of_kind("allow_once")),
             Decision::Reject(_) | Decision::RejectWithEdit(_) => of_kind("reject_once"),
             Decision::Answers(answers) => self

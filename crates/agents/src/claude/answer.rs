@@ -66,7 +66,7 @@ impl Question {
             message: None,
         };
         let response = match decision {
-            Decision::AllowOnce => allow(self.input.clone(), None),
+            Decision::AllowOnce | Decision::AllowChangeable => allow(self.input.clone(), None),
             Decision::AllowAlways => allow(self.input.clone(), Some(self.rule())),
             Decision::Answers(answers) => allow(self.with_answers(answers), None),
             Decision::Reject(words) | Decision::RejectWithEdit(words) => Answer {

@@ -11,7 +11,8 @@ use super::gojson::{Malformed, Object};
 use super::lookup;
 use super::params::{KillAndWaitParams, KillParams, ReattachParams, SpawnParams, StdinParams};
 use super::stream::{self, CarriedReply, Subscription};
-use hostel_house::processes::{Origin, Process, SpawnError, SpawnSpec, Status, StdinError};
+use hostel_house::insiders::Rights;
+use hostel_house::processes::{Process, SpawnError, SpawnSpec, Status, StdinError};
 use hostel_house::workspace::{PathError, errno_text};
 use rustix::process::Signal;
 use std::ffi::OsString;
@@ -64,7 +65,7 @@ async fn spawn_process(connection: &Connection, params: &[u8]) -> Result<(Arc<Pr
         return Err(RpcError::params("Command is required"));
     }
     rights.may_name("process.spawn", &params.id).await.map_err(|refusal| RpcError::refused(&refusal))?;
-    let outcome = start(door, &params, rights.origin().await).await;
+    let outcome = start(door, rights, &params).await;
     match &outcome {
         Ok(process) => {
             let (log, id) = (&door.log, &params.id);
@@ -86,7 +87,7 @@ async fn spawn_process(connection: &Connection, params: &[u8]) -> Result<(Arc<Pr
 }
 
 /// Starts the process, or says in Go's words why not.
-async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Origin>) -> Result<Arc<Process>, String> {
+async fn start(door: &Arc<Door>, rights: &Rights, params: &SpawnParams<'_>) -> Result<Arc<Process>, String> {
     let command = params.command.clone().into_owned();
     let login_path = door.login_shell.path().await;
     let environment = environment::for_child(&door.environment, login_path.as_deref(), &params.env)
@@ -102,7 +103,7 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Orig
         return Err(chdir_text(cwd.as_deref(), &program, 0).await);
     }
     let argv = std::iter::once(command).chain(params.args.iter().cloned());
-    let spec = SpawnSpec {
+    let mut spec = SpawnSpec {
         name: params.id.clone().into_owned(),
         door: door::NAME.to_owned(),
         program: program.clone(),
@@ -112,14 +113,16 @@ async fn start(door: &Arc<Door>, params: &SpawnParams<'_>, asked_by: Option<Orig
         id: None,
         socket_stdin: false,
         session: None,
-        asked_by,
+        asked_by: None,
         owned_input: false,
+        guard: None,
     };
+    rights.inherit(&mut spec).await;
     match door.processes.spawn(spec).await {
         Ok(process) => Ok(process),
         Err(SpawnError::Chdir { errno }) => Err(chdir_text(cwd.as_deref(), &program, errno).await),
         Err(SpawnError::Exec { errno }) => Err(exec_text(&program, errno)),
-        Err(SpawnError::Limit(words) | SpawnError::Keeper(words)) => Err(words),
+        Err(SpawnError::Limit(words) | SpawnError::Guard(words) | SpawnError::Keeper(words)) => Err(words),
     }
 }
 

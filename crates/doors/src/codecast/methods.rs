@@ -139,7 +139,9 @@ async fn new_session(door: Arc<Door>, create: Create, maker: Option<Maker>) -> R
         Failure::params(format!("Unknown cli_type: {agent} (there are: {known})"))
     })?;
     let path = paths::expand(&given, &door.settings.home);
-    if !prepare(&door, &path, kind).await {
+    // The daemon writes where a guarded process may not even look; such a process copies its skills itself.
+    let copies = maker.as_ref().is_none_or(|maker| maker.guard.is_none());
+    if !prepare(&door, &path, kind, copies).await {
         let expanded = path.display();
         let message = format!("Path does not exist on remote machine: {expanded} (resolved from: {given})");
         return Err(Failure::failed(message));
@@ -170,14 +172,15 @@ async fn new_session(door: Arc<Door>, create: Create, maker: Option<Maker>) -> R
     Ok(session)
 }
 
-/// Whether the project is there; if so, it gets what it lacks.
-async fn prepare(door: &Arc<Door>, project: &std::path::Path, kind: Kind) -> bool {
+/// Whether the project is there; if so, it gets what it lacks, unless nothing is to be copied.
+async fn prepare(door: &Arc<Door>, project: &std::path::Path, kind: Kind, copies: bool) -> bool {
     let (home, project) = (door.settings.home.clone(), project.to_owned());
     let copied = hostel_tasks::spawn_blocking(move || {
         // First of all: a folder that is made for its skills would be there.
-        project.exists().then(|| skills::copy(&home, &project, kind))
+        project.exists().then(|| copies.then(|| skills::copy(&home, &project, kind)))
     });
     let Ok(Some(copied)) = copied.await else { return false };
+    let Some(copied) = copied else { return true };
     for failure in &copied.failures {
         door.log.warn(format_args!("codecast: skills: {failure}"));
     }

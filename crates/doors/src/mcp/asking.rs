@@ -28,7 +28,7 @@ const WAITING: &str = "waiting for a person to answer";
 
 /// What became of a question.
 #[derive(Debug, Deserialize)]
-struct Settled {
+pub(super) struct Settled {
     id: String,
     state: String,
     #[serde(default)]
@@ -54,18 +54,37 @@ pub(super) async fn ask(
             LONGEST.0, LONGEST.1
         )));
     }
+    Some(match question(server, &asked.question, &details, caller, context).await? {
+        Ok(settled) => rendered(&settled),
+        Err(text) => failed(text),
+    })
+}
+
+/// Puts a question into the inbox and waits; the error is for the client. None when the call was cancelled.
+pub(super) async fn question(
+    server: &Server,
+    question: &str,
+    details: &str,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Option<Result<Settled, String>> {
     let params = json!({
-        "question": asked.question,
+        "question": question,
         "details": details,
         "session": server.session_word(caller),
         "client": format!("{} {}", caller.word(), caller.version),
         "request_id": Request::new_id(),
         "door": super::NAME,
     });
-    Some(match progress::waiting(context, WAITING, settled(server, &params, caller)).await? {
-        Ok(settled) => rendered(&settled),
-        Err(error) => failed(no_house(&error)),
-    })
+    let waited = progress::waiting(context, WAITING, settled(server, &params, caller)).await?;
+    Some(waited.map_err(|error| no_house(&error)))
+}
+
+impl Settled {
+    /// Whether a person agreed.
+    pub(super) fn is_approved(&self) -> bool {
+        self.state == "approved"
+    }
 }
 
 /// Asks, and asks again in the same words where the house went away and came back.

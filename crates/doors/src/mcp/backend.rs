@@ -37,6 +37,11 @@ pub trait Backend: Send + Sync + 'static {
     /// Why a caller may not use a tool, because it is a process inside the house; none where it may.
     fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>>;
 
+    /// Why this server starts no ssh for a caller: it would run outside the guard that the caller has.
+    fn refuses_ssh<'a>(&'a self, _caller: &'a Caller, _host: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async { None })
+    }
+
     /// A connection to the house's own door.
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>>;
 }

@@ -29,6 +29,15 @@ pub enum Launched {
     House,
 }
 
+/// What a person was asked about a machine that is about to be reached.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FirstContact {
+    /// It was reached before, or a person has agreed.
+    Agreed,
+    /// Nobody was asked: the terminal that is opened asks first.
+    AskInTerminal,
+}
+
 /// Why a daemon could not be started.
 #[derive(Debug)]
 pub enum LaunchError {
@@ -69,8 +78,8 @@ pub trait Desk: Send + Sync + 'static {
     /// Whether the daemon's program is there.
     fn has_program(&self) -> bool;
 
-    /// Starts a daemon, `None` being this machine.
-    fn launch<'a>(&'a self, host: Option<&'a str>, forward_agent: bool) -> Later<'a, Result<Launched, LaunchError>>;
+    /// Starts a daemon, `None` being this machine. The ssh agent is never lent.
+    fn launch<'a>(&'a self, host: Option<&'a str>, first: FirstContact) -> Later<'a, Result<Launched, LaunchError>>;
 }
 
 /// The text of a host's metadata as lists show it, with what comes before the description.

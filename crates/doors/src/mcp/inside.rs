@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use hostel_house::insiders::Door;
 use hostel_house::insiders::Insiders;
 use hostel_house::insiders::Own;
+use hostel_house::insiders::Rights;
 use hostel_peer::Peer;
 use tokio::net::UnixStream;
 
@@ -18,6 +19,13 @@ use super::Later;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
 use crate::zeroclaw::PeerNames as _;
+
+/// The tool that connects to another machine.
+const START: &str = "start_server";
+
+/// What a guarded process is told that wants this daemon to do so.
+const GUARDED: &str = "`start_server` is refused here: ssh would run outside the guard that this process has; the server \
+     that `hostel mcp` is on its standard input and output runs it inside";
 
 /// Serves one end of a pair as a door does, for the process that is really behind it.
 pub type Attend = Box<dyn Fn(UnixStream, Peer) + Send + Sync>;
@@ -48,6 +56,14 @@ fn peer_of(caller: &Caller) -> Peer {
     caller.peer.clone().unwrap_or_else(Peer::unknown)
 }
 
+impl Inside {
+    fn rights(&self, caller: &Caller) -> Rights {
+        let peer = peer_of(caller);
+        let label = format!("mcp {} {}", caller.word(), peer.label());
+        self.insiders.rights(Door::Mcp, peer, label)
+    }
+}
+
 impl Backend for Inside {
     fn door(&self, host: Option<&str>) -> Option<PathBuf> {
         host.map(|host| (self.tunnel)(host))
@@ -68,9 +84,7 @@ impl Backend for Inside {
 
     fn refuses<'a>(&'a self, caller: &'a Caller, tool: &'a str) -> Later<'a, Option<String>> {
         Box::pin(async move {
-            let peer = caller.peer.clone().unwrap_or_else(Peer::unknown);
-            let label = format!("mcp {} {}", caller.word(), peer.label());
-            let rights = self.insiders.rights(Door::Mcp, peer, label);
+            let rights = self.rights(caller);
             let refused = match rights.check(tool).await {
                 // The doors behind see to the rest, but a mesh daemon takes us for the member.
                 Ok(Some(Own::Mailbox)) => match rights.insider().await.and_then(|one| self.insiders.session_of(&one)) {
@@ -81,6 +95,17 @@ impl Backend for Inside {
                 Err(refusal) => refusal,
             };
             Some(refused.text().to_owned())
+        })
+    }
+
+    fn refuses_ssh<'a>(&'a self, caller: &'a Caller, host: &'a str) -> Later<'a, Option<String>> {
+        Box::pin(async move {
+            let rights = self.rights(caller);
+            if !rights.is_guarded().await {
+                return None;
+            }
+            rights.refuse(START, host).await;
+            Some(GUARDED.to_owned())
         })
     }
 

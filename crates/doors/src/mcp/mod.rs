@@ -32,6 +32,7 @@ pub use backend::Backend;
 pub use backend::Later;
 pub use caller::Caller;
 pub use hosts::Desk;
+pub use hosts::FirstContact;
 pub use hosts::HostInfo;
 pub use hosts::LaunchError;
 pub use hosts::Launched;

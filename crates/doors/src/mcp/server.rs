@@ -183,7 +183,7 @@ impl Server {
         }
         let done = match &*request.name {
             "execute" => execute::execute(self, read(arguments)?, caller, context).await,
-            "start_server" => Some(servers::start(self, read(arguments)?, caller).await?),
+            "start_server" => servers::start(self, read(arguments)?, caller, context).await?,
             "stop_server" => Some(servers::stop(self, read(arguments)?, caller).await),
             "status" => Some(servers::status(self, read(arguments)?, caller).await),
             "update_host" => Some(servers::update(self, read(arguments)?).await),

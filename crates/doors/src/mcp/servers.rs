@@ -1,7 +1,8 @@
 //! `start_server`, `stop_server`, `status`, `update_host`: the daemons behind `execute`.
 //!
 //! Invariant: a daemon that is there is never started again, and one that is not there is no error when it is to be
-//! stopped. A socket file is removed only when nobody answers behind it.
+//! stopped. A socket file is removed only when nobody answers behind it. A connection to a machine that was never reached
+//! before is opened only after a person has agreed, and no tool call lends anybody the ssh agent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,15 +10,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ErrorData;
+use rmcp::RoleServer;
 use rmcp::model::CallToolResult;
+use rmcp::service::RequestContext;
 
 use super::Caller;
+use super::FirstContact;
 use super::LaunchError;
 use super::Launched;
 use super::Server;
 use super::arguments::OneHost;
 use super::arguments::Start;
 use super::arguments::UpdateHost;
+use super::asking;
 use super::execute::exists;
 use super::execute::failed;
 use super::execute::rendered;
@@ -40,30 +45,105 @@ const CONTROL: Duration = Duration::from_secs(5);
 /// Hosts of one `status`.
 const STATUS_LIMIT: usize = 100;
 
-/// `start_server`.
-pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Result<CallToolResult, ErrorData> {
+/// `start_server`. None when the call was cancelled.
+pub(super) async fn start(
+    server: &Server,
+    asked: Start,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Result<Option<CallToolResult>, ErrorData> {
     let target = match server.target(asked.host.as_deref()) {
         Ok(target) => target,
-        Err(text) => return Ok(failed(text)),
+        Err(text) => return Ok(Some(failed(text))),
     };
     let host = target.as_deref();
-    let name = host.unwrap_or("localhost");
+    if let Some(running) = running(server, host, caller).await {
+        return Ok(Some(running));
+    }
+    // Its configuration, which names programs, is a file that the caller may be able to write.
+    if let Some(host) = host
+        && let Some(refusal) = server.backend.refuses_ssh(caller, host).await
+    {
+        return Ok(Some(failed(refusal)));
+    }
+    let first_contact = match consent(server, host, caller, context).await {
+        Some(Consent::NotNeeded) => FirstContact::Agreed,
+        Some(Consent::InTerminal) => FirstContact::AskInTerminal,
+        Some(Consent::Refused(text)) => return Ok(Some(failed(text))),
+        None => return Ok(None),
+    };
+    launch(server, host, first_contact, asked.forward_agent, caller).await.map(Some)
+}
+
+/// What is said of a daemon that is there already; none if it is not.
+async fn running(server: &Server, host: Option<&str>, caller: &Caller) -> Option<CallToolResult> {
+    let Some(socket) = server.backend.door(host) else {
+        return Some(said(format!("{} is already running", server.profile.name)));
+    };
+    if !exists(&socket).await || !server.contact(host, caller).is_ready().await {
+        return None;
+    }
+    server.seen(host.unwrap_or("localhost"), "").await;
+    Some(said(match host {
+        None => texts::already_running(&socket),
+        Some(host) => texts::tunnel_active(host, &socket),
+    }))
+}
+
+/// Whether a connection may be opened.
+enum Consent {
+    NotNeeded,
+    /// There is no house to ask in: the terminal that is opened asks first.
+    InTerminal,
+    Refused(String),
+}
+
+/// Asks a person before a machine is reached for the first time. None when the call was cancelled.
+async fn consent(
+    server: &Server,
+    host: Option<&str>,
+    caller: &Caller,
+    context: &RequestContext<RoleServer>,
+) -> Option<Consent> {
+    let Some(host) = host else { return Some(Consent::NotNeeded) };
+    // A description alone does not make a host known: `update_host` gives one to any name.
+    let is_known = server.desk.known().get(host).is_some_and(|info| !info.last_connected.is_empty());
+    if is_known {
+        return Some(Consent::NotNeeded);
+    }
+    if server.profile.contract {
+        return Some(Consent::InTerminal);
+    }
+    let question = format!("Connect to {host} by ssh and open a sudo-proxy there?");
+    let details =
+        "This machine was never reached before. Your ssh keys are used to log in; your ssh agent is not lent.";
+    let settled = asking::question(server, &question, details, caller, context).await?;
+    Some(match settled {
+        Ok(settled) if settled.is_approved() => Consent::NotNeeded,
+        Ok(_) => {
+            Consent::Refused(format!("Nobody agreed to connect to {host}; a person can: `sudo-proxy --host {host}`"))
+        }
+        Err(text) => Consent::Refused(text),
+    })
+}
+
+/// Opens a connection, or starts the daemon of this machine, and waits until it answers.
+async fn launch(
+    server: &Server,
+    host: Option<&str>,
+    first_contact: FirstContact,
+    wants_agent: bool,
+    caller: &Caller,
+) -> Result<CallToolResult, ErrorData> {
     let contact = server.contact(host, caller);
     let Some(socket) = server.backend.door(host) else {
         return Ok(said(format!("{} is already running", server.profile.name)));
     };
-    if exists(&socket).await && contact.is_ready().await {
-        server.seen(name, "").await;
-        return Ok(said(match host {
-            None => texts::already_running(&socket),
-            Some(host) => texts::tunnel_active(host, &socket),
-        }));
-    }
     if host.is_some() {
         // A tunnel that ended leaves its end behind, and the next one could not be opened.
         tokio::fs::remove_file(&socket).await.ok();
     }
-    let launched = match server.desk.launch(host, asked.forward_agent).await {
+    let launched = match server.desk.launch(host, first_contact).await {
         Ok(launched) => launched,
         Err(LaunchError::NoTerminal(text)) => return Err(ErrorData::internal_error(text, None)),
         Err(LaunchError::Spawn(error)) => {
@@ -74,9 +154,9 @@ pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Res
     let looks = if host.is_none() { LOOKS.0 } else { LOOKS.1 };
     for _ in 0..looks {
         if exists(&socket).await && contact.is_ready().await {
-            server.seen(name, "").await;
+            server.seen(host.unwrap_or("localhost"), "").await;
             return Ok(said(match (host, launched) {
-                (Some(host), _) => texts::tunnel_ready(host, &socket),
+                (Some(host), _) => format!("{}{}", texts::tunnel_ready(host, &socket), agent_note(wants_agent)),
                 (None, Launched::Terminal) => texts::started(&socket),
                 (None, Launched::House) => format!("the house is up, its sudo-proxy door is {}", socket.display()),
             }));
@@ -91,6 +171,14 @@ pub(super) async fn start(server: &Server, asked: Start, caller: &Caller) -> Res
             socket.display()
         ),
     }))
+}
+
+/// What a client hears that wanted the ssh agent forwarded.
+fn agent_note(wants_agent: bool) -> &'static str {
+    match wants_agent {
+        true => " (the ssh agent is not forwarded: only a person can ask for that, with `sudo-proxy --forward-agent`)",
+        false => "",
+    }
 }
 
 /// A request that runs nothing.

@@ -85,13 +85,14 @@ fn start_server() -> Tool {
     tool(
         "start_server",
         "Start the daemon that execute needs. With `host`, opens a terminal with an ssh tunnel to that machine, whose \
-         daemon then asks for approval in it. One that runs already is left alone and counts as started. Waits until \
-         it answers: up to 5 s for this machine, up to 30 s for another.",
+         daemon then asks for approval in it. A machine that was never reached before is connected to only after a \
+         person has agreed. One that runs already is left alone and counts as started. Waits until it answers: up to \
+         5 s for this machine, up to 30 s for another.",
         &[],
         &json!({
             "host": host("The machine to connect to"),
             "forward_agent": {"type": "boolean", "default": false, "description":
-                "Let unprivileged commands on the other machine use your ssh agent"},
+                "Ignored: only a person can lend the ssh agent, with `sudo-proxy --forward-agent`"},
         }),
     )
 }

@@ -93,7 +93,7 @@ impl Asking {
         let bytes: [u8; 32] = Sha256::digest(params.as_bytes()).into();
         let rejoined = match question.request_id.as_str() {
             "" => None,
-            id => self.approvals.rejoin(door, id, &bytes),
+            id => self.approvals.rejoin(door, id, &bytes, self.peer.info().await.as_ref()),
         };
         let approval = match rejoined {
             Some(approval) => approval,

@@ -25,6 +25,7 @@ use serde_json::json;
 use super::code;
 use super::methods::refused;
 use super::terms;
+use super::trust;
 use crate::rpc::Failure;
 use crate::rpc::Outcome;
 use crate::rpc::Writer;
@@ -132,9 +133,12 @@ impl Consent {
                 let grant = params.number("grant")?.ok_or_else(|| missing("grant"))?;
                 Ok(json!({"revoked": self.approvals.revoke(grant, &claim).await.map_err(|error| refusal(&error))?}))
             }
-            "approver/status" => {
-                let set = self.approvals.approver().is_set();
-                Ok(json!({"set": set, "strict": self.approvals.is_strict(), "unlocked": self.unlock.is_some()}))
+            "approver/status" => Ok(trust::status(&self.approvals, self.unlock.is_some())),
+            "approver/confirm" => {
+                let shown = params.passphrase("passphrase")?.ok_or_else(|| missing("passphrase"))?;
+                let claim = self.claim(Some(shown))?;
+                let confirmed = self.approvals.confirm(&claim).await.map_err(|error| refusal(&error))?;
+                Ok(json!({"confirmed": confirmed}))
             }
             "approver/set" => {
                 let old = params.passphrase("old")?;
@@ -157,9 +161,12 @@ impl Consent {
             }
             "audit/last" => Ok(json!({"no": self.approvals.audit().last().await.map_err(internal)?})),
             "audit/verify" => {
-                let verified = self.approvals.audit().verify().await.map_err(internal)?;
-                let broken = verified.broken.map(|broken| json!({"no": broken.no, "what": broken.what}));
-                Ok(json!({"records": verified.records, "broken": broken}))
+                let shown = params.passphrase("passphrase")?;
+                if let Some(shown) = &shown {
+                    let proof = self.approvals.approver().unlock(shown, &self.peer, &self.label).await;
+                    proof.map_err(|error| refusal(&error))?;
+                }
+                Ok(trust::verified(&self.approvals.audit().verify(shown).await.map_err(internal)?))
             }
             other => Err(Failure::new(code::METHOD, format!("there is no method `{other}`"))),
         }

@@ -24,6 +24,7 @@ use super::Settings;
 use super::protocol::Collect;
 use super::protocol::Collected;
 use super::protocol::Down;
+use super::protocol::GuardInfo;
 use super::protocol::HouseStatus;
 use super::protocol::JournalInfo;
 use super::protocol::KeeperInfo;
@@ -49,7 +50,7 @@ use crate::rpc::Failure;
 use crate::rpc::Outcome;
 
 /// Every method but `initialize`.
-pub(crate) const METHODS: [&str; 31] = [
+pub(crate) const METHODS: [&str; 32] = [
     "process/spawn",
     "process/list",
     "process/tree",
@@ -78,6 +79,7 @@ pub(crate) const METHODS: [&str; 31] = [
     "approver/status",
     "approver/set",
     "approver/clear",
+    "approver/confirm",
     "audit/show",
     "audit/verify",
     "audit/last",
@@ -148,7 +150,7 @@ pub(super) async fn call(
         "process/kill" => kill(processes, rights, &parse(params)?).await,
         "journal/usage" => usage(processes, settings).await,
         "journal/gc" => collect(processes, settings, parse(params)?).await,
-        "house/status" => status(processes, settings, rights.insider().await.is_some()),
+        "house/status" => status(processes, settings, rights.insider().await.is_some()).await,
         "house/down" => parse::<Down>(params).and_then(|_| nothing()),
         "keeper/upgrade" => {
             parse::<Upgrade>(params)?;
@@ -388,7 +390,14 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
     value(&Collected { removed, freed_bytes: collected.freed_bytes })
 }
 
-fn status(processes: &Processes, settings: &Settings, inside: bool) -> Outcome {
+async fn status(processes: &Processes, settings: &Settings, inside: bool) -> Outcome {
+    let guards = Arc::clone(processes.guards());
+    // Right after the start it is still being found out.
+    let guard = hostel_tasks::spawn_blocking(move || {
+        guards.look();
+        guards.usual_status()
+    });
+    let guard = guard.await.ok().map(GuardInfo::from);
     let keeper = processes.keeper_status();
     let keeper = KeeperInfo {
         pid: keeper.pid,
@@ -408,6 +417,7 @@ fn status(processes: &Processes, settings: &Settings, inside: bool) -> Outcome {
         doors: settings.doors.clone(),
         keeper,
         inside,
+        guard,
     })
 }
 

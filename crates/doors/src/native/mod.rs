@@ -19,6 +19,7 @@ mod methods;
 mod spawn;
 mod stream;
 mod terms;
+mod trust;
 
 pub(crate) use ask::LONGEST as LONGEST_QUESTION;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use hostel_guard::GuardStatus;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -336,6 +337,32 @@ pub struct HouseStatus {
     /// The client runs inside the house: it is told of what is its own, and may do less.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inside: bool,
+    /// The guard of agents that do not say otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardInfo>,
+}
+
+/// The guard around an agent.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(default)]
+pub struct GuardInfo {
+    /// What was asked for: `off`, `auto` or `strict`.
+    pub setting: String,
+    /// What is enforced: `none`, `scopes`, `view` or `full`.
+    pub active: String,
+    /// Why there is nothing stronger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why_not_stronger: Option<String>,
+}
+
+impl From<GuardStatus> for GuardInfo {
+    fn from(status: GuardStatus) -> Self {
+        GuardInfo {
+            setting: status.setting.name().to_owned(),
+            active: status.active.name().to_owned(),
+            why_not_stronger: status.why_not_stronger,
+        }
+    }
 }
 
 /// One address of the house.

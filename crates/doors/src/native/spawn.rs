@@ -40,7 +40,7 @@ pub(super) async fn spawn(processes: &Processes, settings: &Settings, rights: &R
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))??;
     let (mut spec, replace) = spec;
     rights.may_name("process/spawn", &spec.name).await.map_err(|refusal| refused_to_insider(&refusal))?;
-    spec.asked_by = rights.origin().await;
+    rights.inherit(&mut spec).await;
     if !replace
         && let Some(older) = processes.get(&spec.name)
         && older.status().running
@@ -108,6 +108,7 @@ fn specify(request: Spawn, own: Vec<(OsString, OsString)>) -> Result<(SpawnSpec,
             session: None,
             asked_by: None,
             owned_input: false,
+            guard: None,
         },
         request.replace,
     ))
@@ -128,7 +129,7 @@ fn refused(error: &SpawnError, program: &Path, cwd: &Path) -> Failure {
             Failure::new(code::SPAWN, format!("cannot run `{}`: {}", program.display(), reason(*errno)))
         }
         SpawnError::Limit(text) => Failure::new(code::LIMIT, text.clone()),
-        SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
+        SpawnError::Guard(text) | SpawnError::Keeper(text) => Failure::new(code::KEEPER, text.clone()),
     }
 }
 

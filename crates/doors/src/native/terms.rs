@@ -38,13 +38,16 @@ pub(super) fn decision(params: &Map<String, Value>) -> Result<Decision, Failure>
     };
     match word {
         "allow_once" => Ok(Decision::AllowOnce),
+        "allow_changeable" => Ok(Decision::AllowChangeable),
         "allow_always" => Ok(Decision::AllowAlways),
         "reject" => Ok(Decision::Reject(replacement.unwrap_or_default())),
         "reject_with_edit" => {
             replacement.map(Decision::RejectWithEdit).ok_or_else(|| bad("`reject_with_edit` needs a `replacement`"))
         }
         "answers" => answers(params.get("answers")).map(Decision::Answers),
-        _ => Err(bad("`decision` is one of allow_once, allow_always, answers, reject and reject_with_edit")),
+        _ => Err(bad(
+            "`decision` is one of allow_once, allow_changeable, allow_always, answers, reject and reject_with_edit",
+        )),
     }
 }
 
@@ -142,6 +145,7 @@ mod tests {
     fn decisions_have_one_word() {
         assert_eq!(decide(&json!({"decision": "allow_once"})), Ok(Decision::AllowOnce));
         assert_eq!(decide(&json!({"decision": "allow_always"})), Ok(Decision::AllowAlways));
+        assert_eq!(decide(&json!({"decision": "allow_changeable"})), Ok(Decision::AllowChangeable));
         let rejected = decide(&json!({"decision": "reject", "replacement": "no\u{1b}[0m\n"}));
         assert_eq!(rejected, Ok(Decision::Reject("no[0m\n".to_owned())));
         let answered = decide(&json!({"decision": "answers", "answers": {"Which?": "a"}}));

@@ -144,7 +144,9 @@ impl Client<'_> {
             Err(refused) => return self.refuse(refused).await,
         };
         if screened.action() == Action::Exec
-            && let Some(approval) = self.door.0.approvals.rejoin(NAME, screened.id(), &digest)
+            && self.door.0.approvals.is_orphan(NAME, screened.id())
+            && let Some(approval) =
+                self.door.0.approvals.rejoin(NAME, screened.id(), &digest, self.peer().await.as_ref())
         {
             screened.id().clone_into(&mut self.progress.id);
             return dispatch::resume(self, approval).await;

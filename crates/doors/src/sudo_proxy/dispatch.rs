@@ -62,6 +62,7 @@ pub(crate) async fn start(client: &mut Client<'_>, request: Accepted, line: [u8;
         privilege,
         forward_agent: settings.agent_socket.clone().filter(|_| request.forward_agent),
         display: settings.pkexec.clone().unwrap_or_default(),
+        keeps_user: settings.keeps_user,
     };
     let new = NewRequest {
         subject: Subject::Pipeline(pipelines::plan(plan).await),

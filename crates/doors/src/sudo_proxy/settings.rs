@@ -38,6 +38,8 @@ pub struct Settings {
     /// Privileged commands go through `pkexec`, which asks by itself: what it needs of the daemon's environment to do
     /// so. Otherwise through `sudo`.
     pub pkexec: Option<BTreeMap<String, String>>,
+    /// Privileged commands get the user's `HOME`, `USER` and `LOGNAME`, as the contract has it, instead of root's.
+    pub keeps_user: bool,
     /// The daemon's own `SSH_AUTH_SOCK`, for commands that may use it.
     pub agent_socket: Option<PathBuf>,
     /// A terminal of its own is where this door's requests are answered. Decides how it is said that there is nobody.
@@ -63,6 +65,7 @@ impl Default for Settings {
             prompt_time: Duration::from_secs(60),
             stages: 64,
             pkexec: None,
+            keeps_user: false,
             agent_socket: None,
             terminal: false,
             verbose: false,

@@ -42,7 +42,7 @@ pub(crate) fn judge(text: &str, now: i64, window: Window) -> Result<(), Stale> {
     Ok(())
 }
 
-/// Seconds since 1970 of `YYYY-MM-DDTHH:MM:SS`, then a fraction or none, then `Z`s, an offset or nothing (which is UTC).
+/// Seconds since 1970 of `YYYY-MM-DDTHH:MM:SS`, then a fraction or none, then `Z`, an offset or nothing (which is UTC).
 /// Blanks around it mean nothing.
 pub(crate) fn parse(text: &str) -> Option<i64> {
     let mut rest = Rest(text.trim_matches([' ', '\t']).as_bytes());
@@ -102,7 +102,7 @@ impl Rest<'_> {
         let sign = match self.0.first() {
             Some(b'+') => 1,
             Some(b'-') => -1,
-            _ => return self.0.iter().all(|byte| *byte == b'Z').then_some(0),
+            _ => return matches!(self.0, b"" | b"Z").then_some(0),
         };
         self.0 = self.0.get(1..)?;
         let hours = self.number(2)?;
@@ -146,7 +146,6 @@ mod tests {
             ("1970-01-01T00:00:00Z", 0),
             ("2026-02-13T14:30:00Z", 1_770_993_000),
             ("2026-02-13T14:30:00", 1_770_993_000),
-            ("2026-02-13T14:30:00ZZ", 1_770_993_000),
             ("  2026-02-13T14:30:00Z\t", 1_770_993_000),
             ("2026-02-13T14:30:00.999Z", 1_770_993_000),
             ("2026-02-13T14:30:00.1", 1_770_993_000),
@@ -186,6 +185,9 @@ mod tests {
             "2026-01-01-xxT00:00:00Z",
             "2026-01-01T00:00:00:11Z",
             "2026-01-01T00:00:00Zx",
+            "2026-01-01T00:00:00ZZ",
+            "2026-01-01T00:00:00.5ZZ",
+            "2026-01-01T00:00:00Z Z",
             "2026-01-01T00:00:00.Z",
             "2026-01-01T00:00:00,5Z",
             "2026-01-01T00:00:00+2:00",

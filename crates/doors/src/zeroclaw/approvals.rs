@@ -5,12 +5,17 @@
 
 use std::sync::Arc;
 
+use hostel_agents::Decision;
 use hostel_agents::Raw;
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Subject;
+use hostel_house::pipelines::Interpreter;
+use hostel_house::pipelines::NamedFile;
 use hostel_house::pipelines::Pipeline;
 use hostel_house::pipelines::Privilege;
 use hostel_house::pipelines::Resolved;
+use hostel_house::pipelines::Stage;
+use hostel_house::pipelines::Writers;
 use hostel_house::pipelines::hex_of;
 use hostel_tasks::SpawnBoxed as _;
 use serde_json::Value;
@@ -122,7 +127,8 @@ pub(crate) fn weight(approval: &Approval) -> usize {
         Subject::Pipeline(pipeline) => {
             let words = pipeline.stages.iter().flat_map(|stage| &stage.argv).map(|word| word.len() + 8);
             let variables = pipeline.env.iter().map(|(name, value)| name.len() + value.len() + 32);
-            words.chain(variables).sum::<usize>() + 512 * pipeline.stages.len()
+            let named = pipeline.stages.iter().flat_map(|stage| &stage.named).map(|_| 512);
+            words.chain(variables).chain(named).sum::<usize>() + 2048 * pipeline.stages.len()
         }
     };
     subject + approval.reason.len() + approval.summary.len() + 1024
@@ -171,6 +177,13 @@ fn brief(approval: &Approval) -> Value {
             entry[key] = text.as_str().into();
         }
     }
+    // A request whose row was tampered with was denied by nobody but the house itself.
+    if let Some(Decision::Reject(why)) = &approval.decision
+        && approval.decider.is_empty()
+        && approval.rule.is_empty()
+    {
+        entry["why"] = why.as_str().into();
+    }
     if let Some(outcome) = &approval.outcome {
         entry["outcome"] = serde_json::to_value(outcome).unwrap_or_default();
     }
@@ -178,31 +191,75 @@ fn brief(approval: &Approval) -> Value {
 }
 
 fn describe_pipeline(pipeline: &Pipeline) -> Value {
-    let file = |file: &Resolved| match file {
-        Resolved::Found { path, target, dev, inode, size, digest } => json!({
-            "path": path.to_string_lossy(),
-            "target": target.to_string_lossy(),
-            "dev": dev,
-            "inode": inode,
-            "size": size,
-            "digest": hex_of(digest),
-        }),
-        Resolved::Missing { errno, text } => json!({"missing": text, "errno": errno}),
-    };
     let by = match pipeline.privilege {
         Privilege::None => Value::Null,
         Privilege::Sudo => "sudo".into(),
         Privilege::Pkexec => "pkexec".into(),
     };
     json!({
-        "stages": pipeline.stages.iter().map(|stage| json!({"argv": stage.argv, "file": file(&stage.file)})).collect::<Vec<_>>(),
+        "stages": pipeline.stages.iter().map(describe_stage).collect::<Vec<_>>(),
         // A list: names that somebody else chose are no keys of ours.
         "env": pipeline.env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect::<Vec<_>>(),
         "cwd": pipeline.cwd.to_string_lossy(),
         "privileged": pipeline.privilege.is_privileged(),
         "by": by,
         "forward_agent": pipeline.forward_agent,
+        "changeable": pipeline.changeable_code(),
     })
+}
+
+fn describe_stage(stage: &Stage) -> Value {
+    let mut entry = json!({"argv": stage.argv, "file": describe_file(&stage.file)});
+    if !stage.named.is_empty() {
+        entry["named"] = stage.named.iter().map(describe_named).collect();
+    }
+    if stage.names_more {
+        entry["names_more"] = true.into();
+    }
+    entry
+}
+
+fn describe_file(file: &Resolved) -> Value {
+    let Resolved::Found { path, target, dev, inode, size, digest, writers, interpreters } = file else {
+        let Resolved::Missing { errno, text } = file else { return Value::Null };
+        return json!({"missing": text, "errno": errno});
+    };
+    let mut entry = json!({
+        "path": path.to_string_lossy(),
+        "target": target.to_string_lossy(),
+        "dev": dev,
+        "inode": inode,
+        "size": size,
+        "digest": hex_of(digest),
+    });
+    describe_writers(&mut entry, writers);
+    if !interpreters.is_empty() {
+        let interpreter = |found: &Interpreter| json!({"name": found.name, "file": describe_file(&found.file)});
+        entry["interpreters"] = interpreters.iter().map(interpreter).collect();
+    }
+    entry
+}
+
+fn describe_named(file: &NamedFile) -> Value {
+    let mut entry = json!({"word": file.word, "path": file.path.to_string_lossy()});
+    for (key, holds) in [("directory", file.is_directory), ("code", file.is_code)] {
+        if holds {
+            entry[key] = true.into();
+        }
+    }
+    if let Some(digest) = &file.digest {
+        entry["digest"] = hex_of(digest).into();
+    }
+    describe_writers(&mut entry, &file.writers);
+    entry
+}
+
+/// Who can change a file besides root, and why; nothing if nobody can.
+fn describe_writers(entry: &mut Value, writers: &Writers) {
+    if let Some(reason) = writers.reason() {
+        entry["changeable"] = reason.into();
+        entry["by_requester"] = matches!(writers, Writers::Requester(_)).into();
+    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use super::time;
 use super::visitor::Visitor;
 use super::visitor::internal;
 use super::visitor::no_session;
+use crate::native::protocol::GuardInfo;
 use crate::rpc::Outcome;
 
 /// Sessions of one answer, unless asked for fewer, and at most.
@@ -105,6 +106,9 @@ pub(crate) async fn list(visitor: &Visitor, params: &Params) -> Outcome {
             if visitor.face.is_native() {
                 entry["address"] = json!(info.address);
                 entry["mesh"] = json!(info.mesh.word());
+                if let Some(guard) = info.guard.clone() {
+                    entry["guard"] = json!(GuardInfo::from(guard));
+                }
                 if let Some(launched) = &info.launched {
                     entry["launched"] = json!({"mesh": launched.mesh, "name": launched.name});
                 }

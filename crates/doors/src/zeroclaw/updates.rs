@@ -200,6 +200,7 @@ pub(crate) fn spelled_usage(usage: &Usage, spelling: Spelling) -> serde_json::Va
 pub(crate) fn word(decision: &Decision) -> &'static str {
     match decision {
         Decision::AllowOnce => "allow_once",
+        Decision::AllowChangeable => "allow_changeable",
         Decision::AllowAlways => "allow_always",
         Decision::Reject(_) => "reject",
         Decision::RejectWithEdit(_) => "reject_with_edit",

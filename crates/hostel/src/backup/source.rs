@@ -21,10 +21,12 @@ const DEEPEST: usize = 32;
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 /// Names that are left out of a room: what only counts while somebody runs, and what lets others in.
-const SKIPPED: [&str; 13] = [
+const SKIPPED: [&str; 15] = [
     "run",
     "log",
     "mesh-sessions",
+    "launch",
+    ".agents",
     "pid",
     "sock",
     "http.port",

@@ -30,7 +30,7 @@ pub(crate) enum ApprovalsAction {
     },
     /// Allow what is asked for
     #[command(
-        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0"
+        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --changeable          although others can change what root would run\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0"
     )]
     Approve {
         /// Ids of the approvals
@@ -39,6 +39,9 @@ pub(crate) enum ApprovalsAction {
         /// This tool for the rest of the session
         #[arg(long, conflicts_with_all = ["lasting", "count", "scope", "argv", "privileged"])]
         always: bool,
+        /// Confirm that others can change what would run as root
+        #[arg(long, conflicts_with_all = ["always", "lasting", "count", "scope", "argv", "privileged"])]
+        changeable: bool,
         #[command(flatten)]
         grant: GrantTerms,
         #[command(flatten)]
@@ -159,9 +162,17 @@ pub(crate) enum ApproverAction {
         #[arg(long, value_name = "N")]
         old_passphrase_fd: Option<u32>,
     },
-    /// Say whether a passphrase is set
+    /// Say whether a passphrase is set, and what waits for the approver's word
     #[command(after_help = "Examples:\n  hostel approver status\n  hostel approver status --json")]
     Status,
+    /// Put settings in force that ask less of people than before
+    #[command(
+        after_help = "Examples:\n  hostel approver confirm\n  hostel approver confirm --passphrase-fd 3 3< passphrase.txt\n\nWith a passphrase set, rules that allow something new and `strict = false` apply only after this.\nAfter the keeper has ended (a reboot, `hostel down`) rules that allow apply again once the\npassphrase was shown, here or with an answer."
+    )]
+    Confirm {
+        #[command(flatten)]
+        passphrase: PassphraseFrom,
+    },
     /// Remove the passphrase: nothing can be answered from `hostel approvals` any more
     #[command(after_help = "Examples:\n  hostel approver clear")]
     Clear {
@@ -190,7 +201,15 @@ pub(crate) enum AuditAction {
         #[arg(short, long)]
         follow: bool,
     },
-    /// Check every digest of the record; exits with 1 if something was changed, and says where
-    #[command(after_help = "Examples:\n  hostel audit verify\n  hostel audit verify --json")]
-    Verify,
+    /// Check the record: digests, signatures, and that whatever was started was decided; exits with 1 if something is wrong
+    #[command(
+        after_help = "Examples:\n  hostel audit verify\n  hostel audit verify --endorsements\n  hostel audit verify --json\n\nEach lifetime of the keeper is a segment with a key of its own. A segment is `endorsed` if the\napprover's passphrase was used in it; --endorsements checks that with the passphrase."
+    )]
+    Verify {
+        /// Check endorsements as well, with the approver's passphrase
+        #[arg(long)]
+        endorsements: bool,
+        #[command(flatten)]
+        passphrase: PassphraseFrom,
+    },
 }

@@ -47,8 +47,13 @@ pub(super) async fn run(context: &Context<'_>, arguments: Approvals) -> Result<E
         None => list(context, false).await,
         Some(ApprovalsAction::List { all }) => list(context, all).await,
         Some(ApprovalsAction::Show { id }) => show(context, &id).await,
-        Some(ApprovalsAction::Approve { ids, always, grant, passphrase }) => {
-            answer::approve(context, &ids, always, &grant, passphrase).await
+        Some(ApprovalsAction::Approve { ids, always, changeable, grant, passphrase }) => {
+            let decision = match (always, changeable) {
+                (true, _) => "allow_always",
+                (false, true) => "allow_changeable",
+                (false, false) => "allow_once",
+            };
+            answer::approve(context, &ids, decision, &grant, passphrase).await
         }
         Some(ApprovalsAction::Deny { ids, reason, passphrase }) => {
             answer::deny(context, &ids, reason.as_deref(), passphrase).await
@@ -222,6 +227,8 @@ fn settled(row: &Request) -> CommandError {
     let by = row.decider.as_deref().filter(|by| !by.is_empty()).map(|by| format!(" by {by}")).unwrap_or_default();
     let id = short(&row.id);
     let state = text::printable(&row.state);
-    CommandError::failure(format!("{id} cannot be answered any more, it is {state}{}", text::printable(&by)))
+    let why = row.why.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+    let end = text::printable(&by).into_owned() + &text::printable(&why);
+    CommandError::failure(format!("{id} cannot be answered any more, it is {state}{end}"))
         .hint("see what waits with `hostel approvals list`")
 }

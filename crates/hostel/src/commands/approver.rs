@@ -18,6 +18,7 @@ use crate::cli::ApproverAction;
 use crate::error::CommandError;
 use crate::inbox::passphrase;
 use crate::inbox::passphrase::Passphrase;
+use crate::inbox::visible;
 use crate::ui::Paint;
 
 #[derive(Deserialize)]
@@ -25,6 +26,23 @@ struct Status {
     set: bool,
     #[serde(default)]
     strict: bool,
+    /// What the settings say and the approver has not confirmed.
+    #[serde(default)]
+    unconfirmed: Vec<String>,
+    #[serde(default)]
+    alarms: Vec<Alarm>,
+}
+
+/// Something that people have to hear of.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Alarm {
+    pub(super) time: String,
+    pub(super) text: String,
+}
+
+#[derive(Deserialize)]
+struct Confirmed {
+    confirmed: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -35,20 +53,26 @@ struct Set<'a> {
 }
 
 #[derive(Serialize)]
-struct Clear<'a> {
+struct Shown<'a> {
     passphrase: &'a Passphrase,
 }
 
 pub(super) async fn run(context: &Context<'_>, arguments: &Approver) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
-    // All houses below one directory have the same approver: any of them will do.
+    // All houses below one directory have the same approver. What is asked of the first is true of all; what is changed is
+    // changed in all of them, because each knows by itself what is in force.
     let mut live = context.houses.live().await?;
     let (_, client) = live.first_mut().ok_or_else(|| CommandError::failure("no house is up"))?;
     let status: Status = client.call("approver/status", &json!({})).await?;
     match &arguments.action {
         ApproverAction::Status => {
             if ui.json() {
-                ui.data(&json!({"set": status.set, "strict": status.strict}))?;
+                ui.data(&json!({
+                    "set": status.set,
+                    "strict": status.strict,
+                    "unconfirmed": status.unconfirmed,
+                    "alarms": status.alarms,
+                }))?;
                 return Ok(ExitCode::SUCCESS);
             }
             if status.set {
@@ -60,6 +84,39 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Approver) -> Result<E
             if status.strict {
                 ui.line("every answer takes it (`approvals.strict`)")?;
             }
+            for reason in &status.unconfirmed {
+                ui.line(&format!("not in force: {}", visible::text(&visible::prose(reason))))?;
+            }
+            if !status.unconfirmed.is_empty() {
+                ui.note("`hostel approver confirm` puts it in force");
+            }
+            for Alarm { time, text } in &status.alarms {
+                let text = visible::text(&visible::prose(text));
+                ui.line(&format!("{} {time} {text}", ui.paint(Paint::Red, "alarm")))?;
+            }
+        }
+        ApproverAction::Confirm { passphrase: from } => {
+            if !status.set {
+                return Err(approvals::unset());
+            }
+            let shown = passphrase::obtain(from.passphrase_fd, "Passphrase of the approver: ")?;
+            let mut all = Vec::new();
+            for (_, client) in &mut live {
+                let answer = client.call::<Confirmed>("approver/confirm", &Shown { passphrase: &shown }).await;
+                all.extend(told(answer)?.confirmed);
+            }
+            all.sort();
+            all.dedup();
+            if ui.json() {
+                ui.data(&json!({"confirmed": all}))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            for reason in &all {
+                ui.line(&format!("in force: {}", visible::text(&visible::prose(reason))))?;
+            }
+            if all.is_empty() {
+                ui.line("the settings are in force; there was nothing to confirm")?;
+            }
         }
         ApproverAction::Set { passphrase: from, old_passphrase_fd } => {
             let old = match status.set {
@@ -67,8 +124,11 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Approver) -> Result<E
                 false => None,
             };
             let new = passphrase::obtain_new(from.passphrase_fd)?;
-            let asked = Set { passphrase: &new, old: old.as_ref() };
-            told(client.call::<Value>("approver/set", &asked).await)?;
+            for (_, client) in &mut live {
+                let there: Status = client.call("approver/status", &json!({})).await?;
+                let asked = Set { passphrase: &new, old: old.as_ref().filter(|_| there.set) };
+                told(client.call::<Value>("approver/set", &asked).await)?;
+            }
             done(context, true, if status.set { "the passphrase is changed" } else { "the passphrase is set" })?;
         }
         ApproverAction::Clear { passphrase: from } => {
@@ -76,7 +136,12 @@ pub(super) async fn run(context: &Context<'_>, arguments: &Approver) -> Result<E
                 return Err(approvals::unset());
             }
             let shown = passphrase::obtain(from.passphrase_fd, "Passphrase of the approver: ")?;
-            told(client.call::<Value>("approver/clear", &Clear { passphrase: &shown }).await)?;
+            for (_, client) in &mut live {
+                let there: Status = client.call("approver/status", &json!({})).await?;
+                if there.set {
+                    told(client.call::<Value>("approver/clear", &Shown { passphrase: &shown }).await)?;
+                }
+            }
             done(context, false, "the passphrase is removed")?;
         }
     }
@@ -91,9 +156,9 @@ fn done(context: &Context<'_>, set: bool, words: &str) -> Result<(), CommandErro
 }
 
 /// A refusal, with what to do next.
-fn told(outcome: Result<Value, ClientError>) -> Result<(), CommandError> {
+fn told<T>(outcome: Result<T, ClientError>) -> Result<T, CommandError> {
     match outcome {
-        Ok(_) => Ok(()),
+        Ok(answer) => Ok(answer),
         Err(error) if error.code() == Some(code::LOCKED_OUT) => {
             Err(CommandError::from(error).hint("see who tried with `hostel audit show`"))
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hostel_doors::native::client::Client;
 use serde::Deserialize;
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 use tokio::signal::unix::SignalKind;
@@ -21,6 +22,8 @@ use crate::conversation::wire::moment_ns;
 use crate::conversation::wire::one_spelling;
 use crate::error::CommandError;
 use crate::houses::House;
+use crate::inbox::passphrase;
+use crate::inbox::passphrase::Passphrase;
 use crate::inbox::visible;
 use crate::ui::Paint;
 use crate::ui::Ui;
@@ -42,18 +45,47 @@ struct Verified {
     records: u64,
     #[serde(default)]
     broken: Option<Broken>,
+    #[serde(default)]
+    segments: Vec<Segment>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 struct Broken {
     no: u64,
     what: String,
 }
 
+/// The records of one lifetime of the keeper.
+#[derive(Deserialize, Serialize)]
+struct Segment {
+    first: u64,
+    last: u64,
+    begun: String,
+    state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checked: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    broken: Option<Broken>,
+}
+
+#[derive(Serialize)]
+struct Verify<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passphrase: Option<&'a Passphrase>,
+}
+
 pub(super) async fn run(context: &Context<'_>, arguments: &Audit) -> Result<ExitCode, CommandError> {
-    match arguments.action {
-        AuditAction::Show { since, follow } => show(context, since, follow).await,
-        AuditAction::Verify => verify(context).await,
+    match &arguments.action {
+        AuditAction::Show { since, follow } => show(context, *since, *follow).await,
+        AuditAction::Verify { endorsements, passphrase: from } => {
+            let shown = match *endorsements || from.passphrase_fd.is_some() {
+                true => Some(passphrase::obtain(from.passphrase_fd, "Passphrase of the approver: ")?),
+                false => None,
+            };
+            verify(context, shown.as_ref()).await
+        }
     }
 }
 
@@ -109,8 +141,9 @@ fn print(ui: &Ui, record: &Value, house: Option<&String>) -> Result<(), CommandE
     let kind = text("kind");
     let paint = match kind.as_str() {
         "decided" | "granted" | "finished" => Paint::Green,
-        "refused" | "wrong_passphrase" | "locked_out" | "not_run" => Paint::Red,
-        "requested" => Paint::Yellow,
+        "refused" | "wrong_passphrase" | "locked_out" | "not_run" | "tampered" | "answered_elsewhere"
+        | "settings_rejected" => Paint::Red,
+        "requested" | "key_lost" => Paint::Yellow,
         _ => Paint::Plain,
     };
     let approval = match text("approval") {
@@ -143,12 +176,12 @@ fn print(ui: &Ui, record: &Value, house: Option<&String>) -> Result<(), CommandE
     ))
 }
 
-async fn verify(context: &Context<'_>) -> Result<ExitCode, CommandError> {
+async fn verify(context: &Context<'_>, passphrase: Option<&Passphrase>) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
     let mut results = Vec::new();
     let mut broken = false;
     for (house, mut client) in context.houses.live().await? {
-        let found: Verified = client.call("audit/verify", &json!({})).await?;
+        let found: Verified = client.call("audit/verify", &Verify { passphrase }).await?;
         broken |= found.broken.is_some();
         if !ui.json() {
             let label = visible::text(&visible::word(&house.label));
@@ -162,12 +195,31 @@ async fn verify(context: &Context<'_>) -> Result<ExitCode, CommandError> {
                     ui.line(&format!("{label}: {mark}: {what}"))?;
                 }
             }
+            for segment in &found.segments {
+                print_segment(ui, segment)?;
+            }
         }
-        let located = found.broken.map(|Broken { no, what }| json!({"no": no, "what": what}));
-        results.push(json!({"house": house.label, "records": found.records, "broken": located}));
+        let Verified { records, broken, segments } = found;
+        results.push(json!({"house": house.label, "records": records, "broken": broken, "segments": segments}));
     }
     if ui.json() {
         ui.data(&json!({"houses": results, "ok": !broken}))?;
     }
     Ok(if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn print_segment(ui: &Ui, segment: &Segment) -> Result<(), CommandError> {
+    let (paint, words) = match (segment.state.as_str(), segment.checked, &segment.broken) {
+        (_, _, Some(Broken { no, what })) => {
+            (Paint::Red, format!("broken at record {no}: {}", visible::text(&visible::prose(what))))
+        }
+        ("endorsed", Some(true), _) => (Paint::Green, "endorsed".to_owned()),
+        ("endorsed", _, _) => (Paint::Green, "endorsed (not checked without the passphrase)".to_owned()),
+        ("unendorsed", _, _) => (Paint::Yellow, "unendorsed: signed, and the passphrase was not used since".to_owned()),
+        ("unkeyed", _, _) => (Paint::Yellow, "unkeyed (before this version)".to_owned()),
+        (other, _, _) => (Paint::Plain, visible::text(&visible::word(other))),
+    };
+    let range = format!("{} to {}", segment.first, segment.last);
+    let begun = visible::text(&visible::word(&segment.begun));
+    ui.line(&format!("  records {range:<16} since {begun}  {}", ui.paint(paint, &words)))
 }

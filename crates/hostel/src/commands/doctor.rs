@@ -5,6 +5,7 @@
 
 mod agents;
 mod consent;
+mod guard;
 mod hooks;
 mod mesh;
 mod service;
@@ -106,6 +107,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         }
     };
     agents::check(&settings, &mut findings).await?;
+    guard::ways_out(&settings, &mut findings);
     consent::check(&context.home, &settings, &mut findings);
     journals(&dir, &settings, &mut findings);
     database(&dir, &mut findings);
@@ -116,6 +118,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
         }
         Err(_) => {
             absent(&dir, &mut findings);
+            guard::try_out(&dir, &settings, &mut findings);
             agents::addresses(&settings, &mut findings);
             consent::addresses(&settings, &mut findings);
         }
@@ -292,6 +295,7 @@ async fn house(client: &mut Client, findings: &mut Findings) -> Result<(), Comma
         );
     }
     session(status.keeper.pid, findings);
+    guard::told(status.guard.as_ref(), findings);
     if status.keeper.cgroup {
         findings.good("cgroups", "each process has a control group of its own");
     } else {

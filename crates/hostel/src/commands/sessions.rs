@@ -79,8 +79,19 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
         });
         return Ok(ExitCode::SUCCESS);
     }
-    let mut columns =
-        vec!["ID", "NAME", "AGENT", "STATUS", "?MODE", ">?TURNS", "?ACTIVE", ">?TOKENS", ">?COST", "DIRECTORY"];
+    let mut columns = vec![
+        "ID",
+        "NAME",
+        "AGENT",
+        "STATUS",
+        "?MODE",
+        "?GUARD",
+        ">?TURNS",
+        "?ACTIVE",
+        ">?TOKENS",
+        ">?COST",
+        "DIRECTORY",
+    ];
     if several {
         columns.insert(0, "HOUSE");
     }
@@ -96,6 +107,7 @@ async fn list(context: &Context<'_>, all: bool) -> Result<ExitCode, CommandError
             (Paint::Plain, text::cut(&row.agent_alias, 16).into_owned()),
             (paint, status),
             (Paint::Plain, row.mode.clone()),
+            guard_cell(row),
             (Paint::Plain, row.turns.to_string()),
             (Paint::Plain, text::ago(row.active_ns(), now)),
             (Paint::Plain, known(tokens > 0, text::count(tokens))),
@@ -131,6 +143,17 @@ fn status(row: &SessionRow, asks: bool) -> (Paint, String) {
     match row.queued {
         0 => (paint, word.to_owned()),
         queued => (paint, format!("{word} +{queued}")),
+    }
+}
+
+/// How much of the guard is enforced. What was asked for and cannot be had is not to be overlooked.
+fn guard_cell(row: &SessionRow) -> (Paint, String) {
+    match &row.guard {
+        None => (Paint::Dim, "-".to_owned()),
+        Some(guard) => {
+            let paint = if guard.active == "full" || guard.setting == "off" { Paint::Plain } else { Paint::Yellow };
+            (paint, guard.active.clone())
+        }
     }
 }
 
@@ -218,6 +241,7 @@ fn facts(ui: &Ui, house: &str, row: &SessionRow, pending: &[String]) -> Result<(
         ("agent", row.agent_alias.clone()),
         ("model", row.model.clone().unwrap_or_default()),
         ("mode", row.mode.clone()),
+        ("guard", row.guard.as_ref().map(words::guard).unwrap_or_default()),
         ("status", status(row, !pending.is_empty()).1),
         ("running", row.running_turn.map(|turn| format!("turn {turn}")).unwrap_or_default()),
         ("waiting", if row.queued > 0 { format!("{} prompts", row.queued) } else { String::new() }),

@@ -9,15 +9,18 @@ use hostel_doors::native::protocol::HouseStatus;
 use serde_json::json;
 
 use super::Context;
+use super::approver::Alarm;
 use super::wait;
 use crate::cli::Up;
 use crate::config::Settings;
+use crate::conversation::words;
 use crate::daemon;
 use crate::daemon::launch;
 use crate::daemon::launch::Launcher;
 use crate::daemon::launch::Outcome;
 use crate::daemon::log::append;
 use crate::error::CommandError;
+use crate::inbox::visible;
 use crate::mesh::fleet;
 use crate::paths::HouseDir;
 use crate::service;
@@ -83,6 +86,23 @@ fn running(context: &Context<'_>) -> Result<Option<HouseStatus>, CommandError> {
     Ok(status)
 }
 
+/// What people have to hear of since the daemon started.
+fn alarms(context: &Context<'_>) -> Result<Vec<Alarm>, CommandError> {
+    #[derive(serde::Deserialize)]
+    struct Status {
+        #[serde(default)]
+        alarms: Vec<Alarm>,
+    }
+    let mut alarms = Vec::new();
+    wait(async {
+        if let Ok(mut client) = context.houses.main().connect().await {
+            alarms = client.call::<Status>("approver/status", &json!({})).await?.alarms;
+        }
+        Ok(ExitCode::SUCCESS)
+    })?;
+    Ok(alarms)
+}
+
 /// Starts the daemon in the background and waits until it is up.
 fn start(context: &Context<'_>, dir: &HouseDir, settings: &Settings, arguments: &Up) -> Result<(), CommandError> {
     dir.create()?;
@@ -138,8 +158,18 @@ fn show(
     ui.line("")?;
     ui.line(&table(ui, &status.doors))?;
     ui.line("")?;
+    if let Some(guard) = &status.guard {
+        let line = format!("Guard of agents: {}.", words::guard(guard));
+        ui.line(&ui.paint(if guard.active == "full" { Paint::Plain } else { Paint::Yellow }, &line))?;
+        ui.line("")?;
+    }
     if let Some(line) = fleet::summary(&fleet) {
         ui.line(&line)?;
+        ui.line("")?;
+    }
+    for alarm in alarms(context)? {
+        let text = visible::text(&visible::prose(&alarm.text));
+        ui.line(&format!("{} {text}", ui.paint(Paint::Red, "alarm")))?;
         ui.line("")?;
     }
     for line in NEXT {

@@ -11,12 +11,16 @@ use std::path::PathBuf;
 
 use hostel_agents::Kind;
 use hostel_agents::Mode;
+use hostel_guard::Guard;
+use hostel_guard::Setting;
 use hostel_house::sessions::AgentLimits;
 use hostel_house::sessions::AgentSpec;
 use rustix::fs::Access;
 
+use super::GuardSettings;
 use super::Shape;
 use super::file;
+use super::guard;
 use crate::paths;
 use crate::text;
 
@@ -33,7 +37,7 @@ const LONGEST_NAME: usize = 64;
 const LEAST_MEMORY: u64 = 1 << 20;
 
 /// Every key an agent has.
-pub(super) const KEYS: [(&str, Shape); 8] = [
+pub(super) const KEYS: [(&str, Shape); 10] = [
     ("kind", Shape::Text),
     ("command", Shape::List),
     ("env", Shape::Pairs),
@@ -42,6 +46,8 @@ pub(super) const KEYS: [(&str, Shape); 8] = [
     ("cwd", Shape::Text),
     ("memory", Shape::Text),
     ("cpu", Shape::Text),
+    ("guard", Shape::Text),
+    ("grant", Shape::List),
 ];
 
 /// What the settings say of one agent, all layers together.
@@ -55,6 +61,8 @@ pub(crate) struct AgentSettings {
     cwd: Option<PathBuf>,
     memory: Option<u64>,
     cpu_percent: Option<u32>,
+    guard: Option<Setting>,
+    grant: Option<Vec<String>>,
 }
 
 impl AgentSettings {
@@ -77,6 +85,8 @@ impl AgentSettings {
         take!("cwd", layer.cwd.as_deref().map(paths::expand), cwd);
         take!("memory", layer.memory.map(|size| size.0), memory);
         take!("cpu", layer.cpu.map(|percent| percent.0), cpu_percent);
+        take!("guard", layer.guard, guard);
+        take!("grant", layer.grant.clone().map(guard::grants), grant);
         taken
     }
 
@@ -107,7 +117,7 @@ impl AgentSettings {
         if self.env.iter().flatten().any(|(name, value)| bad(name) || value.contains('\0')) {
             return Some(format!("`agents.{alias}.env` has a name or value that no environment can hold"));
         }
-        None
+        guard::grant_problem(&format!("agents.{alias}.grant"), self.grant.as_deref().unwrap_or_default())
     }
 
     /// The value of a key in the form that can be typed back; none if it is not set.
@@ -124,6 +134,8 @@ impl AgentSettings {
             "cwd" => self.cwd.as_ref().map(|cwd| cwd.display().to_string()),
             "memory" => self.memory.map(text::size),
             "cpu" => self.cpu_percent.map(|percent| format!("{percent}%")),
+            "guard" => self.guard.map(|setting| setting.name().to_owned()),
+            "grant" => self.grant.as_ref().map(|grant| grant.join(",")),
             _ => None,
         }
     }
@@ -131,6 +143,16 @@ impl AgentSettings {
     /// Its kind: what was said, else what its name says.
     fn kind(&self, alias: &str) -> Option<Kind> {
         self.kind.or_else(|| Kind::named(alias))
+    }
+
+    /// Its own variables.
+    pub(crate) fn env(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.env.iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The guard that was asked for.
+    pub(super) fn guard(&self) -> Option<Setting> {
+        self.guard
     }
 
     /// Nothing said and an empty list are the same.
@@ -155,6 +177,7 @@ pub(crate) enum Defaults {
 /// The agents of a house, by name. `program` is our own file, `path` where CLIs are looked for.
 pub(crate) fn specs(
     settings: &BTreeMap<String, AgentSettings>,
+    guard: &GuardSettings,
     defaults: Defaults,
     program: &Path,
     path: Option<&OsStr>,
@@ -166,10 +189,10 @@ pub(crate) fn specs(
         }
     }
     all.entry(Kind::Echo.name().to_owned()).or_default();
-    all.iter().filter_map(|(alias, agent)| Some(spec(alias, agent, agent.kind(alias)?, program))).collect()
+    all.iter().filter_map(|(alias, agent)| Some(spec(alias, agent, guard, agent.kind(alias)?, program))).collect()
 }
 
-fn spec(alias: &str, agent: &AgentSettings, kind: Kind, program: &Path) -> AgentSpec {
+fn spec(alias: &str, agent: &AgentSettings, guard: &GuardSettings, kind: Kind, program: &Path) -> AgentSpec {
     let command = match (agent.command(), kind) {
         ([], Kind::Echo) => vec![echo_program(program), ECHO.to_owned()],
         (words, _) => words.to_vec(),
@@ -183,6 +206,10 @@ fn spec(alias: &str, agent: &AgentSettings, kind: Kind, program: &Path) -> Agent
         mode: agent.mode,
         cwd: agent.cwd().map(Path::to_owned),
         limits: AgentLimits { memory: agent.memory, cpu_percent: agent.cpu_percent },
+        guard: Guard {
+            setting: agent.guard.unwrap_or(guard.setting),
+            grants: guard.grant.iter().chain(agent.grant.iter().flatten()).cloned().collect(),
+        },
     }
 }
 
@@ -220,12 +247,12 @@ mod tests {
         std::fs::create_dir(scratch.path().join("gemini")).unwrap();
         let path = Some(scratch.path().as_os_str());
         let aliases = |defaults| -> Vec<String> {
-            let specs = specs(&BTreeMap::new(), defaults, Path::new("/opt/hostel"), path);
+            let specs = specs(&BTreeMap::new(), &GuardSettings::default(), defaults, Path::new("/opt/hostel"), path);
             specs.into_iter().map(|spec| spec.alias).collect()
         };
         assert_eq!(aliases(Defaults::Found), ["claude", "echo"]);
         assert_eq!(aliases(Defaults::All), ["claude", "codex", "echo", "gemini", "opencode"]);
-        let echo = specs(&BTreeMap::new(), Defaults::Found, Path::new("/opt/hostel"), None);
+        let echo = specs(&BTreeMap::new(), &GuardSettings::default(), Defaults::Found, Path::new("/opt/hostel"), None);
         assert_eq!(echo.len(), 1);
         assert_eq!(echo[0].command, ["/opt/hostel", "echo-agent"]);
     }
@@ -240,7 +267,7 @@ mod tests {
             ..AgentSettings::default()
         };
         let settings = BTreeMap::from([("claude".to_owned(), own), ("helper".to_owned(), other)]);
-        let specs = specs(&settings, Defaults::Found, Path::new("/opt/hostel"), None);
+        let specs = specs(&settings, &GuardSettings::default(), Defaults::Found, Path::new("/opt/hostel"), None);
         let named = |alias: &str| specs.iter().find(|spec| spec.alias == alias).unwrap();
         assert_eq!((named("claude").kind, named("claude").model.as_deref()), (Kind::Claude, Some("small")));
         assert!(named("claude").command.is_empty());

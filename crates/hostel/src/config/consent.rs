@@ -140,6 +140,8 @@ pub(crate) struct SudoProxySettings {
     pub(crate) reported_version: String,
     /// Whether a person may let unprivileged commands pass until the daemon ends.
     pub(crate) unattended_eligible: bool,
+    /// Whether privileged commands get the user's `HOME`, `USER` and `LOGNAME`, as the contract has it.
+    pub(crate) keep_user_for_root: bool,
     /// Connections that are being served at once.
     pub(crate) in_flight: usize,
     /// How long a request waits for an answer once it is shown.
@@ -190,6 +192,7 @@ impl Default for SudoProxySettings {
             listen: vec![default_sudo_proxy_endpoint()],
             reported_version: SUDO_PROXY_VERSION.to_owned(),
             unattended_eligible: false,
+            keep_user_for_root: false,
             in_flight: 64,
             approval_wait: Duration::from_secs(60),
             exec_timeout: Duration::from_secs(300),
@@ -262,6 +265,11 @@ impl RuleSettings {
                 "`{name}` allows everything; say what with `argv`, `tool`, `cwd`, `session` or `requester`"
             ));
         }
+        if self.action == RuleAction::Allow
+            && let Some(problem) = self.weakness()
+        {
+            return Some(problem);
+        }
         let globs = [&self.requester, &self.session, &self.cwd, &self.tool].into_iter().flatten();
         for glob in globs.chain(self.argv.iter().flatten()) {
             if let Err(error) = Glob::new(glob) {
@@ -278,6 +286,26 @@ impl RuleSettings {
             }
             _ => None,
         }
+    }
+
+    /// What a rule that allows relies on, if that is something any program of the user can pretend to be.
+    fn weakness(&self) -> Option<String> {
+        let name = &self.name;
+        let requester = self.requester.as_deref().unwrap_or_default();
+        let names_a_program = requester.contains('/') || (requester.contains("**") && requester != "**");
+        if self.privileged == Some(true) && names_a_program {
+            return Some(format!(
+                "`{name}` allows root commands to the program `{requester}`; any program of yours can pass for it, so \
+                 name a door (`requester = \"sudo-proxy\"`) or leave `requester` out"
+            ));
+        }
+        if self.session.is_some() && (self.argv.is_some() || self.privileged.is_some()) {
+            return Some(format!(
+                "`{name}` allows commands of a session, which is only what the requester says; leave `session` out, or \
+                 ask or deny instead"
+            ));
+        }
+        None
     }
 
     /// The rule on one line, as it could stand in the file.
@@ -373,6 +401,7 @@ pub(super) struct SudoProxy {
     pub(super) listen: Option<OneOrMany>,
     pub(super) reported_version: Option<String>,
     pub(super) unattended_eligible: Option<bool>,
+    pub(super) keep_user_for_root: Option<bool>,
     pub(super) in_flight: Option<usize>,
     pub(super) approval_wait: Option<super::values::Time>,
     pub(super) exec_timeout: Option<super::values::Time>,

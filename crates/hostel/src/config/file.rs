@@ -7,10 +7,12 @@ use std::collections::BTreeMap;
 
 use hostel_agents::Kind;
 use hostel_agents::Mode;
+use hostel_guard::Setting;
 use serde::Deserialize;
 use toml::Spanned;
 
 use super::consent;
+use super::guard;
 use super::mesh;
 use super::values::Addresses;
 use super::values::Host;
@@ -40,6 +42,7 @@ pub(super) struct Layer {
     pub(super) approvals: consent::Approvals,
     pub(super) mesh: mesh::Mesh,
     pub(super) broker: mesh::Broker,
+    pub(super) guard: guard::Guard,
     pub(super) journal: Journal,
     pub(super) limits: Limits,
 }
@@ -121,6 +124,8 @@ pub(super) struct Agent {
     pub(super) cwd: Option<String>,
     pub(super) memory: Option<Size>,
     pub(super) cpu: Option<Percent>,
+    pub(super) guard: Option<Setting>,
+    pub(super) grant: Option<OneOrMany>,
 }
 
 #[derive(Debug, Default, Deserialize)]

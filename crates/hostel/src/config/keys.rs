@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 88] = [
+pub(super) const KEYS: [(&str, Shape); 93] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -42,6 +42,7 @@ pub(super) const KEYS: [(&str, Shape); 88] = [
     ("doors.sudo-proxy.listen", Shape::List),
     ("doors.sudo-proxy.reported_version", Shape::Text),
     ("doors.sudo-proxy.unattended_eligible", Shape::Bare),
+    ("doors.sudo-proxy.keep_user_for_root", Shape::Bare),
     ("doors.sudo-proxy.in_flight", Shape::Bare),
     ("doors.sudo-proxy.approval_wait", Shape::Text),
     ("doors.sudo-proxy.exec_timeout", Shape::Text),
@@ -89,6 +90,10 @@ pub(super) const KEYS: [(&str, Shape); 88] = [
     ("broker.silence", Shape::Text),
     ("broker.lease", Shape::Text),
     ("broker.concurrency", Shape::Text),
+    ("guard.setting", Shape::Text),
+    ("guard.grant", Shape::List),
+    ("guard.hide", Shape::List),
+    ("guard.read_only", Shape::List),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -159,6 +164,7 @@ impl Settings {
         take!("doors.sudo-proxy.listen", from.listen.map(all), into.listen);
         take!("doors.sudo-proxy.reported_version", from.reported_version, into.reported_version);
         take!("doors.sudo-proxy.unattended_eligible", from.unattended_eligible, into.unattended_eligible);
+        take!("doors.sudo-proxy.keep_user_for_root", from.keep_user_for_root, into.keep_user_for_root);
         take!("doors.sudo-proxy.in_flight", from.in_flight, into.in_flight);
         take!("doors.sudo-proxy.approval_wait", from.approval_wait.map(|time| time.0), into.approval_wait);
         take!("doors.sudo-proxy.exec_timeout", from.exec_timeout.map(|time| time.0), into.exec_timeout);
@@ -229,6 +235,13 @@ impl Settings {
         take!("broker.lease", from.lease.map(|time| time.0), into.lease);
         take!("broker.concurrency", from.concurrency, into.concurrency);
 
+        let from = layer.guard;
+        let into = &mut self.guard;
+        take!("guard.setting", from.setting, into.setting);
+        take!("guard.grant", from.grant.map(super::guard::grants), into.grant);
+        take!("guard.hide", from.hide.map(all), into.hide);
+        take!("guard.read_only", from.read_only.map(all), into.read_only);
+
         let from = layer.journal;
         let into = &mut self.journal;
         take!("journal.dir", from.dir.map(path), into.dir);
@@ -297,6 +310,7 @@ impl Settings {
             "doors.sudo-proxy.listen" => all(&sudo_proxy.listen),
             "doors.sudo-proxy.reported_version" => sudo_proxy.reported_version.clone(),
             "doors.sudo-proxy.unattended_eligible" => sudo_proxy.unattended_eligible.to_string(),
+            "doors.sudo-proxy.keep_user_for_root" => sudo_proxy.keep_user_for_root.to_string(),
             "doors.sudo-proxy.in_flight" => sudo_proxy.in_flight.to_string(),
             "doors.sudo-proxy.approval_wait" => text::duration(sudo_proxy.approval_wait),
             "doors.sudo-proxy.exec_timeout" => text::duration(sudo_proxy.exec_timeout),
@@ -344,6 +358,10 @@ impl Settings {
             "broker.silence" => text::duration(self.broker.silence),
             "broker.lease" => text::duration(self.broker.lease),
             "broker.concurrency" => super::mesh::concurrency_name(self.broker.concurrency).to_owned(),
+            "guard.setting" => self.guard.setting.name().to_owned(),
+            "guard.grant" => self.guard.grant.join(","),
+            "guard.hide" => all(&self.guard.hide),
+            "guard.read_only" => all(&self.guard.read_only),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

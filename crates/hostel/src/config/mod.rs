@@ -8,6 +8,7 @@
 pub(crate) mod agents;
 mod consent;
 mod file;
+mod guard;
 mod keys;
 mod mesh;
 mod sections;
@@ -22,6 +23,7 @@ use std::path::Path;
 use std::path::PathBuf;
 
 use hostel_agents::Kind;
+use hostel_guard::Setting;
 use serde_json::json;
 
 use crate::error::CommandError;
@@ -34,6 +36,7 @@ pub(crate) use consent::RuleAction;
 pub(crate) use consent::RuleSettings;
 pub(crate) use consent::SHORTEST_KEY;
 pub(crate) use consent::SudoProxySettings;
+pub(crate) use guard::GuardSettings;
 pub(crate) use mesh::BrokerSettings;
 pub(crate) use mesh::MeshSettings;
 pub(crate) use sections::CODECAST_PORT;
@@ -80,6 +83,8 @@ pub(crate) struct Settings {
     pub(crate) mesh: MeshSettings,
     /// The embedded broker.
     pub(crate) broker: BrokerSettings,
+    /// The guard around agents.
+    pub(crate) guard: GuardSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) limits: LimitSettings,
     /// Where each key that is not built in came from.
@@ -239,6 +244,9 @@ impl Settings {
         if let Some((key, problem)) = approvals.webhook_problem() {
             return Err(CommandError::usage(format!("{}: {problem}", self.origin(key))));
         }
+        if let Some((key, problem)) = self.guard.problem() {
+            return Err(CommandError::usage(format!("{}: {problem}", self.origin(key))));
+        }
         if let Some((origin, problem)) = approvals.rule_problem() {
             return Err(CommandError::usage(format!("{origin}: {problem}")));
         }
@@ -252,6 +260,12 @@ impl Settings {
 
     fn origin(&self, key: &str) -> String {
         self.origins.get(key).cloned().unwrap_or_else(|| "built in".to_owned())
+    }
+
+    /// The agents that ask for this guard themselves.
+    pub(crate) fn agents_with_guard(&self, setting: Setting) -> Vec<&str> {
+        let asks = self.agents.iter().filter(|(_, agent)| agent.guard() == Some(setting));
+        asks.map(|(alias, _)| alias.as_str()).collect()
     }
 
     /// Each setting as key, value in the form that can be typed back, and origin.

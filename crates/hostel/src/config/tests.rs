@@ -49,7 +49,7 @@ fn errors_name_the_line_and_the_way_out() {
         (
             "\n[jornal]\n",
             "hostel.toml:2: unknown key `jornal`, the keys here are `doors`, `sessions`, `agents`, `approvals`, `mesh`, \
-             `broker`, `journal`, `limits`; see every setting with `hostel config show`",
+             `broker`, `guard`, `journal`, `limits`; see every setting with `hostel config show`",
         ),
         (
             "[journal]\n\nquota = \"lots\"\n",
@@ -140,7 +140,7 @@ fn doors_sessions_and_agents_are_understood() {
     assert!(settings.zeroclaw.wss.enabled && settings.zeroclaw.wss.bind.is_loopback());
     assert_eq!((settings.zeroclaw.session_limit, settings.sessions.queue), (3, 1));
     assert_eq!((settings.sessions.line_limit, settings.sessions.mesh.word()), (1 << 20, "ask"));
-    let specs = agents::specs(&settings.agents, agents::Defaults::Found, Path::new("/hostel"), None);
+    let specs = agents::specs(&settings.agents, &settings.guard, agents::Defaults::Found, Path::new("/hostel"), None);
     let claude = &specs[0];
     assert_eq!((claude.kind, claude.mode, claude.model.as_deref()), (Kind::Claude, Some(Mode::Ask), Some("small")));
     assert_eq!((claude.limits.memory, claude.limits.cpu_percent), (Some(2 << 30), Some(150)));
@@ -176,7 +176,8 @@ fn mistakes_about_doors_and_agents_name_their_line() {
         ("[sessions]\nwarm = 0\n", "hostel.toml: `sessions.warm` must be at least 1", ""),
         (
             "[agents.claude]\n\nmodle = \"x\"\n",
-            "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`",
+            "hostel.toml:3: unknown key `modle`, the keys here are `kind`, `command`, `env`, `model`, `mode`, `cwd`, `memory`, `cpu`, \
+             `guard`, `grant`",
             more,
         ),
         (

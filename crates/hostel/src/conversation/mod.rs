@@ -33,6 +33,9 @@ pub(crate) use keyboard::Keyboard;
 /// Columns of a line of ours where there is no terminal to say.
 const WIDE: usize = 160;
 
+/// Rows of a screen that does not say.
+const HIGH: usize = 24;
+
 /// The start of an id, as much as people need: the first part of a UUID, or twelve characters of anything else.
 pub(crate) fn short(id: &str) -> &str {
     let uuid = id.len() == 36 && id.as_bytes().get(8) == Some(&b'-');
@@ -52,9 +55,11 @@ pub(crate) enum Spread {
 pub(crate) fn look(ui: &Ui, spread: Spread) -> page::Look {
     let (paint_text, colour_err) = ui.colours();
     let width = columns(std::io::stderr()).or(columns(std::io::stdout())).unwrap_or(WIDE);
+    let height = crate::ui::screen_size(std::io::stderr()).map_or(HIGH, |(_, rows)| rows);
     match spread {
         Spread::AnswerAlone => page::Look {
             width,
+            height,
             paint_text,
             paint_aside: colour_err,
             aside: StreamName::Stderr,
@@ -63,6 +68,7 @@ pub(crate) fn look(ui: &Ui, spread: Spread) -> page::Look {
         },
         Spread::Together => page::Look {
             width: ui.columns().unwrap_or(WIDE),
+            height,
             paint_text,
             paint_aside: paint_text,
             aside: StreamName::Stdout,

@@ -5,6 +5,7 @@
 //!
 //! It decides how things look and nothing else: it does no input or output and knows no clock.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use hostel_doors::native::protocol::StreamName;
@@ -17,21 +18,28 @@ use super::update::Step;
 use super::update::Update;
 use super::update::Usage;
 use super::update::What;
+use super::words::LONG;
 use super::words::brief;
 use super::words::cost;
 use super::words::shortened;
 use super::words::verdict;
+use crate::inbox::visible;
 use crate::text;
 use crate::ui::Paint;
 
 /// Calls whose names are remembered for their results.
 const CALLS: usize = 64;
 
+/// Rows of the screen that a question leaves free: who asks, and the line that is typed.
+const CHOICE_ROWS: usize = 3;
+
 /// What the page is written on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     /// Columns a line of ours may take.
     pub(crate) width: usize,
+    /// Rows of the screen.
+    pub(crate) height: usize,
     /// Whether the answer's stream takes colour.
     pub(crate) paint_text: bool,
     /// Whether the stream of everything else does.
@@ -93,6 +101,8 @@ pub(crate) struct Page {
     started_ns: u64,
     /// The last error of the turn: its end often repeats it.
     complaint: String,
+    /// Rows of the question on the screen that were not shown yet.
+    unread: VecDeque<String>,
     pieces: Vec<Piece>,
 }
 
@@ -108,13 +118,14 @@ impl Page {
             calls: Vec::new(),
             started_ns: 0,
             complaint: String::new(),
+            unread: VecDeque::new(),
             pieces: Vec::new(),
         }
     }
 
     /// The terminal has another size now.
-    pub(crate) fn resize(&mut self, width: usize) {
-        self.look.width = width;
+    pub(crate) fn resize(&mut self, (width, height): (usize, usize)) {
+        (self.look.width, self.look.height) = (width, height);
     }
 
     /// Takes one update; `elapsed` is how long its turn has been followed, for updates without times.
@@ -165,15 +176,26 @@ impl Page {
         std::mem::take(&mut self.pieces)
     }
 
-    /// A question, and room for an answer.
+    /// A question, as much of it as fits on the screen, and room for an answer.
     pub(crate) fn ask(&mut self, question: &Question) -> Vec<Piece> {
-        if self.question(question) {
-            let id = text::printable(super::short(&question.request_id)).into_owned();
-            let stream = self.look.aside;
-            self.write(stream, Paint::Yellow, &format!("  read the rest with `hostel approvals show {id}`\n"));
+        self.unread = self.begin_question(question);
+        self.read_on()
+    }
+
+    /// The next rows of a question, and room for an answer.
+    pub(crate) fn read_on(&mut self) -> Vec<Piece> {
+        let stream = self.look.aside;
+        let rows = self.look.height.saturating_sub(CHOICE_ROWS).max(1).min(self.unread.len());
+        for row in self.unread.drain(..rows).collect::<Vec<_>>() {
+            self.write(stream, Paint::Plain, &format!("    {row}\n"));
         }
         self.choices();
         std::mem::take(&mut self.pieces)
+    }
+
+    /// Whether the whole question was on the screen; before that it cannot be agreed to.
+    pub(crate) fn is_read(&self) -> bool {
+        self.unread.is_empty()
     }
 
     /// A question that nobody has to answer any more.
@@ -184,6 +206,14 @@ impl Page {
 
     /// The line after which an answer is typed, once more.
     pub(crate) fn ask_again(&mut self) -> Vec<Piece> {
+        self.choices();
+        std::mem::take(&mut self.pieces)
+    }
+
+    /// Somebody agreed to what was not shown to its end.
+    pub(crate) fn not_yet(&mut self) -> Vec<Piece> {
+        let stream = self.look.aside;
+        self.write(stream, Paint::Yellow, "  this is not all of it: read on first\n");
         self.choices();
         std::mem::take(&mut self.pieces)
     }
@@ -304,7 +334,7 @@ impl Page {
         let stream = self.look.aside;
         self.begin(stream, Block::Prompt);
         self.write(stream, Paint::Dim, &format!("── turn {turn} · {}\n", text::printable(door)));
-        let (shown, _) = shortened(prompt.trim());
+        let shown = shortened(prompt.trim());
         for (at, line) in shown.lines().enumerate() {
             self.write(stream, Paint::Bold, &format!("{}{line}\n", if at == 0 { "› " } else { "  " }));
         }
@@ -358,28 +388,43 @@ impl Page {
         self.line(Block::Tool, &[(if failed { Paint::Red } else { Paint::Dim }, &said)]);
     }
 
-    /// Shows a question with everything the tool would get; tells whether something had to be left out.
-    fn question(&mut self, question: &Question) -> bool {
-        let tool = text::printable(&question.tool).into_owned();
+    /// Shows who asks for what; returns all that the tool would get, in rows.
+    fn begin_question(&mut self, question: &Question) -> VecDeque<String> {
+        let tool = visible::text(&visible::word(&question.tool));
         let stream = self.look.aside;
         self.begin(stream, Block::Question);
         self.write(stream, Paint::Yellow, "? ");
         self.write(stream, Paint::Bold, &tool);
         self.write(stream, Paint::Yellow, " asks for permission\n");
-        let asked = match summary::whole(&question.input) {
-            whole if whole.is_empty() => question.summary.clone(),
-            whole => whole,
+        let width = self.look.width.saturating_sub(4);
+        let rows = match summary::rows(&question.input, width) {
+            rows if rows.is_empty() => summary::rows(&Value::String(question.summary.clone()), width),
+            rows => rows,
         };
-        let (shown, cut) = shortened(asked.trim_end());
-        for line in shown.lines() {
-            self.write(stream, Paint::Plain, &format!("    {line}\n"));
+        rows.into()
+    }
+
+    /// Shows a question that cannot be answered here; what is too much is only counted.
+    fn question(&mut self, question: &Question) {
+        let rows = self.begin_question(question);
+        let stream = self.look.aside;
+        for row in rows.iter().take(LONG) {
+            self.write(stream, Paint::Plain, &format!("    {row}\n"));
         }
-        cut
+        if rows.len() > LONG {
+            let id = text::printable(super::short(&question.request_id)).into_owned();
+            let more = format!("    … {} more lines: `hostel approvals show {id}`\n", rows.len() - LONG);
+            self.write(stream, Paint::Yellow, &more);
+        }
     }
 
     fn choices(&mut self) {
         let stream = self.look.aside;
-        self.write(stream, Paint::Yellow, "  allow it? y = once, a = always, n = no: ");
+        let choices = match self.unread.len() {
+            0 => "  allow it? y = once, a = always, n = no: ".to_owned(),
+            rows => format!("  … {rows} more lines; Enter = read on, n = no: "),
+        };
+        self.write(stream, Paint::Yellow, &choices);
     }
 
     fn how_to_answer(&mut self, question: &Question) {

@@ -1,7 +1,15 @@
 use super::*;
 
 fn screen() -> Look {
-    Look { width: 60, paint_text: false, paint_aside: false, aside: StreamName::Stderr, joined: true, prompts: false }
+    Look {
+        width: 60,
+        height: 24,
+        paint_text: false,
+        paint_aside: false,
+        aside: StreamName::Stderr,
+        joined: true,
+        prompts: false,
+    }
 }
 
 /// What a screen shows, or each stream for itself.
@@ -118,7 +126,7 @@ fn nothing_an_agent_writes_steers_the_terminal() {
     let watched = shown(look, &updates).0.replace('\n', "");
     for text in [text, watched] {
         assert!(!text.chars().any(|letter| letter.is_control() || letter == '\u{202e}'), "{text:?}");
-        assert!(text.contains("\\u{1b}[2J"), "{text}");
+        assert!(text.contains("⟨ESC⟩[2J"), "{text}");
     }
 }
 
@@ -168,14 +176,27 @@ fn a_question_says_how_to_answer() {
 }
 
 #[test]
-fn a_long_question_says_that_there_is_more() {
+fn a_long_question_is_shown_to_its_end_before_it_can_be_agreed_to() {
     let script = "line\\n".repeat(100);
     let asked = format!(
         r#"{{"type":"approval_request","request_id":"r","tool_name":"Bash","raw_input":{{"command":"{script}"}}}}"#
     );
     let Update { what: What::Asked(question), .. } = Update::parse(&asked).unwrap() else { panic!() };
-    let text: String = Page::new(screen()).ask(&question).into_iter().map(|piece| piece.text).collect();
-    assert!(text.contains("… 61 more lines\n  read the rest with `hostel approvals show r`\n"), "{text}");
+    let text = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| piece.text).collect::<String>();
+    let mut page = Page::new(screen());
+    let first = text(page.ask(&question));
+    assert!(first.ends_with("  … 80 more lines; Enter = read on, n = no: ") && !page.is_read(), "{first}");
+    assert_eq!(first.matches("line↵\n").count(), 20);
+    let told = text(page.not_yet());
+    assert!(told.starts_with("  this is not all of it") && told.ends_with("n = no: ") && !page.is_read(), "{told}");
+    let mut shown = 20;
+    while !page.is_read() {
+        shown += text(page.read_on()).matches("line↵\n").count();
+    }
+    assert_eq!(shown, 100);
+    assert!(text(page.ask_again()).ends_with("allow it? y = once, a = always, n = no: "));
+    let past = text(Page::new(screen()).past_question(&question));
+    assert!(past.ends_with("    … 61 more lines: `hostel approvals show r`\n"), "{past}");
 }
 
 #[test]

@@ -109,7 +109,7 @@ fn value(raw: &Raw) -> Value {
 /// A decision's word, and what the agent was told with it.
 fn word(decision: Decision) -> (&'static str, String) {
     match decision {
-        Decision::AllowOnce => ("allow_once", String::new()),
+        Decision::AllowOnce | Decision::AllowChangeable => ("allow_once", String::new()),
         Decision::AllowAlways => ("allow_always", String::new()),
         Decision::Reject(reason) => ("reject", reason),
         Decision::RejectWithEdit(text) => ("reject_with_edit", text),

@@ -2,10 +2,11 @@
 //!
 //! Invariant: what comes out is one line, harmless, and says when something was left out.
 //!
-//! For questions of consent this is not enough: there, `whole` shows everything.
+//! For questions of consent this is not enough: there, `rows` shows everything.
 
 use serde_json::Value;
 
+use crate::inbox::visible;
 use crate::text;
 
 /// The fields that say most about a call, the most telling first.
@@ -74,36 +75,45 @@ pub(crate) fn output(output: &str) -> (String, usize) {
     (first.unwrap_or_default(), lines.count())
 }
 
-/// The input of a tool as people read it in full: a command as it is, everything else field by field.
+/// The input of a tool as people read it in full before they agree: field by field, in rows of a width, with everything
+/// that is invisible or looks like something else spelled out.
+pub(crate) fn rows(input: &Value, width: usize) -> Vec<String> {
+    match input {
+        Value::Null => Vec::new(),
+        Value::Object(fields) => fields.iter().flat_map(|(key, value)| field(key, value, width)).collect(),
+        other => broken(&said_in_full(other), width),
+    }
+}
+
+/// The same in lines of any length.
 pub(crate) fn whole(input: &Value) -> String {
-    let Value::Object(fields) = input else {
-        return match input {
-            Value::Null => String::new(),
-            Value::String(text) => text::prose(text).into_owned(),
-            other => text::prose(&pretty(other)).into_owned(),
-        };
-    };
-    let mut whole = String::new();
-    for (key, value) in fields {
-        // Lists stay lists: where one word ends and the next begins matters to who has to agree.
-        let said = match value {
-            Value::String(text) => text.clone(),
-            Value::Array(_) => value.to_string(),
-            other => pretty(other),
-        };
-        let said = text::prose(said.trim_end());
-        let key = text::printable(key);
-        if said.contains('\n') {
-            whole.push_str(&format!("{key}:\n"));
-            for line in said.lines() {
-                whole.push_str(&format!("  {line}\n"));
-            }
-        } else {
-            whole.push_str(&format!("{key}: {said}\n"));
+    rows(input, usize::MAX).join("\n")
+}
+
+fn field(key: &str, value: &Value, width: usize) -> Vec<String> {
+    let key = visible::text(&visible::word(key));
+    let said = said_in_full(value);
+    let beside = broken(&said, width.saturating_sub(text::columns(&key) + 2));
+    match beside.as_slice() {
+        [one] => vec![format!("{key}: {one}")],
+        _ => {
+            let below = broken(&said, width.saturating_sub(2)).into_iter().map(|row| format!("  {row}"));
+            std::iter::once(format!("{key}:")).chain(below).collect()
         }
     }
-    whole.truncate(whole.trim_end().len());
-    whole
+}
+
+/// Lists stay lists: where one word ends and the next begins matters to who has to agree.
+fn said_in_full(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) => value.to_string(),
+        other => pretty(other),
+    }
+}
+
+fn broken(text: &str, width: usize) -> Vec<String> {
+    visible::rows(&visible::code(text), width).iter().map(|row| visible::text(row).trim_end().to_owned()).collect()
 }
 
 fn pretty(value: &Value) -> String {
@@ -127,8 +137,8 @@ mod tests {
             (json!({"todos": [1]}), r#"{"todos":[1]}"#),
             (json!({}), ""),
             (json!(null), ""),
-            (json!("free text\nmore"), "free text\\nmore"),
-            (json!({"command": "a\u{1b}[2J"}), "a\\u{1b}[2J"),
+            (json!("free text\nmore"), "free text⟨LF⟩more"),
+            (json!({"command": "a\u{1b}[2J"}), "a⟨ESC⟩[2J"),
         ] {
             assert_eq!(input(&value), expected, "{value}");
         }
@@ -138,12 +148,26 @@ mod tests {
     fn results_show_their_first_line() {
         assert_eq!(output("\n  ok\n\nmore\nand more\n"), ("ok".to_owned(), 2));
         assert_eq!(output(" \n"), (String::new(), 0));
-        assert_eq!(output("\u{1b}[31mred"), ("\\u{1b}[31mred".to_owned(), 0));
+        assert_eq!(output("\u{1b}[31mred"), ("⟨ESC⟩[31mred".to_owned(), 0));
     }
 
     #[test]
     fn a_question_shows_everything() {
         let value = json!({"command": "rm -rf build\u{1b}[8m", "files": ["a", "b"], "script": "one\ntwo\n", "n": 3});
-        assert_eq!(whole(&value), "command: rm -rf build\\u{1b}[8m\nfiles: [\"a\",\"b\"]\nn: 3\nscript:\n  one\n  two");
+        let shown = "command: rm -rf build⟨ESC⟩[8m\nfiles: [\"a\",\"b\"]\nn: 3\nscript:\n  one↵\n  two↵";
+        assert_eq!(whole(&value), shown);
+        // What is not seen, looks like something else or turns its surroundings round is spelled out.
+        for hidden in
+            "\u{61c}\u{2060}\u{ad}\u{34f}\u{115f}\u{180e}\u{3164}\u{e0041}\u{200d}\u{301}\u{5d0}\u{430}".chars()
+        {
+            let shown = format!("command: a⟨U+{:04X}⟩b", u32::from(hidden));
+            assert_eq!(whole(&json!({"command": format!("a{hidden}b")})), shown);
+        }
+        assert_eq!(whole(&json!({"command": "ls \u{a0}"})), "command: ls ⟨U+00A0⟩");
+        assert_eq!(whole(&json!({"command": "ls  "})), "command: ls␣␣");
+        assert_eq!(whole(&json!({"c": ""})), "c: ⟨empty⟩");
+        assert_eq!(rows(&json!({"command": "one two three"}), 12), ["command:", "  one two", "  three"]);
+        assert_eq!(rows(&json!("one two"), 5), ["one", "two"]);
+        assert!(rows(&json!(null), 5).is_empty());
     }
 }

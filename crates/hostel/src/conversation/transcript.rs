@@ -251,7 +251,7 @@ mod tests {
         ]);
         assert_eq!(
             document,
-            "\n## Turn 2 · codecast\n\n> q\n\nthe \\u{1b}[31manswer\n\n*Completed*\n\n*Cancelled: client_rpc*\n"
+            "\n## Turn 2 · codecast\n\n> q\n\nthe ⟨ESC⟩[31manswer\n\n*Completed*\n\n*Cancelled: client_rpc*\n"
         );
     }
 }

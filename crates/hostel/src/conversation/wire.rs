@@ -2,6 +2,7 @@
 //!
 //! Invariant: every field but the ids may be missing, so that a newer and an older house are both understood.
 
+use hostel_doors::native::protocol::GuardInfo;
 use serde::Deserialize;
 use serde::Serialize;
 use serde_json::Value;
@@ -43,6 +44,8 @@ pub(crate) struct SessionRow {
     pub(crate) launched: Option<LaunchedRow>,
     /// What becomes of messages from meshes: `off`, `ask` or `on`; empty where the house knows none.
     pub(crate) mesh: String,
+    /// The guard around its process; none for a session that is not in use.
+    pub(crate) guard: Option<GuardInfo>,
     pub(crate) created_at: Value,
     pub(crate) last_activity: Value,
 }

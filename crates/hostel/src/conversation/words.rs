@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use hostel_doors::native::protocol::GuardInfo;
+
 use super::update::Usage;
 use crate::text;
 use crate::ui::Paint;
 
 /// Lines of a prompt, or of what an agent asks for, that are shown before the rest is only counted.
-const LONG: usize = 40;
+pub(super) const LONG: usize = 40;
 
 /// The same for the characters of one such line.
 const LONG_LINE: usize = 2_000;
@@ -16,6 +18,7 @@ const LONG_LINE: usize = 2_000;
 pub(crate) fn verdict(decision: &str) -> (Paint, &'static str) {
     match decision {
         "allow_once" | "approved" => (Paint::Green, "allowed once"),
+        "allow_changeable" => (Paint::Green, "allowed once, although others can change it"),
         "allow_always" => (Paint::Green, "always allowed in this session"),
         "reject" | "reject_once" | "denied" => (Paint::Red, "denied"),
         "reject_with_edit" => (Paint::Red, "denied, with an answer in its place"),
@@ -23,6 +26,22 @@ pub(crate) fn verdict(decision: &str) -> (Paint, &'static str) {
         "expired" => (Paint::Red, "nobody answered in time"),
         "withdrawn" => (Paint::Dim, "no longer wanted"),
         _ => (Paint::Dim, "settled"),
+    }
+}
+
+/// The guard around an agent, and why it is not stronger.
+pub(crate) fn guard(guard: &GuardInfo) -> String {
+    let what = match guard.active.as_str() {
+        "full" => {
+            "full: the agent sees neither the house nor its keys, and can signal and trace only its own processes"
+        }
+        "view" => "view: the agent sees neither the house nor its keys",
+        "scopes" => "scopes: the agent can signal and trace only its own processes",
+        _ => "none: the agent can read and signal what you can",
+    };
+    match &guard.why_not_stronger {
+        Some(reason) => format!("{what}; {reason}"),
+        None => what.to_owned(),
     }
 }
 
@@ -52,16 +71,14 @@ pub(crate) fn brief(took: Duration) -> String {
     }
 }
 
-/// Foreign text of several lines made harmless, with what is too much only counted; tells whether it was.
-pub(super) fn shortened(foreign: &str) -> (String, bool) {
+/// Foreign text of several lines made harmless, with what is too much only counted. Not for what a person agrees to.
+pub(super) fn shortened(foreign: &str) -> String {
     let safe = text::prose(foreign);
     let total = safe.lines().count();
-    let mut cut = false;
     let mut shown = String::new();
     for line in safe.lines().take(LONG) {
         let length = line.chars().count();
         if length > LONG_LINE {
-            cut = true;
             shown.extend(line.chars().take(LONG_LINE));
             shown.push_str(&format!(" … {} more characters", length - LONG_LINE));
         } else {
@@ -70,8 +87,7 @@ pub(super) fn shortened(foreign: &str) -> (String, bool) {
         shown.push('\n');
     }
     if total > LONG {
-        cut = true;
         shown.push_str(&format!("… {} more lines\n", total - LONG));
     }
-    (shown, cut)
+    shown
 }

@@ -4,7 +4,6 @@
 //! restart and nobody came back for is ended and put on record.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use hostel_doors::claustrum::Log;
 use hostel_doors::sudo_proxy;
@@ -15,7 +14,7 @@ use hostel_house::approvals::Approvals;
 use hostel_house::approvals::Glob;
 use hostel_house::approvals::LockoutLimits;
 use hostel_house::approvals::Rule;
-use hostel_house::pipelines::Askpass;
+use hostel_house::pipelines::PasswordDesk;
 use hostel_house::pipelines::PipelineLimits;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
@@ -97,11 +96,22 @@ pub(super) async fn look_after(approvals: Approvals, pipelines: Pipelines, log: 
     }
 }
 
+/// Writes every alarm to the log, for as long as it is polled.
+pub(super) async fn log_alarms(approvals: Approvals, log: Log) {
+    let mut alarms = approvals.follow_alarms();
+    drop(approvals);
+    while let Some(raised) = alarms.next().await {
+        for alarm in &raised {
+            log.error(format_args!("[hostel] ALARM: {}", alarm.text));
+        }
+    }
+}
+
 /// How the sudo-proxy door presents itself.
 #[derive(Debug)]
 pub(crate) struct SudoProxyFace {
-    /// The program that sudo asks for a password.
-    pub(crate) askpass: Option<PathBuf>,
+    /// Where sudo's password is typed.
+    pub(crate) passwords: Option<PasswordDesk>,
     /// pkexec asks, where there is a display.
     pub(crate) pkexec: bool,
     /// Each request is logged.
@@ -117,7 +127,7 @@ impl SudoProxyFace {
     /// The face of a house that is asked in many ways.
     pub(crate) fn of_house(house: &House) -> Self {
         SudoProxyFace {
-            askpass: None,
+            passwords: None,
             pkexec: false,
             verbose: false,
             terminal: false,
@@ -130,13 +140,13 @@ impl SudoProxyFace {
 /// The sudo-proxy door of a house; all its sockets share it.
 pub(crate) async fn sudo_proxy_door(house: &House, face: SudoProxyFace) -> Result<sudo_proxy::Door, CommandError> {
     let ours = &house.settings.sudo_proxy;
-    let askpass = face.askpass.map(|program| Askpass { program, env: Vec::new() });
-    house.pipelines.set_askpass(askpass);
+    house.pipelines.set_password_desk(face.passwords);
     let settings = sudo_proxy::Settings {
         reported_version: ours.reported_version.clone(),
         in_flight: ours.in_flight,
         prompt_time: ours.approval_wait,
         pkexec: (face.pkexec && crate::sudo_proxy::has_display()).then(display),
+        keeps_user: ours.keep_user_for_root,
         agent_socket: crate::sudo_proxy::agent_socket(),
         terminal: face.terminal,
         verbose: face.verbose,

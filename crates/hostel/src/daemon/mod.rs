@@ -7,6 +7,7 @@
 
 pub(crate) mod consent;
 pub(crate) mod doors;
+pub(crate) mod guard;
 pub(crate) mod launch;
 pub(crate) mod lock;
 pub(crate) mod log;
@@ -130,6 +131,8 @@ pub(crate) struct House {
     /// The program we run from, open since our start.
     program: Arc<OwnedFd>,
     native: Bound,
+    /// The same for agents, in the directory that they see.
+    native_for_agents: Bound,
     _lock: DaemonLock,
 }
 
@@ -184,6 +187,7 @@ impl House {
         hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
+        guard::prepare(&dir)?;
         let options = keeper_options(&dir, &settings)?;
         system::raise_open_files();
         let lock_path = dir.daemon_lock();
@@ -218,6 +222,7 @@ impl House {
         let signals =
             Signals::install().map_err(|error| CommandError::failure(format!("cannot be told of signals: {error}")))?;
         let native = bind(&dir.socket())?;
+        let native_for_agents = bind(&dir.agents_socket())?;
         let started = Instant::now();
         let Logs { log, ring } = logs;
         let pipelines = consent::pipelines(&settings, &processes, &approvals).await?;
@@ -239,6 +244,7 @@ impl House {
             hangup_ends: false,
             program,
             native,
+            native_for_agents,
             _lock: lock,
         })
     }
@@ -283,6 +289,10 @@ impl House {
         let listener = self.native.listener().map_err(socket_error)?;
         let own = native::serve(listener, self.processes.clone(), Arc::clone(&native), phases.clone());
         let own = hostel_tasks::spawn(own);
+        let listener = self.native_for_agents.listener().map_err(socket_error)?;
+        let agents = native::serve(listener, self.processes.clone(), Arc::clone(&native), phases.clone());
+        let agents = hostel_tasks::spawn(agents);
+        hostel_tasks::spawn(guard::try_out(Arc::clone(self.processes.guards()), self.log.clone()));
         let serving = Serving {
             processes: self.processes.clone(),
             sessions: self.sessions.clone(),
@@ -297,7 +307,7 @@ impl House {
         let mut served = JoinSet::new();
         // Those that answer for what runs have to be heard before it is ended.
         let mut answering = JoinSet::new();
-        let mut files = vec![self.native.file()];
+        let mut files = vec![self.native.file(), self.native_for_agents.file()];
         for door in doors {
             files.extend(door.file());
             let group = if door.answers_for_commands() { &mut answering } else { &mut served };
@@ -312,6 +322,7 @@ impl House {
             self.log.clone(),
         );
         let (abandoned, news) = (hostel_tasks::spawn(abandoned), hostel_tasks::spawn(news));
+        let alarms = hostel_tasks::spawn(consent::log_alarms(self.approvals.clone(), self.log.clone()));
         // The house of a personality has the contract's own ways in, and no other.
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
         let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
@@ -341,6 +352,7 @@ impl House {
         };
         phase.send_replace(Phase::Leaving);
         self.native.close();
+        self.native_for_agents.close();
         for file in &files {
             file.unlink();
         }
@@ -349,6 +361,7 @@ impl House {
         }
         abandoned.abort();
         news.abort();
+        alarms.abort();
         if let Some(mail) = &mail {
             mail.abort();
         }
@@ -358,6 +371,7 @@ impl House {
         phase.send_replace(Phase::Closing { keep });
         let goodbye = async {
             drop(own.await);
+            drop(agents.await);
             while served.join_next().await.is_some() {}
         };
         // Who does not hear our goodbye will notice by itself.
@@ -444,7 +458,7 @@ async fn open_sessions(
     let path = std::env::var_os("PATH");
     let ours = &settings.sessions;
     let options = SessionOptions {
-        agents: agents::specs(&settings.agents, defaults, &own_program()?, path.as_deref()),
+        agents: agents::specs(&settings.agents, &settings.guard, defaults, &own_program()?, path.as_deref()),
         environment: postman::without_session(system::child_environment()),
         queue: ours.queue,
         warm: ours.warm,

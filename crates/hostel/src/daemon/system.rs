@@ -15,6 +15,7 @@ use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use rustix::process::Resource;
 
+use super::guard;
 use crate::config::OnFull;
 use crate::config::Settings;
 use crate::error::CommandError;
@@ -22,7 +23,7 @@ use crate::mesh::speaker;
 use crate::paths::HouseDir;
 
 /// The system's own link to the program that runs.
-const OWN_LINK: &str = "/proc/self/exe";
+pub(super) const OWN_LINK: &str = "/proc/self/exe";
 
 /// The daemon's threads: half of the cores. The keeper and the processes that print want the others, and a stream that
 /// hops between cores costs more than it gains (on two cores, one thread moves an eighth more than two).
@@ -53,6 +54,7 @@ pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<Keep
         drop_oldest: settings.journal.on_full == OnFull::DropOldest,
         child_umask: current_umask(),
         child_nofile: rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        guards: Arc::new(guard::guards(dir, settings)?),
     })
 }
 

@@ -166,6 +166,8 @@ impl Doors<'_> {
         }
         let own = self.house.dir.zeroclaw_socket();
         self.doors.push(Door::Zeroclaw(ZeroclawDoor { bound: bind(&own)?, door: door.clone(), endpoint: None }));
+        let bound = bind(&self.house.dir.agents().join(own.file_name().unwrap_or_default()))?;
+        self.doors.push(Door::Zeroclaw(ZeroclawDoor { bound, door: door.clone(), endpoint: None }));
         self.say(zeroclaw::NAME, &own.display().to_string(), true, None);
         for path in &settings.listen {
             let opened = opening::endpoint_directory(path).and_then(|()| {
@@ -192,6 +194,8 @@ impl Doors<'_> {
         let door = consent::sudo_proxy_door(self.house, SudoProxyFace::of_house(self.house)).await?;
         let own = self.house.dir.sudo_proxy_socket();
         self.doors.push(Door::SudoProxy(SudoProxyDoor { bound: bind(&own)?, door: door.clone() }));
+        let bound = bind(&self.house.dir.agents().join(own.file_name().unwrap_or_default()))?;
+        self.doors.push(Door::SudoProxy(SudoProxyDoor { bound, door: door.clone() }));
         self.say(sudo_proxy::NAME, &own.display().to_string(), true, None);
         for path in &settings.listen {
             let opened = opening::endpoint_directory(path).and_then(|()| match occupant(path) {

@@ -24,9 +24,14 @@ pub(crate) enum Dialog {
     Grant { id: String, form: GrantForm, opened: Instant },
     /// Why a request is denied.
     Reason { id: String, typed: String },
+    /// The word that confirms that others can change what would run as root.
+    Changeable { id: String, typed: String, opened: Instant },
     /// Lines to be read.
     Text { title: &'static str, lines: Vec<Line>, scroll: usize },
 }
+
+/// The word that confirms that others can change what would run as root.
+pub(crate) const CONFIRMATION: &str = "changeable";
 
 /// An answer that waits for the passphrase.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +45,8 @@ pub(crate) struct Answer {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
     Approve,
+    /// Knowing that others can change what would run as root.
+    ApproveChangeable,
     Grant(GrantTerms),
     Deny(String),
 }

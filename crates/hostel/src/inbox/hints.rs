@@ -3,13 +3,19 @@
 //! Invariant: hints only ever add a warning. They are guesses from words, so their absence promises nothing, and
 //! nothing is decided by them.
 
+use std::io::BufRead as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde_json::Value;
+use sha2::Digest as _;
+use sha2::Sha256;
 
+use super::request::File;
 use super::request::Pipeline;
 use super::request::Request;
 use super::request::Stage;
+use super::request::Writers;
 use super::visible;
 use super::visible::Mark;
 
@@ -53,8 +59,9 @@ const WRITING: [&str; 13] =
 
 const PERMISSIONS: [&str; 8] = ["chmod", "chown", "chgrp", "setfacl", "chattr", "setcap", "visudo", "usermod"];
 
-/// Where programs of the system are.
-const SYSTEM: [&str; 6] = ["/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
+/// Where programs of the system are, as long as nobody but root can change them.
+const SYSTEM: [&str; 8] =
+    ["/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/", "/usr/local/bin/", "/usr/local/sbin/", "/usr/lib/", "/usr/libexec/"];
 
 /// Words of a script that are looked at.
 const SCRIPT_WORDS: usize = 20_000;
@@ -104,8 +111,13 @@ impl Found {
             "" => pipeline.cwd.as_str(),
             cwd => cwd,
         };
+        let is_root = pipeline.privileged || request.privileged();
+        if is_root {
+            self.root_environment(pipeline);
+        }
         for (position, stage) in pipeline.stages.iter().enumerate() {
             self.stage(stage, position > 0, project);
+            self.files(stage, is_root);
         }
         let hidden: usize = pipeline.stages.iter().flat_map(|stage| &stage.argv).map(|word| hidden(word)).sum();
         self.hidden(hidden);
@@ -116,11 +128,8 @@ impl Found {
         let file = &stage.file;
         if let Some(why) = &file.missing {
             self.caution(format!("{} cannot be run: {}", seen(program), visible::text(&visible::prose(why))));
-        } else if !file.path.is_empty() && !SYSTEM.iter().any(|folder| file.path.starts_with(folder)) {
-            self.caution(format!("{} is not a program of the system", seen(&file.path)));
-        }
-        if file.changed {
-            self.danger(format!("{} has changed since it was asked for; it will not run", seen(&file.path)));
+        } else if !file.path.is_empty() && !is_of_the_system(file) {
+            self.caution(format!("{} is not a program of the system", seen(real(file))));
         }
         let words = unwrapped(&stage.argv);
         let (name, arguments) = match words {
@@ -150,6 +159,54 @@ impl Found {
         if WRITING.contains(&name) {
             self.writes(arguments, project);
         }
+    }
+
+    /// Whose configuration root would read.
+    fn root_environment(&mut self, pipeline: &Pipeline) {
+        let value = |name: &str| pipeline.env.iter().find(|variable| variable.name == name);
+        let (home, user) = (value("HOME"), value("USER"));
+        if let (Some(home), Some(user)) = (home, user)
+            && user.value != "root"
+        {
+            self.danger(format!("root reads files in HOME={}, and code they name runs as root", seen(&home.value)));
+        }
+    }
+
+    /// Who can change what runs, and what has changed since it was asked for.
+    fn files(&mut self, stage: &Stage, is_root: bool) {
+        let file = &stage.file;
+        self.changeable(&file.path, &file.writers, true, is_root);
+        if file.changed {
+            self.danger(format!("{} has changed since it was asked for; it will not run", seen(&file.path)));
+        }
+        for interpreter in &file.interpreters {
+            let file = &interpreter.file;
+            if let Some(why) = &file.missing {
+                let why = visible::text(&visible::prose(why));
+                self.danger(format!("its interpreter {} cannot be told: {why}", seen(&interpreter.name)));
+            }
+            self.changeable(&file.path, &file.writers, true, is_root);
+            if file.changed {
+                self.danger(format!("{} has changed since it was asked for; it will not run", seen(&file.path)));
+            }
+        }
+        for file in &stage.named {
+            self.changeable(&file.path, &file.writers, file.code, is_root);
+            if file.changed {
+                self.danger(format!("{} has changed since it was asked for; it will not run", seen(&file.path)));
+            }
+        }
+        if stage.names_more {
+            self.danger("the arguments may name more files than were examined");
+        }
+    }
+
+    fn changeable(&mut self, path: &str, writers: &Writers, is_code: bool, is_root: bool) {
+        let Some((_, reason)) = writers.warning() else { return };
+        let who = if writers.by_requester { "the requester" } else { "somebody else than root" };
+        let reason = visible::text(&visible::prose(reason));
+        let text = format!("{who} can change {} until it is used: {reason}", seen(path));
+        if is_root && is_code { self.danger(text) } else { self.caution(text) }
     }
 
     /// A program by its name.
@@ -281,21 +338,62 @@ fn seen(name: &str) -> String {
     crate::text::cut(&visible::text(&visible::word(name)), 60).into_owned()
 }
 
-/// Looks at the files again and notes those that are not what they were when they were asked for. Blocks on a slow disk.
+/// The file itself, every link followed.
+fn real(file: &File) -> &str {
+    if file.target.is_empty() { &file.path } else { &file.target }
+}
+
+/// Whether a program is the system's: it lies where such programs lie, and nobody but root can change it.
+fn is_of_the_system(file: &File) -> bool {
+    file.writers.changeable.is_none() && SYSTEM.iter().any(|folder| real(file).starts_with(folder))
+}
+
+/// Reads the files again and notes those that are not what they were when they were asked for. Blocks on a slow disk.
 pub(crate) fn look_again(request: &mut Request) {
-    use std::os::unix::fs::MetadataExt as _;
     let Some(pipeline) = request.pipeline() else { return };
     for (position, stage) in pipeline.stages.iter().enumerate() {
-        let file = &stage.file;
-        if file.missing.is_some() || file.target.is_empty() {
-            continue;
+        let place = format!("/stages/{position}");
+        let mut note = |pointer: &str, is_same: bool| {
+            if let Some(Value::Object(file)) = request.subject.pointer_mut(&format!("{place}{pointer}")) {
+                file.insert("changed".to_owned(), (!is_same).into());
+            }
+        };
+        let is_same =
+            |file: &File| file.missing.is_some() || file.target.is_empty() || has_digest(real(file), &file.digest);
+        note("/file", is_same(&stage.file));
+        for (number, interpreter) in stage.file.interpreters.iter().enumerate() {
+            note(&format!("/file/interpreters/{number}/file"), is_same(&interpreter.file));
         }
-        let now = std::fs::metadata(&file.target);
-        let same = now.is_ok_and(|now| now.ino() == file.inode && now.len() == file.size);
-        if let Some(Value::Object(file)) = request.subject.pointer_mut(&format!("/stages/{position}/file")) {
-            file.insert("changed".to_owned(), (!same).into());
+        for (number, file) in stage.named.iter().enumerate() {
+            let is_same = file.digest.as_deref().is_none_or(|digest| has_digest(&file.path, digest));
+            note(&format!("/named/{number}"), is_same);
         }
     }
+}
+
+/// Whether the file at a path has a content. One that may not be read cannot be compared.
+fn has_digest(path: &str, digest: &str) -> bool {
+    let unreadable = !digest.is_empty() && digest.bytes().all(|digit| digit == b'0');
+    let read = || -> std::io::Result<String> {
+        let flags = rustix::fs::OFlags::NONBLOCK.bits();
+        let mut options = std::fs::OpenOptions::new();
+        let file = options.read(true).custom_flags(i32::try_from(flags).unwrap_or(0)).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Ok(String::new());
+        }
+        let mut hasher = Sha256::new();
+        let mut reader = std::io::BufReader::with_capacity(128 << 10, file);
+        loop {
+            let piece = reader.fill_buf()?;
+            if piece.is_empty() {
+                return Ok(hostel_house::pipelines::hex_of(&hasher.finalize().into()));
+            }
+            hasher.update(piece);
+            let length = piece.len();
+            reader.consume(length);
+        }
+    };
+    unreadable || read().is_ok_and(|found| found == digest)
 }
 
 #[cfg(test)]
@@ -397,15 +495,19 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("tool");
         std::fs::write(&path, "one").unwrap();
-        let inode = std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(&path).unwrap());
-        let file = json!({"path": path, "target": path, "inode": inode, "size": 3});
-        let mut request = Request::read(&json!({"id": "a", "kind": "pipeline",
-            "subject": {"stages": [{"argv": ["tool"], "file": file}]}}))
-        .unwrap();
-        look_again(&mut request);
-        assert!(!request.pipeline().unwrap().stages[0].file.changed);
-        std::fs::write(&path, "longer").unwrap();
-        look_again(&mut request);
-        assert!(request.pipeline().unwrap().stages[0].file.changed);
+        let digest = hostel_house::pipelines::hex_of(&Sha256::digest("one").into());
+        let changed = |digest: &str| {
+            let file = json!({"path": path, "target": path, "inode": 1, "size": 3, "digest": digest});
+            let mut request = Request::read(&json!({"id": "a", "kind": "pipeline",
+                "subject": {"stages": [{"argv": ["tool"], "file": file}]}}))
+            .unwrap();
+            look_again(&mut request);
+            request.pipeline().unwrap().stages[0].file.changed
+        };
+        assert!(!changed(&digest) && !changed(&"0".repeat(64)));
+        assert!(changed(""), "a file without a digest cannot be compared");
+        // As long as before.
+        std::fs::write(&path, "two").unwrap();
+        assert!(changed(&digest));
     }
 }

@@ -10,6 +10,7 @@ use crossterm::event::KeyEvent;
 use crossterm::event::KeyModifiers;
 
 use super::dialog::Answer;
+use super::dialog::CONFIRMATION;
 use super::dialog::Dialog;
 use super::dialog::GrantForm;
 use super::dialog::Secret;
@@ -69,12 +70,20 @@ impl Model {
         let last = self.rows.0.saturating_sub(self.rows.1);
         match key.code {
             KeyCode::Char('q') => return vec![Deed::Quit],
+            KeyCode::Char('y') if self.has_to_be_confirmed() => {
+                if let Some(id) = self.allowed(true, pressed) {
+                    self.dialog = Some(Dialog::Changeable { id, typed: String::new(), opened: pressed });
+                }
+            }
             KeyCode::Char('y') => return self.answer(What::Approve, pressed),
             KeyCode::Char('n') => return self.answer(What::Deny(String::new()), pressed),
             KeyCode::Char('r') => {
                 if let Some(id) = self.allowed(false, pressed) {
                     self.dialog = Some(Dialog::Reason { id, typed: String::new() });
                 }
+            }
+            KeyCode::Char('g') if self.has_to_be_confirmed() => {
+                self.say("no grant covers code that others can change", Look::Caution, pressed);
             }
             KeyCode::Char('g') => {
                 if let Some(id) = self.allowed(true, pressed) {
@@ -121,6 +130,11 @@ impl Model {
             self.changed_subject(&mut deeds);
         }
         deeds
+    }
+
+    /// Whether approving the request on the screen takes more than a key.
+    fn has_to_be_confirmed(&self) -> bool {
+        self.current().is_some_and(|item| item.request.has_to_be_confirmed())
     }
 
     /// The request on the screen, if a key pressed at that moment may answer it.
@@ -198,6 +212,21 @@ impl Model {
                 KeyCode::Enter => {
                     let (id, reason) = (id.clone(), std::mem::take(typed));
                     return self.give(&id, What::Deny(reason), pressed);
+                }
+                _ => {
+                    edit(typed, key);
+                    true
+                }
+            },
+            Dialog::Changeable { id, typed, opened } => match key.code {
+                KeyCode::Enter if pressed.saturating_duration_since(*opened) < MOMENT => true,
+                KeyCode::Enter if typed == CONFIRMATION => {
+                    let id = id.clone();
+                    return self.give(&id, What::ApproveChangeable, pressed);
+                }
+                KeyCode::Enter => {
+                    self.say(format!("type {CONFIRMATION}, or leave with Esc"), Look::Caution, pressed);
+                    true
                 }
                 _ => {
                     edit(typed, key);

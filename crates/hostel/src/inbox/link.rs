@@ -155,6 +155,10 @@ impl Link {
                         params["decision"] = "allow_once".into();
                         "approved"
                     }
+                    What::ApproveChangeable => {
+                        params["decision"] = "allow_changeable".into();
+                        "approved"
+                    }
                     What::Grant(terms) => {
                         params["decision"] = "allow_once".into();
                         params["grant"] = json!({"scope": terms.scope, "seconds": terms.seconds, "count": terms.count,

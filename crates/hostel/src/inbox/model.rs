@@ -284,7 +284,9 @@ impl Model {
         self.guard.reset();
         // A dialog about a request that is gone goes with it.
         let gone = match &self.dialog {
-            Some(Dialog::Grant { id, .. } | Dialog::Reason { id, .. }) => !self.waits(id),
+            Some(Dialog::Grant { id, .. } | Dialog::Reason { id, .. } | Dialog::Changeable { id, .. }) => {
+                !self.waits(id)
+            }
             Some(Dialog::Passphrase { then: Some(answer), .. }) => !self.waits(&answer.id),
             _ => false,
         };

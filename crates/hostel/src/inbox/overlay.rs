@@ -9,6 +9,7 @@ use ratatui::widgets::Clear;
 use ratatui::widgets::Padding;
 use ratatui::widgets::Paragraph;
 
+use super::dialog::CONFIRMATION;
 use super::dialog::Dialog;
 use super::dialog::Field;
 use super::dialog::GrantForm;
@@ -44,6 +45,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model, palette: Palette, area:
         }
         Dialog::Grant { form, .. } => ("Approve, and the same again", grant(form)),
         Dialog::Reason { typed, .. } => ("Deny, because", reason(typed, room)),
+        Dialog::Changeable { typed, .. } => ("Others can change this", changeable(typed, room)),
         Dialog::Text { title, lines, scroll } => {
             let height = usize::from(area.height.saturating_sub(2));
             let wrapped: Vec<Line> = lines.iter().flat_map(|line| wrap(line, room)).collect();
@@ -95,6 +97,30 @@ fn reason(typed: &str, room: usize) -> Vec<Line> {
         span(" to deny and say so  ", Look::Dim),
         span("Esc", Look::Accent),
         span(" to leave", Look::Dim),
+    ]);
+    lines
+}
+
+fn changeable(typed: &str, room: usize) -> Vec<Line> {
+    let text = format!(
+        "Others than root can change what would run as root, also after you have looked. The lines with ▲ say what \
+         exactly. Type {CONFIRMATION} to approve it all the same."
+    );
+    let mut lines: Vec<Line> = visible::rows(&ours(&text), room)
+        .iter()
+        .map(|row| vec![span(visible::text(row).trim_end(), Look::Danger)])
+        .collect();
+    let typed = visible::text(&visible::prose(typed));
+    lines.extend([
+        Vec::new(),
+        vec![span(text::fit(&typed, room.saturating_sub(1)), Look::Strong), span("▏", Look::Accent)],
+        Vec::new(),
+        vec![
+            span("Enter", Look::Accent),
+            span(" to approve  ", Look::Dim),
+            span("Esc", Look::Accent),
+            span(" to leave", Look::Dim),
+        ],
     ]);
     lines
 }

@@ -10,8 +10,11 @@ use serde_json::Value;
 use super::hints::Level;
 use super::hints::hints;
 use super::request::File;
+use super::request::Interpreter;
+use super::request::NamedFile;
 use super::request::Pipeline;
 use super::request::Request;
+use super::request::Writers;
 use super::visible;
 use super::visible::Mark;
 use super::visible::Tone;
@@ -198,7 +201,16 @@ impl Sheet {
                 self.fact("", "its output goes on to:", Look::Dim);
             }
             self.words(&label, &stage.argv);
-            self.file(&stage.file);
+            self.file("file", &stage.file);
+            for interpreter in &stage.file.interpreters {
+                self.file("run by", &File { path: named_path(interpreter), ..interpreter.file.clone() });
+            }
+            for file in &stage.named {
+                self.named(file);
+            }
+            if stage.names_more {
+                self.fact("", "the arguments may name more files than were examined", Look::Danger);
+            }
         }
         let by = match (pipeline.privileged, pipeline.by.as_deref()) {
             (true, Some("pkexec")) => "root, through pkexec",
@@ -248,11 +260,12 @@ impl Sheet {
         self.rows(label, lines);
     }
 
-    fn file(&mut self, file: &File) {
+    fn file(&mut self, label: &str, file: &File) {
         if let Some(why) = &file.missing {
-            let mut marks = ours("cannot be run: ");
+            let mut marks = if file.path.is_empty() { Vec::new() } else { visible::word(&file.path) };
+            marks.extend(ours(if marks.is_empty() { "cannot be run: " } else { " cannot be run: " }));
             marks.extend(visible::prose(why));
-            self.field("file", &marks);
+            self.field(label, &marks);
             return;
         }
         if file.path.is_empty() {
@@ -264,11 +277,41 @@ impl Sheet {
             marks.extend(visible::word(&file.target));
         }
         marks.extend(ours(&format!(", inode {}, {}, sha256", file.inode, text::size(file.size))));
-        self.field("file", &marks);
-        let digest = visible::rows(&visible::word(&file.digest), self.width.saturating_sub(self.indent()));
-        self.rows("", digest.iter().map(|row| vec![span(visible::text(row), Look::Dim)]).collect());
-        if file.changed {
+        self.field(label, &marks);
+        self.digest(&file.digest);
+        self.changes(file.changed, &file.writers);
+    }
+
+    fn digest(&mut self, digest: &str) {
+        let rows = visible::rows(&visible::word(digest), self.width.saturating_sub(self.indent()));
+        self.rows("", rows.iter().map(|row| vec![span(visible::text(row), Look::Dim)]).collect());
+    }
+
+    /// A file that a word of the command names.
+    fn named(&mut self, file: &NamedFile) {
+        let mut marks = ours(&format!("word {} ", file.word));
+        marks.extend(visible::word(&file.path));
+        marks.extend(ours(match (file.directory, file.code) {
+            (true, true) => ", a directory whose content is run",
+            (true, false) => ", a directory",
+            (false, true) => ", which is run",
+            (false, false) => "",
+        }));
+        self.field("names", &marks);
+        if let Some(digest) = &file.digest {
+            self.digest(digest);
+        }
+        self.changes(file.changed, &file.writers);
+    }
+
+    /// That a file has changed, or can be.
+    fn changes(&mut self, has_changed: bool, writers: &Writers) {
+        if has_changed {
             self.fact("", "it is not the file that was asked for any more", Look::Danger);
+        }
+        if let Some((who, reason)) = writers.warning() {
+            let reason = visible::text(&visible::prose(reason));
+            self.fact("", &format!("{who}{reason}"), Look::Caution);
         }
     }
 
@@ -393,6 +436,11 @@ impl Sheet {
 /// Our own words, or what was made visible before, as marks.
 pub(crate) fn ours(text: &str) -> Vec<Mark> {
     text.chars().map(|letter| if letter == ' ' { Mark::Blank } else { Mark::Plain(letter) }).collect()
+}
+
+/// The path of an interpreter, or what its script calls it.
+fn named_path(interpreter: &Interpreter) -> String {
+    if interpreter.file.path.is_empty() { interpreter.name.clone() } else { interpreter.file.path.clone() }
 }
 
 fn pretty(value: &Value) -> String {

@@ -30,6 +30,8 @@ pub(crate) struct Request {
     pub(crate) decision: Option<String>,
     pub(crate) decider: Option<String>,
     pub(crate) rule: Option<String>,
+    /// Why the house denied it, where neither a person nor a rule did.
+    pub(crate) why: Option<String>,
     /// SHA-256 of what is asked, as text.
     pub(crate) digest: String,
     /// How far it was carried out: `none`, `due`, `started` or `over`.
@@ -68,12 +70,62 @@ pub(crate) struct Pipeline {
     /// `sudo` or `pkexec`.
     pub(crate) by: Option<String>,
     pub(crate) forward_agent: bool,
+    /// Code that somebody else than root can change, each in words.
+    pub(crate) changeable: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Stage {
     pub(crate) argv: Vec<String>,
+    pub(crate) file: File,
+    /// Files that its words name.
+    pub(crate) named: Vec<NamedFile>,
+    /// They may name more than were examined.
+    pub(crate) names_more: bool,
+}
+
+/// A file or directory that a word of a command names.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct NamedFile {
+    pub(crate) word: usize,
+    pub(crate) path: String,
+    pub(crate) directory: bool,
+    /// The program runs it.
+    pub(crate) code: bool,
+    /// Of code that is not too large.
+    pub(crate) digest: Option<String>,
+    #[serde(flatten)]
+    pub(crate) writers: Writers,
+    /// It is not what it was when it was asked for.
+    pub(crate) changed: bool,
+}
+
+/// Who can change a file besides root.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Writers {
+    /// Why somebody can.
+    pub(crate) changeable: Option<String>,
+    /// The requester is one of them.
+    pub(crate) by_requester: bool,
+}
+
+impl Writers {
+    /// That somebody can change a file, in our words; the reason is foreign text.
+    pub(crate) fn warning(&self) -> Option<(&'static str, &str)> {
+        let reason = self.changeable.as_deref()?;
+        let who = if self.by_requester { "the requester can change it: " } else { "others than root can change it: " };
+        Some((who, reason))
+    }
+}
+
+/// A program that runs a script.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Interpreter {
+    pub(crate) name: String,
     pub(crate) file: File,
 }
 
@@ -90,6 +142,10 @@ pub(crate) struct File {
     pub(crate) missing: Option<String>,
     /// It is not what it was when it was asked for.
     pub(crate) changed: bool,
+    #[serde(flatten)]
+    pub(crate) writers: Writers,
+    /// If it is a script: what runs it.
+    pub(crate) interpreters: Vec<Interpreter>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -148,6 +204,11 @@ impl Request {
     /// Whether it would run as root.
     pub(crate) fn privileged(&self) -> bool {
         self.kind == "privileged_pipeline"
+    }
+
+    /// Whether whoever approves it has to confirm that others can change what would run as root.
+    pub(crate) fn has_to_be_confirmed(&self) -> bool {
+        self.privileged() && self.pipeline().is_some_and(|pipeline| !pipeline.changeable.is_empty())
     }
 
     /// Who asks, on a few columns: an id only as far as people type it.

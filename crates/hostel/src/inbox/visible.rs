@@ -219,6 +219,34 @@ fn quoted(text: &str, marks: &mut Vec<Mark>) {
     marks.push(Mark::Plain('\''));
 }
 
+/// Whether a character steers a terminal, changes the direction of writing, or is not seen: controls, formats, fillers,
+/// tags, variation selectors. Texts of all screens spell such characters out in the same way, see [`Mark::write`].
+pub(crate) fn steers_or_hides(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            u32::from(character),
+            0xad | 0x34f
+                | 0x61c
+                | 0x115f
+                | 0x1160
+                | 0x17b4
+                | 0x17b5
+                | 0x180b..=0x180f
+                | 0x200b..=0x200f
+                | 0x2028..=0x202e
+                | 0x2060..=0x206f
+                | 0x2800
+                | 0x3164
+                | 0xfe00..=0xfe0f
+                | 0xfeff
+                | 0xffa0
+                | 0xfff0..=0xfffb
+                | 0x1_bca0..=0x1_bca3
+                | 0x1_d173..=0x1_d17a
+                | 0xe_0000..=0xe_0fff
+        )
+}
+
 fn strict(character: char) -> Mark {
     if character.is_ascii_graphic() || (!character.is_ascii() && LETTERS.contains(character)) {
         Mark::Plain(character)

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostel_doors::mcp;
+use hostel_doors::mcp::FirstContact;
 use hostel_doors::mcp::HostInfo;
 use hostel_doors::mcp::Later;
 use hostel_doors::mcp::LaunchError;
@@ -45,14 +46,17 @@ impl Desk {
         Desk { own_name: hosts::own_name(), registry: RegistryFile::of_user(), local, program, has_program }
     }
 
-    fn in_terminal(&self, host: Option<&str>, forward_agent: bool) -> Result<Launched, LaunchError> {
+    fn in_terminal(&self, host: Option<&str>, first: FirstContact) -> Result<Launched, LaunchError> {
         let emulator = terminal::emulator().map_err(LaunchError::NoTerminal)?;
         let mut words = self.program.clone();
         if let Some(host) = host {
-            words.extend(["--host".into(), host.into()]);
-            if forward_agent {
-                words.push("--forward-agent".into());
+            if first == FirstContact::AskInTerminal {
+                // Another program of that name does not know how to ask.
+                let own = std::env::current_exe().map_err(LaunchError::Spawn)?;
+                words = acting(own);
+                words.push("--ask-first".into());
             }
+            words.extend(["--host".into(), host.into()]);
         }
         let the_house = matches!(self.local, Local::Here);
         terminal::open(emulator, &words, the_house).map_err(LaunchError::Spawn)?;
@@ -109,10 +113,10 @@ impl mcp::Desk for Desk {
         self.has_program
     }
 
-    fn launch<'a>(&'a self, host: Option<&'a str>, forward_agent: bool) -> Later<'a, Result<Launched, LaunchError>> {
+    fn launch<'a>(&'a self, host: Option<&'a str>, first: FirstContact) -> Later<'a, Result<Launched, LaunchError>> {
         Box::pin(async move {
             match (&self.local, host) {
-                (Local::Terminal, _) | (_, Some(_)) => self.in_terminal(host, forward_agent),
+                (Local::Terminal, _) | (_, Some(_)) => self.in_terminal(host, first),
                 (Local::House(starter), None) => {
                     starter.start().await.map_err(LaunchError::Other)?;
                     Ok(Launched::House)

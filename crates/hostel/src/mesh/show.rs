@@ -138,7 +138,7 @@ mod tests {
         });
         assert_eq!(
             message(&ui, &item),
-            "ada\\u{1b}[2J (01234567..)  #alerts  for build  mentions you  now  new  2026-01-02 03:04:05Z\n  one\n  two\\u{1b}]0;x\\u{7}"
+            "ada⟨ESC⟩[2J (01234567..)  #alerts  for build  mentions you  now  new  2026-01-02 03:04:05Z\n  one\n  two⟨ESC⟩]0;x⟨BEL⟩"
         );
         let unread = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": null}));
         assert!(unread.ends_with("\n  (cannot be read)"), "{unread}");
@@ -150,7 +150,7 @@ mod tests {
         assert!(message(&ui, &forged).ends_with("\n  (refused: the signature is not the sender's)"));
         let about = json!({"id": "01h", "name": "a\u{7}.log", "size": 6});
         let file = message(&ui, &json!({"sender_pubkey": "0123456789", "seen_at": "x", "body": "", "file": about}));
-        assert!(file.ends_with("\n  file a\\u{7}.log (6 B), id 01h"), "{file}");
+        assert!(file.ends_with("\n  file a⟨BEL⟩.log (6 B), id 01h"), "{file}");
     }
 
     #[test]

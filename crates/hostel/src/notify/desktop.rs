@@ -53,6 +53,7 @@ pub(super) async fn tell(queue: Arc<Queue>, log: Log) {
 fn arguments(news: &News) -> Vec<String> {
     let (title, urgency) = match news.event {
         "request" => ("A request waits for you", "critical"),
+        "alarm" => ("Somebody may have tampered with the house", "critical"),
         _ => ("A turn has ended", "normal"),
     };
     let body = format!("{}\n{}", escape(&news.summary), escape(&format!("hostel approvals show {}", id(news))));

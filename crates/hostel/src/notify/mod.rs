@@ -58,9 +58,11 @@ pub(crate) async fn run(settings: NotifySettings, house: String, approvals: Appr
     }
     let teller = Teller { house, queues: queues.into() };
     let wants = |occasion| settings.on.contains(&occasion);
+    // Alarms are told whatever the settings say: who could change those could silence them.
+    let alarms = watch_alarms(teller.clone(), approvals.clone());
     let requests = watch_requests(wants(Occasion::Request), teller.clone(), approvals);
     let turns = watch_turns(wants(Occasion::Turn), teller, sessions);
-    tokio::join!(requests, turns);
+    tokio::join!(alarms, requests, turns);
     std::future::pending::<()>().await;
 }
 
@@ -131,6 +133,17 @@ async fn watch_requests(wanted: bool, teller: Teller, approvals: Approvals) {
             teller.tell(&News::request(&teller.house, approval));
         }
         known = pending.into_iter().map(|approval| approval.id).collect();
+    }
+}
+
+/// Each alarm once.
+async fn watch_alarms(teller: Teller, approvals: Approvals) {
+    let mut alarms = approvals.follow_alarms();
+    drop(approvals);
+    while let Some(raised) = alarms.next().await {
+        for alarm in &raised {
+            teller.tell(&News::alarm(&teller.house, alarm));
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use hostel_agents::Event;
 use hostel_agents::Outcome;
+use hostel_house::approvals::Alarm;
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Subject;
 use serde::Serialize;
@@ -15,10 +16,13 @@ use crate::text;
 /// The most of a name that is told, in characters.
 const NAME: usize = 80;
 
+/// The most of an alarm that is told, in characters.
+const ALARM: usize = 400;
+
 /// Something that happened.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub(super) struct News {
-    /// `request` or `turn`.
+    /// `request`, `turn` or `alarm`.
     pub(super) event: &'static str,
     /// The house, as people call it.
     pub(super) house: String,
@@ -61,6 +65,18 @@ impl News {
             session: approval.session.clone(),
             turn: Some(approval.turn).filter(|turn| *turn > 0),
             time: now(),
+        }
+    }
+
+    /// Something that people have to hear of: our own words, with ids and names of rules.
+    pub(super) fn alarm(house: &str, alarm: &Alarm) -> Self {
+        News {
+            event: "alarm",
+            house: house.to_owned(),
+            kind: "alarm".to_owned(),
+            summary: text::cut(&visible::text(&visible::prose(&alarm.text)), ALARM).into_owned(),
+            time: now(),
+            ..News::default()
         }
     }
 

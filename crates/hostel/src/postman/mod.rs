@@ -67,6 +67,8 @@ impl Drop for Line {
 /// Follows every mesh that is joined, until it is dropped.
 pub(crate) async fn run(sessions: Sessions, tokens: PathBuf, log: Log) {
     let bag = Arc::new(Bag { sessions, tokens: Tokens::new(tokens), log });
+    let sweeping = Arc::clone(&bag);
+    drop(hostel_tasks::spawn_blocking(move || sweeping.tokens.sweep(&sweeping.sessions)).await);
     let mut lines: BTreeMap<String, Line> = BTreeMap::new();
     let mut seen = None;
     loop {

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use hostel_house::sessions::Session;
+use hostel_house::sessions::Sessions;
 use hostel_mesh::home::files;
 use hostel_syncpoint::points;
 use hyper::Method;
@@ -47,6 +49,18 @@ impl Tokens {
         Tokens { directory, known: Mutex::default() }
     }
 
+    /// Removes the directories of sessions that are gone. A session that comes back gets a new one.
+    pub(super) fn sweep(&self, sessions: &Sessions) {
+        // In this order: a session is known before its directory is made.
+        let found: Vec<_> = std::fs::read_dir(&self.directory).into_iter().flatten().flatten().collect();
+        let live = sessions.list();
+        let known: HashSet<PathBuf> =
+            live.iter().filter_map(|session| Some(path(session)?.parent()?.to_owned())).collect();
+        for own in found.into_iter().map(|entry| entry.path()).filter(|own| own.is_dir() && !known.contains(own)) {
+            std::fs::remove_dir_all(own).unwrap_or_default();
+        }
+    }
+
     /// The token of a session: the one of before a restart if its file is there, else a new one.
     fn of(&self, session: &Session) -> Option<Token> {
         let path = path(session)?;
@@ -65,7 +79,10 @@ impl Tokens {
     /// A daemon knows the token: the session may use it.
     fn keep(&self, session: &Session, token: &Token) -> std::io::Result<()> {
         let Some(path) = path(session).filter(|_| !token.kept) else { return Ok(()) };
-        files::make_private_dir(&self.directory)?;
+        if let Some(own) = path.parent() {
+            files::make_private_dir(&self.directory)?;
+            files::make_private_dir(own)?;
+        }
         let text = Zeroizing::new(format!("{}\n", token.text.as_str()));
         points::POSTMAN_TOKEN.reach_if_ok(files::write_atomic(&path, text.as_bytes(), 0o600))?;
         if let Some(token) = self.known.lock().get_mut(session.id()) {
@@ -79,7 +96,10 @@ impl Tokens {
         self.known.lock().remove(session.id());
         if let Some(path) = path(session) {
             // Often there is none.
-            std::fs::remove_file(path).unwrap_or_default();
+            std::fs::remove_file(&path).unwrap_or_default();
+            if let Some(own) = path.parent() {
+                std::fs::remove_dir(own).unwrap_or_default();
+            }
         }
     }
 }

@@ -162,7 +162,7 @@ mod tests {
         let shown = plain(&[0], &long, &[]);
         assert!(shown.len() < 600 && shown.contains("[999600 more bytes hidden]"), "{shown}");
         let steering = plain(&[0], "\x1b[2J\u{9b}H\tok\u{202e}".as_bytes(), &[]);
-        assert_eq!(steering, "exit 0\n== stdout == (1 lines)\n\\u{1b}[2J\\u{9b}H\tok\\u{202e}\n");
+        assert_eq!(steering, "exit 0\n== stdout == (1 lines)\n⟨ESC⟩[2J⟨U+009B⟩H\tok⟨U+202E⟩\n");
     }
 
     #[test]

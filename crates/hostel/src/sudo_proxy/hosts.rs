@@ -80,7 +80,7 @@ pub(crate) fn runtime_dir() -> PathBuf {
 
 /// The contract's own endpoint.
 pub(crate) fn default_socket() -> PathBuf {
-    runtime_dir().join("sudo-proxy.sock")
+    runtime_dir().join(super::SOCKET_NAME)
 }
 
 /// This machine's end of the tunnel to a host whose text passed `check`.

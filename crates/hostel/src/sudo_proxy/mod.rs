@@ -5,7 +5,6 @@
 //!
 //! The protocol itself is in `hostel_doors::sudo_proxy`; these are the programs around it.
 
-pub(crate) mod askpass;
 mod digest;
 pub(crate) mod hosts;
 pub(crate) mod options;
@@ -13,6 +12,7 @@ pub(crate) mod registry;
 pub(crate) mod remote;
 pub(crate) mod request;
 mod serve;
+pub(crate) mod sudo;
 mod terminal;
 mod voice;
 
@@ -33,6 +33,9 @@ pub(crate) use serve::has_display;
 
 /// The name it is called by.
 pub(crate) const NAME: &str = "sudo-proxy";
+
+/// The contract's own socket in the user's runtime directory.
+pub(crate) const SOCKET_NAME: &str = "sudo-proxy.sock";
 
 /// The whole program.
 pub(crate) fn main(words: &[OsString]) -> ExitCode {
@@ -67,7 +70,11 @@ fn start(options: &Options) -> Result<ExitCode, String> {
         // Somebody who names a user of this machine wants to be that one, which takes ssh.
         let is_here = login.is_none() && !host.contains('@') && hosts::is_this_machine(host, &hosts::own_name());
         if !is_here {
-            return Ok(remote::run(&hosts::target(host, login), options.verbose, options.forward_agent));
+            let target = hosts::target(host, login);
+            if options.ask_first && !remote::is_agreed(&target) {
+                return Err(format!("nobody agreed to connect to {target}"));
+            }
+            return Ok(remote::run(&target, options.verbose, options.forward_agent));
         }
     }
     if options.forward_agent {

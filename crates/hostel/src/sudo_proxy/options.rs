@@ -28,11 +28,13 @@ pub(crate) struct Options {
     /// Whether a grant for the whole session may be given; none = as `hosts.json` says.
     pub(super) eligible: Option<bool>,
     pub(super) forward_agent: bool,
+    /// A program wants the connection to another machine: ask whoever sits here before it is opened.
+    pub(super) ask_first: bool,
 }
 
 pub(super) const HELP: &str = "\
 Usage: sudo-proxy [--socket PATH] [--host HOST] [--login USER] [--pkexec] [-v]
-                  [--unattended-eligible | --no-unattended-eligible] [--forward-agent]
+                  [--unattended-eligible | --no-unattended-eligible] [--forward-agent] [--ask-first]
 
 Runs commands that others ask for, as root or as you, once you have agreed to each of them.
 
@@ -41,6 +43,7 @@ Options:
   --host HOST                 run it on another machine, reached by ssh
   --login USER                the user to be there
   --forward-agent             with --host: commands that ask for it may use your ssh agent
+  --ask-first                 with --host: ask in this terminal before connecting
   --pkexec                    let pkexec ask for agreement, where there is a display
   -v, --verbose               say on standard error what is asked for
   --unattended-eligible       the answer `a` at a prompt lets unprivileged commands run
@@ -68,6 +71,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Task, String> {
             "--unattended-eligible" => options.eligible = Some(true),
             "--no-unattended-eligible" => options.eligible = Some(false),
             "--forward-agent" => options.forward_agent = true,
+            "--ask-first" => options.ask_first = true,
             "--version" | "-V" => return Ok(Task::Version),
             "--help" | "-h" => return Ok(Task::Help),
             _ => return Err(word.to_string_lossy().into_owned()),
@@ -118,8 +122,10 @@ mod tests {
             verbose: true,
             eligible: Some(false),
             forward_agent: true,
+            ask_first: true,
         };
-        let rest = ["--pkexec", "-v", "--unattended-eligible", "--no-unattended-eligible", "--forward-agent"];
+        let rest =
+            ["--pkexec", "-v", "--unattended-eligible", "--no-unattended-eligible", "--forward-agent", "--ask-first"];
         let spaced = ["--socket", "/s", "--host", "h", "--login", "u"];
         let joined = ["--socket=/s", "--host=h", "--login=u"];
         assert_eq!(options(&[&spaced[..], &rest].concat()), expected);

@@ -4,6 +4,7 @@
 //! of the other machine appears in this terminal; nothing here decides anything.
 
 use std::io::Read as _;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -28,6 +29,27 @@ pub(super) fn run(target: &str, verbose: bool, forward_agent: bool) -> ExitCode 
     };
     complain(&format!("error: {error}"));
     ExitCode::FAILURE
+}
+
+/// How long whoever sits at the terminal may take to agree to a connection.
+const AGREEMENT_TIME: rustix::event::Timespec = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+
+/// Asks at the terminal whether a program may have a machine connected to. Without a terminal the answer is no.
+pub(super) fn is_agreed(target: &str) -> bool {
+    let asked = || -> std::io::Result<bool> {
+        let mut terminal = std::fs::OpenOptions::new().read(true).write(true).open("/dev/tty")?;
+        // What was typed before the question stands there answers nothing.
+        rustix::termios::tcflush(&terminal, rustix::termios::QueueSelector::IFlush)?;
+        write!(terminal, "A program wants to connect to {target} by ssh, with your keys.\nType yes to connect: ")?;
+        let mut ready = [rustix::event::PollFd::new(&terminal, rustix::event::PollFlags::IN)];
+        if rustix::event::poll(&mut ready, Some(&AGREEMENT_TIME))? == 0 {
+            return Ok(false);
+        }
+        let mut answer = [0; 64];
+        let length = terminal.read(&mut answer)?;
+        Ok(answer.get(..length).unwrap_or_default().trim_ascii() == b"yes")
+    };
+    asked().unwrap_or(false)
 }
 
 /// Finds the user's id there and makes room for this machine's end of the tunnel.

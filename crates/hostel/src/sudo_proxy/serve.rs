@@ -16,16 +16,12 @@ use std::time::Duration;
 use hostel_doors::claustrum::Level;
 use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::sudo_proxy;
-use hostel_house::pipelines;
-use hostel_house::pipelines::PlanRequest;
 use rustix::process::Signal;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 
 use super::NAME;
 use super::Options;
-use super::askpass::Helper;
-use super::askpass::Household;
 use super::complain;
 use super::hosts;
 use super::registry::RegistryFile;
@@ -128,13 +124,11 @@ async fn open_and_serve(
     let (lines, heard) = mpsc::channel(terminal::WAITING);
     let voice = Voice::log(tty.is_ok().then_some(&lines), &house.log).map_err(|error| error.to_string())?;
     let (notices, told) = mpsc::channel(NOTICES);
-    let helper = match &tty {
-        Ok(_) => Helper::make(&house.dir).map_err(|error| error.to_string())?,
-        Err(_) => None,
-    };
+    // One question at a time: there is one terminal.
+    let (passwords, wanted) = mpsc::channel(1);
     house.end_with_terminal();
     let face = SudoProxyFace {
-        askpass: helper.as_ref().map(|helper| helper.program().to_owned()),
+        passwords: tty.is_ok().then_some(passwords),
         pkexec: options.pkexec,
         verbose: options.verbose,
         terminal: true,
@@ -152,22 +146,12 @@ async fn open_and_serve(
     let (leave, left) = oneshot::channel::<()>();
     let face = match tty {
         Ok(tty) => {
-            let (secrets, wanted) = mpsc::channel(1);
-            if let Some(helper) = helper {
-                let household = Household {
-                    processes: house.processes.clone(),
-                    approvals: house.approvals.clone(),
-                    pipelines: house.pipelines.clone(),
-                };
-                hostel_tasks::spawn(helper.serve(household, secrets, lines.clone(), house.log.clone()));
-            }
             hostel_tasks::spawn(voice::tell(told, lines));
             let terminal = Terminal {
                 tty,
                 approvals: house.approvals.clone(),
                 lines: heard,
-                secrets: wanted,
-                usual: usual_environment().await,
+                passwords: wanted,
                 strict: house.settings.approvals.strict,
                 log: house.log.clone(),
             };
@@ -222,11 +206,6 @@ pub(crate) fn has_display() -> bool {
 /// The ssh agent this daemon may lend.
 pub(crate) fn agent_socket() -> Option<PathBuf> {
     std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty()).map(PathBuf::from)
-}
-
-/// What every command gets, whoever asks for it.
-async fn usual_environment() -> Vec<(String, String)> {
-    pipelines::plan(PlanRequest::default()).await.env
 }
 
 /// Ends by a signal, as whoever waits for us expects. Signals that were caught are as they were at first only in a new

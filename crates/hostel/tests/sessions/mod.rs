@@ -135,7 +135,7 @@ fn a_prompt_is_answered_and_the_exit_code_says_how_it_went() {
 fn what_an_agent_says_cannot_steer_the_terminal() {
     let house = House::up();
     let outcome = house.hostel(["run", "\u{1b}]0;owned\u{7}\u{1b}[2J"]);
-    assert_eq!((outcome.code, outcome.out.as_str()), (0, "echo: \\u{1b}]0;owned\\u{7}\\u{1b}[2J\n"), "{outcome:?}");
+    assert_eq!((outcome.code, outcome.out.as_str()), (0, "echo: ⟨ESC⟩]0;owned⟨BEL⟩⟨ESC⟩[2J\n"), "{outcome:?}");
     let outcome = house.hostel(["sessions", "show", "--color", "never", &short(&house)]);
     assert!(outcome.code == 0 && !outcome.out.contains('\u{1b}'), "{outcome:?}");
 }

@@ -13,9 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::audit::{self, Event, Line};
+use super::grants::Use;
 use super::rules::{self, Action, Facts, Verdict};
-use super::types::{Approval, Kind, Life, NewRequest, RequestError, RunState, State, Subject, digest_of};
-use super::{Approvals, cut, grants, rows, session_grant};
+use super::types::{Approval, Kind, Life, NewRequest, RequestError, RunState, State, Stored, Subject, digest_of};
+use super::{Approvals, changeable, cut, grants, rows, session_grant};
 use crate::pipelines::{End, Outcome, Pipeline, hex_of};
 use crate::processes::ProcessId;
 use crate::sessions::now_ns;
@@ -30,8 +31,6 @@ const MOST_WORDS: usize = 4096;
 /// A request that is about to be written.
 pub(super) struct Draft {
     pub(super) approval: Approval,
-    /// The row of the session that asks.
-    pub(super) session: Option<i64>,
     /// The subject's bytes.
     pub(super) text: String,
     /// What rules say.
@@ -67,7 +66,7 @@ impl Approvals {
         if size > limit {
             return Err(RequestError::TooLarge { size, limit });
         }
-        let verdict = rules::judge(&self.inner.options.rules, Facts::of(&subject, &requester));
+        let verdict = rules::judge(&self.policy().rules, Facts::of(&subject, &requester));
         let (tool, input) = match &subject {
             Subject::Tool { tool, input } => (tool.clone(), input.clone()),
             _ => (subject.kind().word().to_owned(), Raw::null()),
@@ -83,7 +82,7 @@ impl Approvals {
             ..blank(tool, input, subject)
         };
         self.start_clock(&mut approval, life);
-        Draft::new(approval, None, text, verdict).map_err(RequestError::Store)
+        Draft::new(approval, text, verdict).map_err(RequestError::Store)
     }
 
     /// Whether its clock runs from now on or waits for a face.
@@ -119,10 +118,16 @@ impl Approvals {
         let mut table = self.inner.table.lock();
         table.reserved = table.reserved.saturating_sub(1);
         let approval = written?;
-        if approval.state == State::Pending {
-            table.enter(approval.clone());
-            drop(table);
-            self.tell();
+        match approval.state {
+            State::Pending => {
+                table.enter(approval.clone());
+                drop(table);
+                self.tell();
+            }
+            _ => {
+                drop(table);
+                self.remember(&approval);
+            }
         }
         if is_time_to_tidy(self.inner.made.fetch_add(1, Ordering::Relaxed)) {
             self.inner.clocks.notify_one();
@@ -132,13 +137,14 @@ impl Approvals {
 
     /// The one write: what became of it at once, the request, the record.
     pub(super) fn write(&self, transaction: &Transaction<'_>, draft: Draft) -> rusqlite::Result<Approval> {
-        let Draft { mut approval, session, text, verdict, runs } = draft;
+        let Draft { mut approval, text, verdict, runs } = draft;
+        let ledger = &self.inner.ledger;
         self.judge(transaction, &mut approval, &verdict, runs)?;
-        rows::insert(transaction, &mut approval, session, &text)?;
+        rows::insert(transaction, ledger, &mut approval, &text)?;
         let requested = Line { event: Event::Requested, approval: &approval.id, body: who_asks(&approval) };
         match approval.state {
-            State::Pending => audit::append(transaction, &[requested])?,
-            _ => audit::append(transaction, &[requested, decided(&approval)])?,
+            State::Pending => audit::append(transaction, ledger, &[requested])?,
+            _ => audit::append(transaction, ledger, &[requested, decided(&approval)])?,
         }
         Ok(approval)
     }
@@ -188,14 +194,30 @@ impl Approvals {
             return Ok(Some(session_grant::NAME.to_owned()));
         }
         let now = now_ns();
+        let ledger = &self.inner.ledger;
         let mut open = self.inner.grants.lock();
         open.retain(|grant| grant.expires_ns > now);
+        let mut changed = Vec::new();
+        let mut used = None;
         for grant in open.iter().filter(|grant| grant.covers(approval, now)) {
-            if grants::take(transaction, grant.no, now)?.is_some() {
-                return Ok(Some(grant.name()));
+            match grants::take(transaction, ledger, grant.no, now)? {
+                Use::Used => {
+                    used = Some(grant.name());
+                    break;
+                }
+                Use::Over => {}
+                Use::Changed => changed.push(grant.no),
             }
         }
-        Ok(None)
+        open.retain(|grant| !changed.contains(&grant.no));
+        drop(open);
+        for no in changed {
+            grants::close(transaction, ledger, no, now)?;
+            let body = json!({"what": "grant", "grant": no});
+            audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: "", body }])?;
+            ledger.report(format!("grant {no} was changed in state.db; it is taken back"));
+        }
+        Ok(used)
     }
 
     /// Whoever asked was gone before it could be told.
@@ -212,7 +234,7 @@ impl Approvals {
 }
 
 /// An outcome that says that nothing was started.
-fn not_run(why: &str) -> Outcome {
+pub(super) fn not_run(why: &str) -> Outcome {
     Outcome {
         end: End::NotRun { why: why.to_owned() },
         stages: Vec::new(),
@@ -224,14 +246,9 @@ fn not_run(why: &str) -> Outcome {
 }
 
 impl Draft {
-    pub(super) fn new(
-        approval: Approval,
-        session: Option<i64>,
-        text: String,
-        verdict: Verdict,
-    ) -> Result<Draft, StoreError> {
+    pub(super) fn new(approval: Approval, text: String, verdict: Verdict) -> Result<Draft, StoreError> {
         let runs = choose_runs(&approval.subject)?;
-        Ok(Draft { approval, session, text, verdict, runs })
+        Ok(Draft { approval, text, verdict, runs })
     }
 }
 
@@ -274,6 +291,7 @@ pub(super) fn blank(tool: String, input: Raw, subject: Subject) -> Approval {
         process: None,
         request: String::new(),
         seq: 0,
+        stored: Stored::default(),
     }
 }
 
@@ -340,6 +358,7 @@ fn words(pipeline: &Pipeline) -> Value {
 pub(super) fn decided(approval: &Approval) -> Line<'_> {
     let word = match &approval.decision {
         Some(Decision::AllowOnce) => "allow_once",
+        Some(Decision::AllowChangeable) => "allow_changeable",
         Some(Decision::AllowAlways) => "allow_always",
         Some(Decision::Answers(_)) => "answers",
         Some(Decision::Reject(_)) => "reject",
@@ -357,6 +376,10 @@ pub(super) fn decided(approval: &Approval) -> Line<'_> {
     }
     if approval.kind == Kind::Privileged {
         body["privileged"] = json!(true);
+    }
+    if approval.decision == Some(Decision::AllowChangeable) {
+        // What exactly was confirmed.
+        body["changeable"] = json!(cut(&changeable::code_of(&approval.subject).join("; "), MOST_WORDS));
     }
     Line { event: Event::Decided, approval: &approval.id, body }
 }
@@ -447,9 +470,9 @@ mod tests {
     #[test]
     fn of_many_words_as_many_are_recorded_as_there_is_room_for() {
         let told = |stages: &[&[&str]]| {
-            let stage = |words: &&[&str]| Stage {
-                argv: words.iter().map(|word| (*word).to_owned()).collect(),
-                file: Resolved::Missing { errno: 2, text: String::new() },
+            let stage = |words: &&[&str]| {
+                let file = Resolved::Missing { errno: 2, text: String::new() };
+                Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file)
             };
             words(&Pipeline {
                 stages: stages.iter().map(stage).collect(),

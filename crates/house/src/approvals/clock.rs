@@ -17,8 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::audit::{self, Event, Line};
+use super::checking::Found;
 use super::types::{Approval, RunState, State};
-use super::{Approvals, Inner, rows};
+use super::{Approvals, Inner, grants, rows};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
 
@@ -59,10 +60,14 @@ impl Approvals {
 
     /// Starts the clock of a request, because it is shown or because there is nobody to show it to.
     async fn set_clock(&self, no: u64, shown: bool) -> Result<(), StoreError> {
+        let approvals = self.clone();
         let work = move |transaction: &Transaction<'_>| {
-            let Some(mut approval) = rows::by_no(transaction, no)?.filter(|found| found.state == State::Pending) else {
+            let ledger = &approvals.inner.ledger;
+            // A row that was changed is dealt with when the request is settled.
+            let Found::Ours(mut approval) = approvals.look(transaction, no)? else { return Ok(None) };
+            if approval.state != State::Pending {
                 return Ok(None);
-            };
+            }
             if approval.shown_ns != 0 || (!shown && approval.life_ns == 0) {
                 return Ok(None);
             }
@@ -74,15 +79,14 @@ impl Approvals {
             if shown {
                 approval.shown_ns = now;
                 let body = json!({"expires_ns": approval.expires_ns});
-                audit::append(transaction, &[Line { event: Event::Shown, approval: &approval.id, body }])?;
+                audit::append(transaction, ledger, &[Line { event: Event::Shown, approval: &approval.id, body }])?;
             }
-            rows::set_clock(transaction, &approval)?;
+            rows::update(transaction, ledger, &mut approval)?;
             Ok(Some(approval))
         };
         let Some(changed) = self.inner.store.write(points::APPROVAL_SHOWN, work).await? else { return Ok(()) };
         if let Some(waiting) = self.inner.table.lock().get_mut(no) {
-            (waiting.expires_ns, waiting.life_ns) = (changed.expires_ns, changed.life_ns);
-            waiting.shown_ns = changed.shown_ns;
+            *waiting = *changed;
         }
         self.tell();
         Ok(())
@@ -90,7 +94,8 @@ impl Approvals {
 
     /// Everything that is due at this moment; whether the disk took all of it.
     async fn tick(&self) -> bool {
-        let mut taken = self.let_orphans_go().await;
+        let mut taken = self.look_around().await;
+        taken &= self.let_orphans_go().await;
         let now = now_ns();
         let nobody_looks = self.inner.faces.load(Ordering::Acquire) == 0;
         let (late, unshown) = {
@@ -117,13 +122,14 @@ impl Approvals {
         }
         taken &= due.join_all().await.into_iter().all(|taken| taken);
         if self.inner.made.load(Ordering::Relaxed) >= 256 {
-            let keep = self.inner.options.keep;
-            let tidied = self
-                .inner
-                .store
-                .write(SyncPoint::NONE, move |transaction| rows::trim(transaction, keep, now_ns()))
-                .await
-                .is_ok();
+            let (keep, ledger) = (self.inner.options.keep, Arc::clone(&self.inner.ledger));
+            let tidy = move |transaction: &Transaction<'_>| {
+                let now = now_ns();
+                grants::close_expired(transaction, &ledger, now)?;
+                rows::close_unheard(transaction, &ledger, now)?;
+                rows::trim(transaction, keep, now)
+            };
+            let tidied = self.inner.store.write(SyncPoint::NONE, tidy).await.is_ok();
             if tidied {
                 self.inner.made.store(0, Ordering::Relaxed);
             }
@@ -164,7 +170,7 @@ impl Approvals {
         if self.end(approval, State::Withdrawn, why).await? {
             return Ok(());
         }
-        if let Some(settled) = self.get(&approval.id).await?.filter(|settled| settled.run == RunState::Due) {
+        if let Some(settled) = self.authentic(&approval.id).await?.filter(|settled| settled.run == RunState::Due) {
             self.inner.table.lock().abandoned.push(settled);
             self.inner.abandoned.notify_one();
         }

@@ -2,27 +2,34 @@
 //!
 //! Invariant: exactly one of several that race succeeds, and it is on disk with its record before anybody hears of it. Who
 //! decides is looked at first, then the passphrase; nothing that comes late is taken, even if the clock has not been heard
-//! yet. A decision counts even if whoever made it stops waiting.
+//! yet. A decision counts even if whoever made it stops waiting. Whoever waits hears of it from memory; a row that says
+//! something else than the house wrote is denied.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::Decision;
-use hostel_syncpoint::points;
+use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::asking::{choose_runs, decided};
 use super::audit::{self, Event, Line};
+use super::checking::Found;
 use super::grants::{self, Grant, GrantTerms};
+use super::loading::CHANGED;
 use super::types::{Approval, DecideError, Kind, State};
 use super::who::{self, Claim, Face};
-use super::{Approvals, cut, rows, session_grant};
+use super::{Approvals, changeable, cut, rows, session_grant};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
 
 /// Refused deciders that are recorded in a minute: whoever tries forever must not fill the disk.
 const REFUSALS: u32 = 60;
+
+/// Why a question is over that disappeared although the house had not answered it.
+pub(super) const ANSWERED_ELSEWHERE: &str = "the agent does not ask any more, and the house had not answered";
 
 /// Counts refused deciders.
 #[derive(Default)]
@@ -65,6 +72,8 @@ enum Settling {
     Done(Box<Approval>, Option<Box<Grant>>),
     /// It was pending and too late: it has expired.
     Late(Box<Approval>),
+    /// Its row was changed by somebody else: it is denied.
+    Changed(Box<Approval>),
     /// It was settled before.
     Before,
     /// It was to expire, and its clock was set anew since.
@@ -102,7 +111,7 @@ impl Approvals {
         }
         let waiting = self.inner.table.lock().by_id(id).cloned();
         let Some(approval) = waiting else { return Err(self.not_pending(id).await) };
-        let allowed = who::may_by(&claim.face, &approval, self.inner.options.strict)
+        let allowed = who::may_by(&claim.face, &approval, self.is_strict())
             .and_then(|()| makes_sense(&decision, terms.is_some(), &approval, &claim.face));
         let another = who::is_another(&claim.peer, &approval).await;
         if let Err(why) = allowed.and(another) {
@@ -122,6 +131,7 @@ impl Approvals {
                 Ok((*approval, no))
             }
             Settling::Late(approval) => Err(DecideError::Settled(approval.state)),
+            Settling::Changed(_) => Err(DecideError::Refused(format!("it is denied: {CHANGED}"))),
             Settling::Before | Settling::NotYet => Err(self.not_pending(id).await),
         }
     }
@@ -147,8 +157,9 @@ impl Approvals {
         if self.inner.refusals.lock().take(Instant::now()) {
             let body = json!({"who": cut(&claim.label, 256), "peer": claim.peer.to_string(), "why": why});
             let id = cut(id, 256).to_owned();
+            let ledger = Arc::clone(&self.inner.ledger);
             let work = move |transaction: &Transaction<'_>| {
-                audit::append(transaction, &[Line { event: Event::Refused, approval: &id, body }])
+                audit::append(transaction, &ledger, &[Line { event: Event::Refused, approval: &id, body }])
             };
             // Refused it is, even if that cannot be recorded.
             self.inner.store.write(points::REFUSAL_RECORDED, work).await.ok();
@@ -174,12 +185,21 @@ impl Approvals {
             created_ns: now,
             expires_ns: now.saturating_add(u64::try_from(terms.lasts.as_nanos()).unwrap_or(u64::MAX)),
             revoked_ns: 0,
+            terms_text: String::new(),
         })
     }
 
     /// The grants that are open.
     pub async fn grants(&self) -> Result<Vec<Grant>, StoreError> {
-        self.inner.store.read(grants::load).await
+        let ledger = Arc::clone(&self.inner.ledger);
+        // On the writing thread: a grant that is being used at this moment is not mistaken for one that was changed.
+        let work = move |transaction: &Transaction<'_>| {
+            let now = now_ns();
+            let found = grants::open(transaction)?.into_iter().filter_map(|(_, grant)| grant);
+            let ours = |grant: &Grant| ledger.get(grants::key(grant.no)) == Some(grants::seal_of(&ledger, grant));
+            Ok(found.filter(|grant| grant.expires_ns > now && ours(grant)).collect())
+        };
+        self.inner.store.write(SyncPoint::NONE, work).await
     }
 
     /// Takes a grant back; takes the passphrase. Says whether there was one.
@@ -189,18 +209,19 @@ impl Approvals {
         }
         // To take back what was allowed is harmless; a key on the terminal will do where it would do to decide.
         if matches!(claim.face, Face::Socket | Face::Pkexec)
-            || (self.inner.options.strict && matches!(claim.face, Face::Terminal))
+            || (self.is_strict() && matches!(claim.face, Face::Terminal))
         {
             let why = "a grant is taken back with the approver's passphrase".to_owned();
             return Err(self.refuse("", claim, why).await);
         }
         self.proven(claim).await?;
         let label = cut(&claim.label, 256).to_owned();
+        let ledger = Arc::clone(&self.inner.ledger);
         let work = move |transaction: &Transaction<'_>| {
-            let revoked = grants::revoke(transaction, grant, now_ns())?;
+            let revoked = grants::revoke(transaction, &ledger, grant, now_ns())?;
             if revoked {
                 let body = json!({"grant": grant, "who": label});
-                audit::append(transaction, &[Line { event: Event::Revoked, approval: "", body }])?;
+                audit::append(transaction, &ledger, &[Line { event: Event::Revoked, approval: "", body }])?;
             }
             Ok(revoked)
         };
@@ -237,47 +258,46 @@ impl Approvals {
             return Ok(Approval::clone(approval));
         }
         // It was settled before, or with the process that asked.
-        self.get(id).await?.ok_or_else(|| StoreError::Busy(format!("there is no approval `{id}`")))
+        self.authentic(id).await?.ok_or_else(|| StoreError::Busy(format!("there is no approval `{id}`")))
     }
 
     async fn settle(&self, approval: &Approval, settlement: Settlement) -> Result<Settling, StoreError> {
-        let (no, seen) = (approval.no, approval.digest);
+        let no = approval.no;
         let runs = match settlement.state {
             State::Approved => choose_runs(&approval.subject)?,
             _ => Vec::new(),
         };
         let approvals = self.clone();
         let work = move |transaction: &Transaction<'_>| {
-            let Some(mut approval) = rows::by_no(transaction, no)?.filter(|found| found.state == State::Pending) else {
-                return Ok(Settling::Before);
+            let ledger = &approvals.inner.ledger;
+            let mut approval = match approvals.look(transaction, no)? {
+                Found::Ours(approval) if approval.state == State::Pending => *approval,
+                Found::Ours(_) | Found::Closed => return Ok(Settling::Before),
+                Found::Changed(found) => {
+                    let denied = approvals.deny_changed(transaction, no, found)?;
+                    return Ok(denied.map_or(Settling::Before, |denied| Settling::Changed(Box::new(denied))));
+                }
             };
             let Settlement { state, decision, decider, why, grant } = settlement;
-            if state == State::Approved && approval.digest != seen {
-                // Somebody has changed the file itself: nobody has agreed to what stands there now.
-                let why = "what was asked is not what stands on disk".to_owned();
-                (approval.state, approval.decided_ns) = (State::Denied, now_ns());
-                approval.decision = Some(Decision::Reject(why));
-                rows::settle(transaction, &approval)?;
-                audit::append(transaction, &[decided(&approval)])?;
-                return Ok(Settling::Late(Box::new(approval)));
-            }
             let late = approval.expires_ns <= now_ns();
-            if late && state != State::Withdrawn {
+            if late && !matches!(state, State::Withdrawn) {
                 approval.state = State::Expired;
                 approval.decided_ns = now_ns();
-                rows::settle(transaction, &approval)?;
-                audit::append(transaction, &[Line { event: Event::Expired, approval: &approval.id, body: json!({}) }])?;
+                rows::update(transaction, ledger, &mut approval)?;
+                let expired = Line { event: Event::Expired, approval: &approval.id, body: json!({}) };
+                audit::append(transaction, ledger, &[expired])?;
                 return Ok(Settling::Late(Box::new(approval)));
             }
             if state == State::Expired {
                 return Ok(Settling::NotYet);
             }
+            approval.stored.decision = decision.as_ref().and_then(|decision| serde_json::to_string(decision).ok());
             (approval.decision, approval.decider) = (decision, decider);
             match state {
                 State::Approved => approvals.approve(&mut approval, runs),
                 other => (approval.state, approval.decided_ns) = (other, now_ns()),
             }
-            rows::settle(transaction, &approval)?;
+            rows::update(transaction, ledger, &mut approval)?;
             let grant = record(transaction, &approvals, &approval, &why, grant)?;
             Ok(Settling::Done(Box::new(approval), grant.map(Box::new)))
         };
@@ -285,9 +305,10 @@ impl Approvals {
         match &settled {
             Settling::Done(approval, grant) => {
                 self.inner.grants.lock().extend(grant.as_deref().cloned());
+                self.remember(approval);
                 self.inner.table.lock().settled(approval);
             }
-            Settling::Late(approval) => self.inner.table.lock().settled(approval),
+            Settling::Late(approval) | Settling::Changed(approval) => self.inner.table.lock().settled(approval),
             // Whatever settled it has told, or will; what is gone from the disk waits for nobody.
             Settling::Before => drop(self.inner.table.lock().remove(|waiting| waiting.no == no)),
             Settling::NotYet => return Ok(settled),
@@ -305,9 +326,11 @@ fn record(
     why: &str,
     grant: Option<Grant>,
 ) -> rusqlite::Result<Option<Grant>> {
+    let ledger = &approvals.inner.ledger;
     if approval.state == State::Withdrawn {
+        let event = if why == ANSWERED_ELSEWHERE { Event::AnsweredElsewhere } else { Event::Withdrawn };
         let body = json!({"why": cut(why, 256)});
-        audit::append(transaction, &[Line { event: Event::Withdrawn, approval: &approval.id, body }])?;
+        audit::append(transaction, ledger, &[Line { event, approval: &approval.id, body }])?;
         return Ok(None);
     }
     let mut lines = vec![decided(approval)];
@@ -317,10 +340,10 @@ fn record(
         lines.push(Line { event: Event::Granted, approval: &approval.id, body });
     }
     let Some(mut grant) = grant else {
-        audit::append(transaction, &lines)?;
+        audit::append(transaction, ledger, &lines)?;
         return Ok(None);
     };
-    grants::insert(transaction, &mut grant)?;
+    grants::insert(transaction, ledger, &mut grant)?;
     let body = json!({
         "grant": grant.no,
         "decider": grant.decider,
@@ -329,7 +352,7 @@ fn record(
         "expires_ns": grant.expires_ns,
     });
     lines.push(Line { event: Event::Granted, approval: &approval.id, body });
-    audit::append(transaction, &lines)?;
+    audit::append(transaction, ledger, &lines)?;
     Ok(Some(grant))
 }
 
@@ -338,6 +361,7 @@ fn makes_sense(decision: &Decision, grants: bool, approval: &Approval, face: &Fa
     if matches!(decision, Decision::Answers(_)) && approval.kind != Kind::Tool {
         return Err("only an agent's choices have answers".to_owned());
     }
+    changeable::check(decision, grants, approval)?;
     match face {
         Face::Socket | Face::Pkexec if grants => Err("a grant takes the approver's passphrase".to_owned()),
         _ => Ok(()),
@@ -350,9 +374,10 @@ fn settlement(approval: &Approval, decision: Decision, claim: &Claim, grant: Opt
         (Decision::AllowAlways, Kind::Privileged) => {
             (State::Denied, Decision::Reject("what root does is never allowed for good".to_owned()))
         }
-        (decision @ (Decision::AllowOnce | Decision::AllowAlways | Decision::Answers(_)), _) => {
-            (State::Approved, decision)
-        }
+        (
+            decision @ (Decision::AllowOnce | Decision::AllowChangeable | Decision::AllowAlways | Decision::Answers(_)),
+            _,
+        ) => (State::Approved, decision),
         (decision @ (Decision::Reject(_) | Decision::RejectWithEdit(_)), _) => (State::Denied, decision),
     };
     Settlement {

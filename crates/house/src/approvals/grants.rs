@@ -11,10 +11,12 @@ use std::time::Duration;
 use rusqlite::{Connection as Database, OptionalExtension as _, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
 
+use super::changeable;
 use super::glob::Glob;
 use super::rules::{self, Action};
 use super::types::{Approval, Kind, Subject, digest_of};
 use crate::pipelines::{Pipeline, hex_of};
+use crate::seals::{Ledger, RowKey, Seal, Table};
 
 /// The longest life of a grant.
 pub const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
@@ -77,6 +79,8 @@ pub struct Grant {
     pub expires_ns: u64,
     /// When it was taken back; 0 if it was not.
     pub revoked_ns: u64,
+    /// The terms as they stand in the row: the seal is made of these bytes.
+    pub(super) terms_text: String,
 }
 
 /// What a grant covers, exactly.
@@ -166,6 +170,9 @@ impl Grant {
         if self.revoked_ns != 0 || self.expires_ns <= now_ns || (approval.kind == Kind::Privileged) != *privileged {
             return false;
         }
+        if !changeable::code_of(&approval.subject).is_empty() {
+            return false;
+        }
         let asker = match (root, &requester.peer) {
             (Some(root), Some(peer)) => *root == (peer.root_pid, peer.root_started),
             (Some(_), None) => false,
@@ -193,13 +200,13 @@ impl Grant {
 
 const COLUMNS: &str = "no, approval, decider, terms, uses_left, used, created_ns, expires_ns, revoked_ns";
 
-fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Grant>> {
-    let terms: String = row.get(3)?;
-    // What cannot be read covers nothing.
-    let Ok(terms) = serde_json::from_str(&terms) else { return Ok(None) };
+/// A grant as it was found; none where its terms cannot be read, which cover nothing.
+fn from_row(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Grant>)> {
     let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
-    Ok(Some(Grant {
-        no: number(0)?,
+    let (no, terms_text): (u64, String) = (number(0)?, row.get(3)?);
+    let Ok(terms) = serde_json::from_str(&terms_text) else { return Ok((no, None)) };
+    let grant = Grant {
+        no,
         approval: row.get(1)?,
         decider: row.get(2)?,
         terms,
@@ -208,61 +215,141 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Grant>> {
         created_ns: number(6)?,
         expires_ns: number(7)?,
         revoked_ns: number(8)?,
-    }))
+        terms_text,
+    };
+    Ok((no, Some(grant)))
 }
 
-/// The grants that are open at this moment.
-pub(super) fn open(database: &Database, now_ns: u64) -> rusqlite::Result<Vec<Grant>> {
-    let mut statement = database.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM grants WHERE revoked_ns = 0 AND expires_ns > ? AND (uses_left IS NULL OR uses_left > 0)
-         ORDER BY no"
-    ))?;
-    let found = statement.query_map([now_ns as i64], from_row)?;
-    found.filter_map(Result::transpose).collect()
+/// The grants that can be used, as they were found.
+pub(super) fn open(database: &Database) -> rusqlite::Result<Vec<(u64, Option<Grant>)>> {
+    let mut statement = database.prepare_cached(&format!("SELECT {COLUMNS} FROM grants WHERE open = 1 ORDER BY no"))?;
+    statement.query_map([], from_row)?.collect()
 }
 
-/// The grants that are open now.
-pub(super) fn load(database: &Database) -> rusqlite::Result<Vec<Grant>> {
-    open(database, crate::sessions::now_ns())
+/// One grant as it was found.
+pub(super) fn by_no(database: &Database, no: u64) -> rusqlite::Result<Option<Grant>> {
+    let mut statement = database.prepare_cached(&format!("SELECT {COLUMNS} FROM grants WHERE no = ?"))?;
+    Ok(statement.query_row([no as i64], from_row).optional()?.and_then(|(_, grant)| grant))
+}
+
+/// The place of a grant in the ledger.
+pub(super) fn key(no: u64) -> RowKey {
+    RowKey { table: Table::Grant, no }
+}
+
+/// The seal of a grant as it stands in `grant`.
+pub(super) fn seal_of(ledger: &Ledger, grant: &Grant) -> Seal {
+    ledger.seal(Table::Grant, |encoder| {
+        encoder
+            .text(&grant.approval)
+            .text(&grant.decider)
+            .text(&grant.terms_text)
+            .maybe(grant.uses_left.map(u64::to_le_bytes).as_ref().map(<[u8; 8]>::as_slice))
+            .number(grant.used as i64)
+            .number(grant.created_ns as i64)
+            .number(grant.expires_ns as i64)
+            .number(grant.revoked_ns as i64);
+    })
 }
 
 /// Writes a new grant and gives it its number.
-pub(super) fn insert(transaction: &Transaction<'_>, grant: &mut Grant) -> rusqlite::Result<()> {
-    let terms = serde_json::to_string(&grant.terms).unwrap_or_default();
+pub(super) fn insert(transaction: &Transaction<'_>, ledger: &Ledger, grant: &mut Grant) -> rusqlite::Result<()> {
+    grant.terms_text = serde_json::to_string(&grant.terms).unwrap_or_default();
+    let seal = seal_of(ledger, grant);
     transaction
         .prepare_cached(
-            "INSERT INTO grants (approval, decider, terms, uses_left, created_ns, expires_ns) VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO grants (approval, decider, terms, uses_left, created_ns, expires_ns, open, seal)
+             VALUES (?, ?, ?, ?, ?, ?, 1, ?)",
         )?
         .execute(params![
             grant.approval,
             grant.decider,
-            terms,
+            grant.terms_text,
             grant.uses_left.map(|left| left as i64),
             grant.created_ns as i64,
             grant.expires_ns as i64,
+            seal.bytes(),
         ])?;
     grant.no = transaction.last_insert_rowid() as u64;
+    ledger.set(key(grant.no), Some(seal));
     Ok(())
 }
 
-/// Uses a grant once, if it may be. What it may still be used for after that.
-pub(super) fn take(transaction: &Transaction<'_>, no: u64, now_ns: u64) -> rusqlite::Result<Option<Option<u64>>> {
-    transaction
-        .prepare_cached(
-            "UPDATE grants SET used = used + 1, uses_left = uses_left - 1
-             WHERE no = ? AND revoked_ns = 0 AND expires_ns > ? AND (uses_left IS NULL OR uses_left > 0)
-             RETURNING uses_left",
-        )?
-        .query_row([no as i64, now_ns as i64], |row| row.get::<_, Option<i64>>(0))
-        .map(|left| left.map(|left| left as u64))
-        .optional()
+/// What became of an attempt to use a grant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Use {
+    Used,
+    /// It is over, used up or taken back.
+    Over,
+    /// Its row is not the one that the house wrote.
+    Changed,
 }
 
-/// Takes a grant back. Says whether it was there to be taken back.
-pub(super) fn revoke(transaction: &Transaction<'_>, no: u64, now_ns: u64) -> rusqlite::Result<bool> {
-    let mut statement =
-        transaction.prepare_cached("UPDATE grants SET revoked_ns = ? WHERE no = ? AND revoked_ns = 0")?;
-    Ok(statement.execute([now_ns as i64, no as i64])? > 0)
+/// Uses a grant once, if it may be used.
+pub(super) fn take(transaction: &Transaction<'_>, ledger: &Ledger, no: u64, now_ns: u64) -> rusqlite::Result<Use> {
+    let Some(known) = ledger.get(key(no)) else { return Ok(Use::Over) };
+    let Some(mut grant) = by_no(transaction, no)?.filter(|grant| seal_of(ledger, grant) == known) else {
+        return Ok(Use::Changed);
+    };
+    if grant.revoked_ns != 0 || grant.expires_ns <= now_ns || grant.uses_left == Some(0) {
+        return Ok(Use::Over);
+    }
+    grant.used += 1;
+    grant.uses_left = grant.uses_left.map(|left| left - 1);
+    let is_open = grant.uses_left != Some(0);
+    write(transaction, ledger, &grant, is_open)?;
+    Ok(Use::Used)
+}
+
+/// Takes a grant back. Says whether it was there to be taken back. A row that somebody has changed is taken back as well.
+pub(super) fn revoke(transaction: &Transaction<'_>, ledger: &Ledger, no: u64, now_ns: u64) -> rusqlite::Result<bool> {
+    if ledger.get(key(no)).is_none() {
+        return Ok(false);
+    }
+    close(transaction, ledger, no, now_ns)?;
+    Ok(true)
+}
+
+/// A grant covers nothing any more.
+pub(super) fn close(transaction: &Transaction<'_>, ledger: &Ledger, no: u64, now_ns: u64) -> rusqlite::Result<()> {
+    match by_no(transaction, no)? {
+        Some(mut grant) => {
+            grant.revoked_ns = if grant.revoked_ns == 0 { now_ns } else { grant.revoked_ns };
+            write(transaction, ledger, &grant, false)
+        }
+        None => {
+            // Terms that cannot be read; or there is no row at all.
+            transaction.prepare_cached("UPDATE grants SET open = 0 WHERE no = ?")?.execute([no as i64])?;
+            ledger.set(key(no), None);
+            Ok(())
+        }
+    }
+}
+
+/// Grants whose time is over need not be remembered.
+pub(super) fn close_expired(transaction: &Transaction<'_>, ledger: &Ledger, now_ns: u64) -> rusqlite::Result<()> {
+    for (no, grant) in open(transaction)? {
+        if let Some(grant) = grant.filter(|grant| grant.expires_ns <= now_ns && ledger.get(key(no)).is_some()) {
+            write(transaction, ledger, &grant, false)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(transaction: &Transaction<'_>, ledger: &Ledger, grant: &Grant, is_open: bool) -> rusqlite::Result<()> {
+    let seal = seal_of(ledger, grant);
+    transaction
+        .prepare_cached("UPDATE grants SET uses_left = ?, used = ?, revoked_ns = ?, open = ?, seal = ? WHERE no = ?")?
+        .execute(params![
+            grant.uses_left.map(|left| left as i64),
+            grant.used as i64,
+            grant.revoked_ns as i64,
+            is_open,
+            seal.bytes(),
+            grant.no as i64,
+        ])?;
+    ledger.set(key(grant.no), is_open.then_some(seal));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -339,6 +426,7 @@ mod tests {
             created_ns: 0,
             expires_ns: 100,
             revoked_ns: 0,
+            terms_text: String::new(),
         };
         assert!(grant.covers(&tool("Bash"), 99));
         assert!(!grant.covers(&tool("Bash"), 100), "it is over");

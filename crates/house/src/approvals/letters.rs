@@ -9,10 +9,11 @@ use std::time::Duration;
 use hostel_syncpoint::points;
 use rusqlite::Transaction;
 
-use super::Approvals;
 use super::asking::{Draft, blank};
+use super::checking::Found;
 use super::rules::{self, Action, Facts, Verdict};
 use super::types::{Approval, RequestError, Requester, State, Subject, digest_of};
+use super::{Approvals, rows};
 use crate::sessions::{LETTERS, Letter};
 
 /// A letter to be asked about.
@@ -59,6 +60,18 @@ impl Approvals {
         Ok(done)
     }
 
+    /// Takes the answer to a request about a letter, once: `true` if the house itself has agreed and the letter has not been
+    /// put to the agent. Part of the write that does so.
+    pub(crate) fn take_letter_answer(&self, transaction: &Transaction<'_>, no: u64) -> rusqlite::Result<bool> {
+        match self.look(transaction, no)? {
+            Found::Ours(mut approval) if approval.state == State::Approved => {
+                rows::close(transaction, &self.inner.ledger, &mut approval)?;
+                Ok(true)
+            }
+            Found::Ours(_) | Found::Closed | Found::Changed(_) => Ok(false),
+        }
+    }
+
     fn draft_letter(&self, about: AboutLetter) -> Result<Draft, RequestError> {
         let AboutLetter { session, name, letter, wait } = about;
         let is_verified = letter.verified;
@@ -76,7 +89,7 @@ impl Approvals {
         if size > limit {
             return Err(RequestError::TooLarge { size, limit });
         }
-        let mut verdict = rules::judge(&self.inner.options.rules, Facts::of(&subject, &requester));
+        let mut verdict = rules::judge(&self.policy().rules, Facts::of(&subject, &requester));
         if !is_verified && verdict.action == Action::Allow {
             // Whoever wrote the rule meant members, and nobody has proven that this is of one.
             verdict = Verdict { action: Action::Ask, rule: String::new() };
@@ -91,7 +104,7 @@ impl Approvals {
             ..blank(tool, hostel_agents::Raw::null(), subject)
         };
         approval.expires_ns = approval.created_ns.saturating_add(wait);
-        Draft::new(approval, None, text, verdict).map_err(RequestError::Store)
+        Draft::new(approval, text, verdict).map_err(RequestError::Store)
     }
 }
 
@@ -133,8 +146,8 @@ mod tests {
         let rules =
             vec![allow("as told", "ann", "s-1"), allow("another", LETTERS, "s-2"), allow("this", LETTERS, "s-1")];
         let (_directory, approvals) = inbox(|options| options.rules = rules).await;
-        let Draft { approval, session, text, verdict, .. } = approvals.draft_letter(about("hello")).unwrap();
-        assert_eq!((session, verdict.action, verdict.rule.as_str()), (None, Action::Allow, "this"));
+        let Draft { approval, text, verdict, .. } = approvals.draft_letter(about("hello")).unwrap();
+        assert_eq!((approval.stored.session, verdict.action, verdict.rule.as_str()), (None, Action::Allow, "this"));
         let mut unverified = about("hello");
         unverified.letter.verified = false;
         let asked = approvals.draft_letter(unverified).unwrap().verdict;

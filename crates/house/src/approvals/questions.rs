@@ -11,8 +11,10 @@ use hostel_syncpoint::points;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 use serde_json::json;
 
-use super::asking::{Draft, blank};
+use super::asking::{Draft, blank, decided};
 use super::audit::{self, Event, Line};
+use super::decide::ANSWERED_ELSEWHERE;
+use super::loading::{CHANGED, deny};
 use super::rules::{self, Facts};
 use super::types::{Approval, Kind, Requester, State, Subject, digest_of};
 use super::{Approvals, rows};
@@ -55,7 +57,12 @@ impl Approvals {
                 .query_row(params![process.map(|process| process.0), request, *seq as i64], rows::from_row)
                 .optional()?;
             match asked {
-                Some(approval) => Ok((approval, false)),
+                Some(approval) if approvals.is_authentic(&approval) => Ok((approval, false)),
+                // Nobody knows what was asked and answered there: it is asked anew.
+                Some(mut approval) => {
+                    approvals.set_aside(transaction, &mut approval)?;
+                    approvals.write(transaction, draft).map(|approval| (approval, true))
+                }
                 None => approvals.write(transaction, draft).map(|approval| (approval, true)),
             }
         };
@@ -73,7 +80,7 @@ impl Approvals {
         let subject = Subject::Tool { tool: tool.clone(), input: input.clone() };
         let requester = Requester { door, session: session_id.clone(), client: agent, ..Requester::default() };
         let facts = Facts { kind: Kind::Tool, subject: &subject, requester: &requester, cwd: Some(&cwd) };
-        let verdict = rules::judge(&self.inner.options.rules, facts);
+        let verdict = rules::judge(&self.policy().rules, facts);
         let text = subject.text().unwrap_or_default();
         let wait = u64::try_from(question.wait.as_nanos()).unwrap_or(u64::MAX);
         let mut approval = Approval {
@@ -88,14 +95,39 @@ impl Approvals {
             ..blank(tool, input, subject)
         };
         approval.expires_ns = approval.created_ns.saturating_add(wait);
-        Draft::new(approval, Some(session), text, verdict)
+        approval.stored.session = Some(session);
+        Draft::new(approval, text, verdict)
+    }
+
+    /// A row that somebody has put in the place of a question, or changed, stands in nobody's way any more.
+    fn set_aside(&self, transaction: &Transaction<'_>, approval: &mut Approval) -> rusqlite::Result<()> {
+        let ledger = &self.inner.ledger;
+        let found = approval.state.word();
+        deny(approval, CHANGED, now_ns());
+        approval.process = None;
+        rows::detach(transaction, approval)?;
+        rows::close(transaction, ledger, approval)?;
+        let body = json!({"what": "approval", "found": found});
+        let lines = [Line { event: Event::Tampered, approval: &approval.id, body }, decided(approval)];
+        audit::append(transaction, ledger, &lines)?;
+        ledger.report(format!("an agent's question was changed in state.db ({}); it is asked again", approval.id));
+        Ok(())
     }
 
     /// Whoever asked no longer wants to know.
     pub(crate) async fn withdraw(&self, no: u64) -> Result<(), StoreError> {
-        let waiting = self.inner.table.lock().pending().find(|approval| approval.no == no).cloned();
+        self.withdraw_because(no, "the agent does not ask any more").await
+    }
+
+    /// The agent does not ask any more, and nobody of this house has answered it: somebody else may have.
+    pub(crate) async fn answered_elsewhere(&self, no: u64) -> Result<(), StoreError> {
+        self.withdraw_because(no, ANSWERED_ELSEWHERE).await
+    }
+
+    async fn withdraw_because(&self, no: u64, why: &str) -> Result<(), StoreError> {
+        let waiting = self.inner.table.lock().by_no(no).cloned();
         match waiting {
-            Some(approval) => self.end(&approval, State::Withdrawn, "the agent does not ask any more").await.map(drop),
+            Some(approval) => self.end(&approval, State::Withdrawn, why).await.map(drop),
             None => Ok(()),
         }
     }
@@ -114,7 +146,7 @@ impl Approvals {
                 database.prepare_cached(&rows::select("WHERE approvals.process = ? ORDER BY approvals.no"))?;
             statement.query_map([process.0], rows::from_row)?.collect()
         };
-        self.inner.store.read(work).await
+        self.all_authentic(self.inner.store.read(work).await?).await
     }
 
     /// These questions, as far as they are there.
@@ -126,23 +158,29 @@ impl Approvals {
             }
             Ok(found)
         };
-        self.inner.store.read(work).await
+        self.all_authentic(self.inner.store.read(work).await?).await
     }
-}
 
-/// A process is gone: it wants to know nothing any more. Part of the write that says so; [`Approvals::withdrawn`]
-/// follows it.
-pub(crate) fn withdraw_all(transaction: &Transaction<'_>, process: ProcessId) -> rusqlite::Result<()> {
-    let gone: Vec<String> = transaction
-        .prepare_cached(
-            "UPDATE approvals SET state = 'withdrawn', decided_ns = ? WHERE process = ? AND state = 'pending'
-             RETURNING id",
-        )?
-        .query_map(params![now_ns() as i64, process.0], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    let line = |id| Line { event: Event::Withdrawn, approval: id, body: json!({"why": "the agent has ended"}) };
-    let lines: Vec<Line<'_>> = gone.iter().map(|id| line(id.as_str())).collect();
-    if lines.is_empty() { Ok(()) } else { audit::append(transaction, &lines) }
+    /// A process is gone: it wants to know nothing any more, and answers cannot reach it. Part of the write that says so;
+    /// [`Approvals::withdrawn`] follows it.
+    pub(crate) fn withdraw_all(&self, transaction: &Transaction<'_>, process: ProcessId) -> rusqlite::Result<()> {
+        let ledger = &self.inner.ledger;
+        let open: Vec<Approval> = transaction
+            .prepare_cached(&rows::select("WHERE approvals.process = ? AND approvals.open = 1 ORDER BY approvals.no"))?
+            .query_map([process.0], rows::from_row)?
+            .collect::<rusqlite::Result<_>>()?;
+        let mut gone = Vec::new();
+        for mut approval in open {
+            if approval.state == State::Pending {
+                (approval.state, approval.decided_ns) = (State::Withdrawn, now_ns());
+                gone.push(approval.id.clone());
+            }
+            rows::close(transaction, ledger, &mut approval)?;
+        }
+        let line = |id| Line { event: Event::Withdrawn, approval: id, body: json!({"why": "the agent has ended"}) };
+        let lines: Vec<Line<'_>> = gone.iter().map(|id| line(id.as_str())).collect();
+        if lines.is_empty() { Ok(()) } else { audit::append(transaction, ledger, &lines) }
+    }
 }
 
 #[cfg(test)]
@@ -186,7 +224,8 @@ mod tests {
             vec![only("other", "other", "/work"), only("elsewhere", "s-1", "/home"), only("this", "s-1", "/work")];
         let (_directory, approvals) = inbox(|options| options.rules = rules).await;
         let question = question(ProcessId([7; 16]), "r-1");
-        let Draft { approval, session, text, verdict, .. } = approvals.draft_question(question.clone()).unwrap();
+        let Draft { approval, text, verdict, .. } = approvals.draft_question(question.clone()).unwrap();
+        let session = approval.stored.session;
         assert_eq!((session, verdict.action, verdict.rule.as_str()), (Some(3), Action::Allow, "this"));
         let subject = Subject::Tool { tool: "Bash".to_owned(), input: Raw::null() };
         assert_eq!((&approval.subject, approval.kind, Some(text.clone())), (&subject, Kind::Tool, subject.text()));
@@ -212,7 +251,7 @@ mod tests {
         let ask = async |process: u8, request: &str| {
             let mut draft = approvals.draft_question(question(ProcessId([process; 16]), request)).unwrap();
             // There is no session here.
-            draft.session = None;
+            draft.approval.stored.session = None;
             let writing = approvals.clone();
             let asked = approvals
                 .inner
@@ -238,7 +277,10 @@ mod tests {
         approvals
             .inner
             .store
-            .write(points::APPROVAL_SETTLED, |transaction| withdraw_all(transaction, ProcessId([1; 16])))
+            .write(points::APPROVAL_SETTLED, {
+                let approvals = approvals.clone();
+                move |transaction| approvals.withdraw_all(transaction, ProcessId([1; 16]))
+            })
             .await
             .unwrap();
         approvals.withdrawn(ProcessId([1; 16]));

@@ -3,6 +3,8 @@
 //! Invariant: somebody inside the house raises nothing. With `approvals.strict` nobody does without the approver's
 //! passphrase. Refusals are recorded, but not more of them than a person would read.
 
+use std::sync::Arc;
+
 use hostel_agents::Mode;
 use hostel_syncpoint::points;
 use rusqlite::Transaction;
@@ -13,6 +15,7 @@ use super::audit::{self, Event, Line};
 use super::types::DecideError;
 use super::who::{Claim, Face};
 use super::{Approvals, cut};
+use crate::seals::Ledger;
 
 /// The longest name of somebody that is recorded.
 const LONGEST_NAME: usize = 256;
@@ -36,8 +39,9 @@ impl Approvals {
         if !self.inner.refusals.lock().take(Instant::now()) {
             return;
         }
+        let ledger = Arc::clone(&self.inner.ledger);
         let work = move |transaction: &Transaction<'_>| {
-            audit::append(transaction, &[Line { event: Event::Refused, approval: "", body }])
+            audit::append(transaction, &ledger, &[Line { event: Event::Refused, approval: "", body }])
         };
         // What was refused stays refused, even if that cannot be recorded.
         self.inner.store.write(points::REFUSAL_RECORDED, work).await.ok();
@@ -47,6 +51,7 @@ impl Approvals {
 /// Records a change of a session's mode, in the write that makes it.
 pub(crate) fn record_mode(
     transaction: &Transaction<'_>,
+    ledger: &Ledger,
     session: &str,
     before: Mode,
     after: Mode,
@@ -55,5 +60,5 @@ pub(crate) fn record_mode(
     let body = json!({
         "session": session, "old": before.name(), "new": after.name(), "who": cut(who, LONGEST_NAME),
     });
-    audit::append(transaction, &[Line { event: Event::ModeChanged, approval: "", body }])
+    audit::append(transaction, ledger, &[Line { event: Event::ModeChanged, approval: "", body }])
 }

@@ -4,16 +4,24 @@
 //! pipeline is allowed only if each of its stages is. Rules never touch what root does unless they say so, and a rule is
 //! about whole words, each in its place.
 //!
+//! Guarantee: a rule that allows relies only on what the house has found out itself, never on what a requester says about
+//! itself. The program of the requester is such a fact, but a weak one: a process can hand its connection to another. So
+//! no rule allows root anything because of it. Code that others than root can change is never allowed to root by a rule.
+//!
 //! It decides nothing by itself: whoever makes a request asks it inside the write that stores the request.
 
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
+
+use super::changeable;
 use super::glob::Glob;
 use super::types::{Kind, Requester, Subject};
 use crate::pipelines::{Pipeline, Resolved, Stage};
 
 /// What a rule does with what it matches.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Let it happen unasked.
     Allow,
@@ -36,15 +44,17 @@ impl Action {
 }
 
 /// One rule: what it asks for must all be so.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct Rule {
     /// What it is called.
     pub name: String,
     /// What it does.
     pub action: Action,
-    /// Who asks: the door, the program at the other end, or the agent.
+    /// Who asks: the door, the agent, or the program at the other end; never that program for what root does.
     pub requester: Option<Glob>,
-    /// The session, as told.
+    /// The session. For commands and questions that is only what the requester says: a rule that allows does not match
+    /// them by it.
     pub session: Option<Glob>,
     /// Where it would happen: the session's directory, or the command's.
     pub cwd: Option<Glob>,
@@ -97,6 +107,14 @@ pub(super) fn judge(rules: &[Rule], facts: Facts<'_>) -> Verdict {
 /// The strictest over all stages, each judged on its own: whoever may run `a` and may run `b` may run `a | b`, and nothing
 /// else makes a pipeline harmless.
 fn judge_pipeline(rules: &[Rule], facts: Facts<'_>, pipeline: &Pipeline) -> Verdict {
+    let verdict = judge_stages(rules, facts, pipeline);
+    match verdict.action {
+        Action::Allow if !changeable::code_of(facts.subject).is_empty() => asked(),
+        _ => verdict,
+    }
+}
+
+fn judge_stages(rules: &[Rule], facts: Facts<'_>, pipeline: &Pipeline) -> Verdict {
     let concerned: Vec<&Rule> = rules.iter().filter(|rule| rule.concerns(facts).is_ok()).collect();
     let of_stage = |stage: &Stage| {
         let matching = concerned.iter().copied().filter(|rule| rule.fits_words(stage).is_ok());
@@ -150,14 +168,18 @@ impl Rule {
             return Err("it is about commands".to_owned());
         }
         if let Some(glob) = &self.requester
-            && !requester_names(facts.requester).any(|name| self.fits(glob, name))
+            && !self.requester_names(facts).any(|name| self.fits(glob, name))
         {
             return Err(format!("no name of who asks fits `{glob}`"));
         }
-        if let Some(glob) = &self.session
-            && !self.fits(glob, &facts.requester.session)
-        {
-            return Err(format!("the session is `{}`, not `{glob}`", facts.requester.session));
+        if let Some(glob) = &self.session {
+            let is_told = matches!(facts.kind, Kind::Pipeline | Kind::Privileged | Kind::Question);
+            if is_told && self.action == Action::Allow {
+                return Err("the session of such a request is only what the requester says".to_owned());
+            }
+            if !self.fits(glob, &facts.requester.session) {
+                return Err(format!("the session is `{}`, not `{glob}`", facts.requester.session));
+            }
         }
         match (&self.cwd, facts.cwd) {
             (None, _) => Ok(()),
@@ -173,21 +195,22 @@ impl Rule {
         fits_words(patterns, stage, self.action)
     }
 
+    /// What the house knows of who asks, as far as this rule may rely on it.
+    fn requester_names<'a>(&self, facts: Facts<'a>) -> impl Iterator<Item = &'a str> {
+        let requester = facts.requester;
+        // The house has named the agent itself; of others this is what they say.
+        let agent = (facts.kind == Kind::Tool).then_some(requester.client.as_str());
+        let allows_root = self.action == Action::Allow && facts.kind == Kind::Privileged;
+        let program = requester.peer.as_ref().map(|peer| peer.program.as_str()).filter(|_| !allows_root);
+        [Some(requester.door.as_str()), agent, program].into_iter().flatten().filter(|name| !name.is_empty())
+    }
+
     fn fits(&self, glob: &Glob, text: &str) -> bool {
         match self.action {
             Action::Allow => glob.covers(text),
             Action::Ask | Action::Deny => glob.matches(text),
         }
     }
-}
-
-/// What a rule may call whoever asks.
-fn requester_names(requester: &Requester) -> impl Iterator<Item = &str> {
-    let program = requester.peer.as_ref().map(|peer| peer.program.as_str());
-    [Some(requester.door.as_str()), Some(requester.client.as_str()), program]
-        .into_iter()
-        .flatten()
-        .filter(|name| !name.is_empty())
 }
 
 /// Whether the words of a command fit patterns, each in its place; a last `**` stands for any further words. What is

@@ -6,13 +6,17 @@ use hostel_agents::Raw;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pipelines::Privilege;
+use crate::pipelines::{Privilege, Writers};
 use hostel_peer::PeerInfo;
 
 fn stage(words: &[&str]) -> Stage {
     let path = PathBuf::from("/usr/bin").join(words[0].trim_start_matches('/'));
-    let file = Resolved::Found { target: path.clone(), path, dev: 1, inode: 2, size: 3, digest: [4; 32] };
-    Stage { argv: words.iter().map(|word| (*word).to_owned()).collect(), file }
+    let target = path.clone();
+    Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file(path, target, Writers::OnlyRoot))
+}
+
+fn file(path: PathBuf, target: PathBuf, writers: Writers) -> Resolved {
+    Resolved::Found { path, target, dev: 1, inode: 2, size: 3, digest: [4; 32], writers, interpreters: Vec::new() }
 }
 
 fn pipeline(stages: &[&[&str]], privilege: Privilege) -> Subject {
@@ -170,14 +174,7 @@ fn a_program_is_denied_by_any_of_its_names_and_allowed_by_the_one_it_is_asked_fo
     let deny = [Rule { argv: argv(&["rm", "**"]), ..rule("rm", Action::Deny) }];
     let allow = [Rule { argv: argv(&["rm", "**"]), ..rule("rm", Action::Allow) }];
     let mut renamed = stage(&["tidy", "x"]);
-    renamed.file = Resolved::Found {
-        path: "/usr/bin/tidy".into(),
-        target: "/usr/bin/rm".into(),
-        dev: 1,
-        inode: 1,
-        size: 1,
-        digest: [0; 32],
-    };
+    renamed.file = file("/usr/bin/tidy".into(), "/usr/bin/rm".into(), Writers::OnlyRoot);
     let other_place = stage(&["/opt/bin/rm", "x"]);
     for stage in [renamed, other_place] {
         let subject = Subject::Pipeline(Pipeline {
@@ -200,17 +197,21 @@ fn who_asks_and_where() {
     let matching = [
         Rule { requester: glob("sudo-proxy"), ..rule("door", Action::Allow) },
         Rule { requester: glob("/usr/bin/n*"), ..rule("program", Action::Allow) },
-        Rule { requester: glob("1.2.*"), ..rule("client", Action::Allow) },
-        Rule { session: glob("al*"), ..rule("session", Action::Allow) },
         Rule { cwd: glob("/"), ..rule("cwd", Action::Allow) },
     ];
     for rule in matching {
         assert_eq!(verdict(std::slice::from_ref(&rule), &subject), (Action::Allow, rule.name));
     }
+    // A rule that refuses may go by what the requester says: that only makes it stricter.
+    let stricter = Rule { session: glob("al*"), ..rule("session", Action::Deny) };
+    assert_eq!(verdict(std::slice::from_ref(&stricter), &subject), (Action::Deny, stricter.name));
     let others = [
         Rule { requester: glob("zeroclaw"), ..rule("door", Action::Allow) },
         Rule { requester: glob("node"), ..rule("program", Action::Allow) },
         Rule { session: glob("beta"), ..rule("session", Action::Allow) },
+        // What the requester says about itself allows nothing.
+        Rule { session: glob("al*"), ..rule("told session", Action::Allow) },
+        Rule { requester: glob("1.2.*"), ..rule("told client", Action::Allow) },
         Rule { cwd: glob("/home/**"), ..rule("cwd", Action::Allow) },
         Rule { tool: glob("*"), ..rule("tool", Action::Allow) },
         Rule { session: glob("alpha"), requester: glob("other"), ..rule("both", Action::Allow) },
@@ -218,6 +219,43 @@ fn who_asks_and_where() {
     for rule in others {
         assert_eq!(says(std::slice::from_ref(&rule), &subject), Action::Ask, "{rule:?}");
     }
+}
+
+#[test]
+fn nothing_is_allowed_to_root_because_of_the_program_that_asks() {
+    let subject = pipeline(&[&["true"]], Privilege::Sudo);
+    let with =
+        |requester: &str, action| Rule { requester: glob(requester), privileged: Some(true), ..rule("root", action) };
+    assert_eq!(says(&[with("sudo-proxy", Action::Allow)], &subject), Action::Allow);
+    assert_eq!(says(&[with("/usr/bin/n*", Action::Allow)], &subject), Action::Ask);
+    assert_eq!(says(&[with("/usr/bin/n*", Action::Deny)], &subject), Action::Deny);
+}
+
+#[test]
+fn no_rule_allows_root_what_others_can_change() {
+    let rules = [Rule { privileged: Some(true), ..rule("root", Action::Allow) }, rule("anything", Action::Allow)];
+    let changeable = |privilege| {
+        let Subject::Pipeline(mut pipeline) = pipeline(&[&["a"], &["b"]], privilege) else { panic!("no pipeline") };
+        pipeline.stages[1].file = file("/b".into(), "/b".into(), Writers::Requester("user 1 owns /b".to_owned()));
+        Subject::Pipeline(pipeline)
+    };
+    assert_eq!(says(&rules, &pipeline(&[&["a"], &["b"]], Privilege::Sudo)), Action::Allow);
+    for (privilege, action) in
+        [(Privilege::Sudo, Action::Ask), (Privilege::Pkexec, Action::Ask), (Privilege::None, Action::Allow)]
+    {
+        assert_eq!(says(&rules, &changeable(privilege)), action, "{privilege:?}");
+    }
+    let refuse = [rules.as_slice(), &[rule("nothing", Action::Deny)]].concat();
+    assert_eq!(says(&refuse, &changeable(Privilege::Sudo)), Action::Deny);
+}
+
+#[test]
+fn an_agent_and_its_session_are_facts_of_the_house() {
+    let subject = tool("Read");
+    let requester = Requester { client: "claude".to_owned(), session: "s-1".to_owned(), ..Requester::default() };
+    let says = |rule: Rule| judge(&[rule], Facts::of(&subject, &requester)).action;
+    assert_eq!(says(Rule { requester: glob("claude"), ..rule("agent", Action::Allow) }), Action::Allow);
+    assert_eq!(says(Rule { session: glob("s-*"), ..rule("session", Action::Allow) }), Action::Allow);
 }
 
 #[test]
@@ -294,12 +332,14 @@ impl Plain {
         }
     }
 
-    fn meant(&self, session: &str, root: bool) -> bool {
+    fn meant(&self, session: &str, root: bool, is_tool: bool) -> bool {
         let by_root = match self.privileged {
             Some(wanted) => wanted == root,
             None => self.action != Action::Allow || !root,
         };
-        by_root && self.session.as_deref().is_none_or(|wanted| wanted == session)
+        // For commands the session is only what the requester says.
+        let by_session = is_tool || self.action != Action::Allow || self.session.is_none();
+        by_root && by_session && self.session.as_deref().is_none_or(|wanted| wanted == session)
     }
 
     fn fits_command(&self, words: &[String]) -> bool {
@@ -310,7 +350,7 @@ impl Plain {
 }
 
 fn reference(rules: &[Plain], session: &str, root: bool, stages: &[Vec<String>], tool: Option<&str>) -> Action {
-    let rules: Vec<&Plain> = rules.iter().filter(|rule| rule.meant(session, root)).collect();
+    let rules: Vec<&Plain> = rules.iter().filter(|rule| rule.meant(session, root, tool.is_some())).collect();
     match tool {
         Some(tool) => rules
             .iter()

@@ -1,48 +1,113 @@
 //! Carrying out what was approved, as far as it is written down: started, over, and what a restart left open.
 //!
-//! Invariant: each step is written once, with its record. Nothing here starts anything.
+//! Invariant: each step is written once, with its record, and told by what the house remembers of the request. Nothing here
+//! starts anything.
 
 use hostel_syncpoint::points;
-use rusqlite::{Transaction, params};
+use rusqlite::Transaction;
 use serde_json::{Value, json};
 
 use super::audit::{self, Event, Line};
-use super::types::Approval;
+use super::checking::is_unfinished;
+use super::types::{Approval, RunState};
 use super::{Approvals, cut, rows};
-use crate::pipelines::{End, Outcome};
+use crate::pipelines::{End, Outcome, hex_of};
+use crate::seals::Ledger;
 use crate::sessions::now_ns;
 use crate::store::{StoreError, Ticket};
+use hostel_peer::PeerInfo;
+
+/// Requests that are carried out at once before those that are over are looked for.
+const FEW_RUNNING: usize = 64;
 
 /// Ids that are remembered across a restart at most.
 const MOST_RECENT: usize = 250_000;
 
 impl Approvals {
+    /// Remembers a request that is to be carried out: what follows is told by what is remembered, not by its row.
+    pub(super) fn remember(&self, approval: &Approval) {
+        if !is_unfinished(approval) {
+            return;
+        }
+        let mut running = self.inner.running.lock();
+        if running.len() >= FEW_RUNNING {
+            let ledger = &self.inner.ledger;
+            running.retain(|_, approval| ledger.get(rows::key(approval.no)).is_some());
+        }
+        running.insert(approval.id.clone(), approval.clone());
+    }
+
     /// It is about to be started, or was: on disk when this returns.
     pub async fn record_started(&self, id: &str) -> Result<(), StoreError> {
-        self.inner.store.write(points::RUN_STARTED, started(id)).await
+        self.inner.store.write(points::RUN_STARTED, self.started(id)).await
     }
 
     /// Likewise, in line to be written before whatever is written after it. What is killed before that is found by what the
     /// keeper knows: the decision, with the ids of the processes, is on disk.
     pub async fn note_started(&self, id: &str) -> Result<Ticket<()>, StoreError> {
-        self.inner.store.submit_patiently(points::RUN_STARTED, started(id)).await
+        self.inner.store.submit_patiently(points::RUN_STARTED, self.started(id)).await
     }
 
     /// How it ended: on disk when this returns. Only the first outcome counts.
     pub async fn record_outcome(&self, id: &str, outcome: &Outcome) -> Result<(), StoreError> {
-        self.inner.store.write(points::RUN_ENDED, over(id, outcome)).await
+        self.inner.store.write(points::RUN_ENDED, self.over(id, outcome)).await
     }
 
     /// Likewise, for whoever has nobody waiting for it.
     pub async fn note_outcome(&self, id: &str, outcome: &Outcome) -> Result<Ticket<()>, StoreError> {
-        self.inner.store.submit_patiently(points::RUN_ENDED, over(id, outcome)).await
+        self.inner.store.submit_patiently(points::RUN_ENDED, self.over(id, outcome)).await
+    }
+
+    /// The write that says that it is being carried out, unless that is known.
+    fn started(&self, id: &str) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
+        let (approvals, id) = (self.clone(), id.to_owned());
+        move |transaction| {
+            let ledger = &approvals.inner.ledger;
+            let mut running = approvals.inner.running.lock();
+            let Some(approval) = running.get_mut(&id).filter(|approval| approval.run == RunState::Due) else {
+                return Ok(());
+            };
+            approval.run = RunState::Started;
+            write_run(transaction, ledger, approval)?;
+            let body = json!({"digest": hex_of(&approval.digest)});
+            audit::append(transaction, ledger, &[Line { event: Event::Started, approval: &id, body }])
+        }
+    }
+
+    /// The write that says how it ended, unless that is known.
+    fn over(
+        &self,
+        id: &str,
+        outcome: &Outcome,
+    ) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
+        let (approvals, id, outcome) = (self.clone(), id.to_owned(), outcome.clone());
+        move |transaction| {
+            let ledger = &approvals.inner.ledger;
+            let mut running = approvals.inner.running.lock();
+            let is_open = |approval: &&mut Approval| ledger.get(rows::key(approval.no)).is_some();
+            let Some(approval) = running.get_mut(&id).filter(is_open) else { return Ok(()) };
+            approval.run = RunState::Over;
+            approval.stored.outcome = serde_json::to_string(&outcome).ok();
+            write_run(transaction, ledger, approval)?;
+            let event = match outcome.end {
+                End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
+                _ => Event::Finished,
+            };
+            let line = Line { event, approval: &id, body: ended(&outcome) };
+            approval.outcome = Some(outcome);
+            audit::append(transaction, ledger, &[line])
+        }
     }
 
     /// What was approved and is not known to be over, oldest first: after a restart, what may run still or never did.
-    pub async fn unfinished(&self) -> Result<Vec<Approval>, StoreError> {
-        let mut found = self.inner.store.read(rows::unfinished).await?;
+    #[must_use]
+    pub fn unfinished(&self) -> Vec<Approval> {
+        let ledger = &self.inner.ledger;
+        let running = self.inner.running.lock();
+        let open = running.values().filter(|approval| ledger.get(rows::key(approval.no)).is_some());
+        let mut found: Vec<Approval> = open.cloned().collect();
         found.sort_by_key(|approval| approval.no);
-        Ok(found)
+        found
     }
 
     /// Waits for requests that were approved before a restart, are not known to be over, and that nobody came back for in
@@ -58,11 +123,12 @@ impl Approvals {
         }
     }
 
-    /// The request that our restart has cut off from its connection, for whoever comes back with the same id and bytes; to
-    /// one of them only. It may be settled or over already.
+    /// The request that our restart has cut off from its connection, for the process that made it and comes back with the
+    /// same id and bytes, once. It may be settled or over already. A process that is not known gets nothing: the answer may
+    /// hold what a command printed as root.
     #[must_use]
-    pub fn rejoin(&self, door: &str, request_id: &str, bytes: &[u8; 32]) -> Option<Approval> {
-        self.inner.table.lock().rejoin(door, request_id, bytes)
+    pub fn rejoin(&self, door: &str, request_id: &str, bytes: &[u8; 32], peer: Option<&PeerInfo>) -> Option<Approval> {
+        self.inner.table.lock().rejoin(door, request_id, bytes, peer)
     }
 
     /// Whether a request of this id was cut off by our restart and nobody has come back for it: anything else that comes
@@ -81,39 +147,16 @@ impl Approvals {
     }
 }
 
-/// The write that says that it is being carried out.
-fn started(id: &str) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
-    let id = id.to_owned();
-    move |transaction| {
-        let changed = transaction
-            .prepare_cached("UPDATE approvals SET run = 'started' WHERE id = ? AND run = 'due'")?
-            .execute([&id])?;
-        match changed {
-            0 => Ok(()),
-            _ => audit::append(transaction, &[Line { event: Event::Started, approval: &id, body: json!({}) }]),
-        }
+/// Writes how far a request was carried out. A row that somebody has changed is written again as the house knows it.
+fn write_run(transaction: &Transaction<'_>, ledger: &Ledger, approval: &mut Approval) -> rusqlite::Result<()> {
+    if rows::update_run(transaction, ledger, approval)? {
+        return Ok(());
     }
-}
-
-/// The write that says how it ended, unless that is known.
-fn over(id: &str, outcome: &Outcome) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
-    let (id, outcome) = (id.to_owned(), outcome.clone());
-    move |transaction| {
-        let text = serde_json::to_string(&outcome).unwrap_or_default();
-        let changed = transaction
-            .prepare_cached(
-                "UPDATE approvals SET run = 'over', outcome = ? WHERE id = ? AND run IN ('due', 'started')",
-            )?
-            .execute(params![text, id])?;
-        let event = match outcome.end {
-            End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
-            _ => Event::Finished,
-        };
-        match changed {
-            0 => Ok(()),
-            _ => audit::append(transaction, &[Line { event, approval: &id, body: ended(&outcome) }]),
-        }
-    }
+    rows::restore(transaction, ledger, approval)?;
+    let body = json!({"what": "approval"});
+    audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: &approval.id, body }])?;
+    ledger.report(format!("the request {} was changed in state.db while it was carried out", approval.id));
+    Ok(())
 }
 
 /// What is recorded of an outcome.

@@ -1,25 +1,18 @@
 //! What waits, in memory: the requests that are pending, and those of before a restart that nobody has come back for.
 //!
-//! Invariant: it follows the disk and never leads: a request is entered after it was written and removed after it was
-//! settled there. An orphan is handed out once: whoever takes it out of here has it.
+//! Invariant: a request is entered after it was written and removed after it was settled on disk. What a request is about
+//! and how it was settled is told from here; the disk is what the next daemon goes on from. An orphan is handed out once:
+//! whoever takes it out of here has it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection as Database;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::rows;
 use super::types::{Approval, RunState, State};
-use crate::sessions::now_ns;
-
-/// How long before a restart something may have been settled without its connection hearing of it.
-const UNHEARD: Duration = Duration::from_secs(120);
-
-/// Settled requests of connections that are remembered for that.
-const MOST_UNHEARD: usize = 256;
+use hostel_peer::PeerInfo;
 
 /// Hears how a request was settled.
 pub(super) type Settled = watch::Receiver<Option<Arc<Approval>>>;
@@ -47,8 +40,8 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// As the disk has it.
-    pub(super) fn load(database: &Database, rejoin: Duration) -> rusqlite::Result<Table> {
+    /// What the start found: requests that can still have an effect, and those that were settled a moment ago.
+    pub(super) fn new(open: Vec<Approval>, unheard: Vec<Approval>, rejoin: Duration) -> Table {
         let mut table = Table {
             waiting: BTreeMap::new(),
             by_id: HashMap::new(),
@@ -58,18 +51,19 @@ impl Table {
             rejoin_until: Instant::now() + rejoin,
             last_loaded: 0,
         };
-        let since = now_ns().saturating_sub(UNHEARD.as_nanos() as u64);
-        let mut orphans = rows::lately_settled(database, since, MOST_UNHEARD)?;
-        orphans.extend(rows::unfinished(database)?);
-        for approval in rows::pending(database)? {
-            table.last_loaded = table.last_loaded.max(approval.no);
-            if approval.connection.is_some() {
+        let mut orphans = unheard;
+        for approval in open {
+            let is_unfinished = matches!(approval.run, RunState::Due | RunState::Started);
+            if approval.connection.is_some() || is_unfinished {
                 orphans.push(approval.clone());
             }
-            table.enter(approval);
+            if approval.state == State::Pending {
+                table.last_loaded = table.last_loaded.max(approval.no);
+                table.enter(approval);
+            }
         }
         table.orphans = orphans.into_iter().map(|approval| (approval.id.clone(), approval)).collect();
-        Ok(table)
+        table
     }
 
     pub(super) fn pending(&self) -> impl Iterator<Item = &Approval> {
@@ -82,6 +76,10 @@ impl Table {
 
     pub(super) fn by_id(&self, id: &str) -> Option<&Approval> {
         self.by_id.get(id).and_then(|no| self.waiting.get(no)).map(|waiting| &waiting.approval)
+    }
+
+    pub(super) fn by_no(&self, no: u64) -> Option<&Approval> {
+        self.waiting.get(&no).map(|waiting| &waiting.approval)
     }
 
     pub(super) fn get_mut(&mut self, no: u64) -> Option<&mut Approval> {
@@ -121,10 +119,21 @@ impl Table {
         !gone.is_empty()
     }
 
-    /// The orphan of this door, id and line, for whoever comes back for it.
-    pub(super) fn rejoin(&mut self, door: &str, request_id: &str, bytes: &[u8; 32]) -> Option<Approval> {
+    /// The orphan of this door, id and line, for the process that asked and comes back for it.
+    pub(super) fn rejoin(
+        &mut self,
+        door: &str,
+        request_id: &str,
+        bytes: &[u8; 32],
+        peer: Option<&PeerInfo>,
+    ) -> Option<Approval> {
+        let is_same = |asked: Option<&PeerInfo>| {
+            let identity = |peer: &PeerInfo| (peer.pid, peer.started, peer.uid);
+            asked.zip(peer).is_some_and(|(asked, now)| identity(asked) == identity(now))
+        };
         let fits = |approval: &&Approval| {
             approval.requester.door == door
+                && is_same(approval.requester.peer.as_ref())
                 && approval
                     .connection
                     .as_ref()

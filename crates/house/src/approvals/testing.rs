@@ -22,7 +22,11 @@ impl Household for Empty {
 /// An inbox in a directory that goes with the test.
 pub(super) async fn inbox(change: impl FnOnce(&mut ApprovalOptions)) -> (tempfile::TempDir, Approvals) {
     let directory = tempfile::tempdir().unwrap();
-    let mut options = ApprovalOptions::with_household(directory.path().join("approver"), Arc::new(Empty));
+    let mut options = ApprovalOptions::with_household(
+        directory.path().join("approver"),
+        Arc::new(Empty),
+        Arc::new(crate::seals::MemoryVault::new().unwrap()),
+    );
     change(&mut options);
     let store = crate::store::open(&directory.path().join("state.db")).unwrap();
     let approvals = Approvals::open(store, options).await.unwrap();

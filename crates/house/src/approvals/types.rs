@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::pipelines::{Outcome, Pipeline};
 use crate::processes::ProcessId;
+use crate::seals::Seal;
 use crate::sessions::Letter;
 use crate::store::StoreError;
 
@@ -221,9 +222,41 @@ pub struct Approval {
     pub(crate) request: String,
     /// The number of the event that asked.
     pub(crate) seq: u64,
+    pub(super) stored: Stored,
+}
+
+/// Parts of a request's row as they stand there. The seal is made of these bytes and not of what they were read as: a later
+/// program may write the same thing differently.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stored {
+    /// The row of the session that asks.
+    pub(super) session: Option<i64>,
+    pub(super) requester: String,
+    pub(super) decision: Option<String>,
+    pub(super) outcome: Option<String>,
+    /// The request can still have an effect.
+    pub(super) open: bool,
+    /// The seal that stands in the row.
+    pub(super) seal: Option<Seal>,
 }
 
 impl Approval {
+    /// Whether it can still have an effect, as far as the request itself says. A question of an agent can until its
+    /// process has ended, and an agreed message until it is a prompt; whoever ends those closes the request.
+    pub(super) fn may_have_effect(&self) -> bool {
+        match self.state {
+            State::Pending => true,
+            _ if self.process.is_some() => true,
+            State::Approved => match self.kind {
+                Kind::Pipeline | Kind::Privileged => matches!(self.run, RunState::Due | RunState::Started),
+                Kind::Letter => true,
+                Kind::Question => self.connection.is_some(),
+                Kind::Tool => false,
+            },
+            State::Denied | State::Expired | State::Withdrawn => false,
+        }
+    }
+
     /// The asker's own id of the request; empty if it has none.
     #[must_use]
     pub fn told_id(&self) -> &str {

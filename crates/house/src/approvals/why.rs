@@ -51,9 +51,9 @@ impl Approvals {
         let place = cwd.as_deref().or_else(|| approval.subject.pipeline().map(|pipeline| pipeline.cwd.as_path()));
         let facts =
             Facts { kind: approval.kind, subject: &approval.subject, requester: &approval.requester, cwd: place };
-        let options = &self.inner.options;
-        let verdict = rules::judge(&options.rules, facts);
-        let looked = options.rules.iter().map(|rule| look(rule, facts)).collect();
+        let policy = self.policy();
+        let verdict = rules::judge(&policy.rules, facts);
+        let looked = policy.rules.iter().map(|rule| look(rule, facts)).collect();
         let now = now_ns();
         let mut grants: Vec<String> = self
             .inner

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use hostel_agents::Mode;
 use parking_lot::Mutex;
 
+use hostel_guard::Confinement;
 use hostel_peer::{Peer, Standing};
 
 use crate::approvals::Approvals;
@@ -40,12 +41,8 @@ pub struct Insider {
     pub origin: Option<Origin>,
     /// It was found to be inside; else nothing could be found out about it, perhaps for the moment.
     pub recognised: bool,
-}
-
-impl Default for Insider {
-    fn default() -> Self {
-        Insider { origin: None, recognised: true }
-    }
+    /// The guard around it. Whatever it has the house start gets one that is at least as strict.
+    pub guard: Confinement,
 }
 
 /// What knows the processes inside a house. Cheap to clone.
@@ -88,14 +85,28 @@ impl Insiders {
             // Root is let in at one door only, and may do what it likes anyway.
             Standing::OtherUser if door == Door::Claustrum && peer.uid() == Some(0) => return None,
             Standing::Insider => {}
-            Standing::OtherUser => return Some(Insider::default()),
-            Standing::Unknown => return Some(Insider { recognised: false, ..Insider::default() }),
+            Standing::OtherUser => return Some(self.nobody(true)),
+            Standing::Unknown => return Some(self.nobody(false)),
         }
         // A connection that several hold is nobody's in particular, unless they are of one origin.
-        let mut origins = peer.lines().await.into_iter().map(|line| self.inner.processes.host_of(&line));
-        let first = origins.next().flatten().map(|host| host.origin());
-        let origin = first.filter(|first| origins.all(|host| host.is_some_and(|host| host.origin() == *first)));
-        Some(Insider { origin, recognised: true })
+        let processes = &self.inner.processes;
+        let hosts: Vec<_> = peer.lines().await.into_iter().map(|line| processes.host_of(&line)).collect();
+        let mut origins = hosts.iter().map(|host| host.as_ref().map(|host| host.origin()));
+        let first = origins.next().flatten();
+        let origin = first.filter(|first| origins.all(|other| other.as_ref() == Some(first)));
+        // A guard, though, is that of all of them.
+        let handed_on = |host: &Option<Arc<Process>>| match host {
+            Some(host) => processes.handed_on(host),
+            None => processes.strictest(),
+        };
+        let guards = hosts.iter().map(handed_on).reduce(|one, other| one.at_least(&other));
+        let guard = guards.unwrap_or_else(|| processes.strictest());
+        Some(Insider { origin, recognised: true, guard })
+    }
+
+    /// An insider of whom nothing is known.
+    fn nobody(&self, recognised: bool) -> Insider {
+        Insider { origin: None, recognised, guard: self.inner.processes.strictest() }
     }
 
     /// The session that an insider runs in.

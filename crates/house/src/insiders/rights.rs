@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use hostel_guard::Guard;
 use hostel_peer::Peer;
 use serde_json::json;
 use tokio::sync::OnceCell;
@@ -15,7 +16,7 @@ use super::refusals::{Refusal, Subject};
 use super::table::{self, Door, Own, Rule};
 use super::{Insider, Insiders};
 use crate::approvals::{Claim, DecideError, Face, Passphrase};
-use crate::processes::{Origin, Process};
+use crate::processes::{Origin, Process, SpawnGuard, SpawnSpec};
 use crate::sessions::{Maker, MeshPolicy, SessionInfo};
 
 /// The longest name of a peer that is recorded.
@@ -113,16 +114,33 @@ impl Rights {
         }
     }
 
-    /// Who asks for a process, where that is a process inside the house.
-    pub async fn origin(&self) -> Option<Origin> {
-        self.insider().await?.origin
+    /// Says of a process that the peer wants started who asked for it, where that is a process inside the house, and gives
+    /// it a guard that is at least as strict as the peer's. Whoever starts a process for a peer calls this.
+    pub async fn inherit(&self, spec: &mut SpawnSpec) {
+        let Some(insider) = self.insider().await else { return };
+        let shown = match self.inner.insiders.session_of(&insider) {
+            Some(session) if insider.guard.layers.view => session.own_directory().await,
+            _ => Vec::new(),
+        };
+        let own = spec.guard.take().unwrap_or_else(|| SpawnGuard { guard: Guard::off(), ..SpawnGuard::default() });
+        spec.guard = Some(SpawnGuard {
+            guard: own.guard.at_least(&insider.guard.guard),
+            shown,
+            least: own.least.union(insider.guard.layers),
+        });
+        spec.asked_by = insider.origin;
+    }
+
+    /// Whether the peer is inside the house and has a guard, or may have one.
+    pub async fn is_guarded(&self) -> bool {
+        self.insider().await.is_some_and(|insider| !insider.guard.is_none())
     }
 
     /// Who asks for a session, where that is a process inside the house.
     pub async fn maker(&self) -> Option<Maker> {
         let insider = self.insider().await?;
         let (mode, mesh) = self.inner.insiders.most(&insider);
-        Some(Maker { origin: insider.origin, mode, mesh })
+        Some(Maker { origin: insider.origin, mode, mesh, guard: insider.guard })
     }
 
     /// Whether the peer may use a method on a session: its own, or one that was made from it.

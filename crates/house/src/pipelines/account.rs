@@ -5,6 +5,9 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+/// Where programs are that nobody but root can have put there.
+const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin";
+
 /// How long the system's directory of users may take where the file does not know us.
 const LIMIT: Duration = Duration::from_secs(3);
 
@@ -16,15 +19,25 @@ pub(super) struct Account {
 }
 
 static ACCOUNT: OnceLock<Account> = OnceLock::new();
+static ROOT: OnceLock<Account> = OnceLock::new();
 
-/// Whether [`account`] has its answer.
+/// Whether [`account`] and [`root`] answer without waiting.
 pub(super) fn is_known() -> bool {
     ACCOUNT.get().is_some()
+}
+
+/// Root, by the system's own file: no directory service is asked who root is.
+pub(super) fn root() -> &'static Account {
+    ROOT.get_or_init(|| {
+        let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+        in_lines(&file, 0).unwrap_or_else(|| Account { name: "root".to_owned(), home: "/root".to_owned() })
+    })
 }
 
 /// The daemon's user; asked for once. May wait for a directory service.
 pub(super) fn account() -> &'static Account {
     ACCOUNT.get_or_init(|| {
+        root();
         let uid = rustix::process::geteuid().as_raw();
         let file = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
         let known = in_lines(&file, uid).or_else(|| in_lines(&ask_directory(uid), uid));
@@ -54,6 +67,8 @@ fn in_lines(text: &str, uid: u32) -> Option<Account> {
 fn ask_directory(uid: u32) -> String {
     let mut text = String::new();
     let mut command = Command::new("getent");
+    // Only from directories of the system: whoever asks for the command may be able to write to others.
+    command.env("PATH", SYSTEM_PATH);
     command.args(["passwd", &uid.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     hostel_peer::marks::mark_children_of(&mut command);
     let Ok(mut child) = command.spawn() else { return text };

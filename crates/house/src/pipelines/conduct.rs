@@ -4,19 +4,19 @@
 //! killed, and the outcome is on record before the keeper may forget what ran: whoever comes after a crash finds one or
 //! the other.
 
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_keeper::proto::Pin;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
 use super::outcome::{End, Outcome, StageEnd};
 use super::output;
+use super::password::{Attendance, PasswordDesk, PasswordPipe, Prompt};
 use super::plan::{Pipeline, Privilege, UMASK};
-use super::resolve::{self, Difference};
 use super::run::{Inner, Live};
+use super::verify::{self, Difference, Ready};
 use super::wrap::{self, CommandLine, Ways};
 use crate::approvals::Approval;
 use crate::processes::{Process, StageError, StageSpec};
@@ -27,6 +27,8 @@ use crate::store::StoreError;
 const DRAIN: Duration = Duration::from_millis(250);
 /// How long killed stages may take to end; after that the answer does not wait for them.
 const LAST_BREATH: Duration = Duration::from_secs(5);
+/// Bytes of a program's name that the kernel keeps.
+const COMM_BYTES: usize = 15;
 /// Longer than anything runs.
 const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// Pauses, in seconds, before an outcome that the disk did not take is written again.
@@ -114,7 +116,9 @@ pub(super) async fn abandon(inner: &Inner, approval: &Approval, why: &str) -> Ou
 }
 
 async fn end_unheard(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
-    let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).collect();
+    // By its name as well: where nobody can prove any more which processes were chosen, no others are ended.
+    let is_stage = |process: &Arc<Process>| process.name().starts_with(&format!("{}-", approval.id));
+    let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).filter(is_stage).collect();
     if known.is_empty() {
         return match inner.is_same_keeper(approval) {
             true => Outcome::not_run(why),
@@ -144,21 +148,22 @@ impl Conductor<'_> {
             Ok(known) => known,
             Err(end) => return self.stopped(end).await,
         };
-        if known < self.live.order.runs.len()
-            && let Err(end) = self.begin(known).await
-        {
-            return self.stopped(end).await;
+        if known == self.live.order.runs.len() {
+            return self.wait(None).await;
         }
-        self.wait().await
+        match self.begin(known).await {
+            Ok(password) => self.wait(password).await,
+            Err(end) => self.stopped(end).await,
+        }
     }
 
     /// Looks at the files, puts the start on record and starts what does not run yet.
-    async fn begin(&self, known: usize) -> Result<(), End> {
+    async fn begin(&self, known: usize) -> Result<Option<PasswordEnd>, End> {
         let order = &self.live.order;
         if !order.may_start {
             return Err(End::Lost { why: OTHER_KEEPER.to_owned() });
         }
-        let lines = self.prepare(known).await?;
+        let prepared = self.prepare(known).await?;
         if let Some(why) = self.killed() {
             return Err(stopped_after(known, why));
         }
@@ -167,23 +172,28 @@ impl Conductor<'_> {
             let noted = self.inner.approvals.note_started(&order.approval).await;
             noted.map_err(|error| End::NotRun { why: error.to_string() })?;
         }
-        self.start(known, lines).await
+        self.start(known, prepared).await
     }
 
     /// Looks at every file again and makes the command lines; where that takes a disk, where waiting for one does no harm.
-    async fn prepare(&self, known: usize) -> Result<Vec<(CommandLine, Pin)>, End> {
-        let pipeline = &self.live.order.pipeline;
-        if pipeline.privilege == Privilege::None {
-            let stages = &pipeline.stages[known..];
-            let files: Option<Vec<_>> = stages.iter().map(|stage| resolve::cached::verify(&stage.file)).collect();
-            if let Some(files) = files {
-                return Ok(command_lines(pipeline, known, files, None, &Ways::default()));
+    async fn prepare(&self, known: usize) -> Result<Prepared, End> {
+        let order = &self.live.order;
+        if order.pipeline.privilege == Privilege::None {
+            let stages = &order.pipeline.stages[known..];
+            let ready: Option<Vec<_>> = stages.iter().map(verify::verify_at_once).collect();
+            if let Some(ready) = ready {
+                return Ok(Prepared {
+                    lines: command_lines(&order.pipeline, known, ready, None, None),
+                    password: None,
+                });
             }
         }
         let (live, ways) = (Arc::clone(self.live), self.inner.ways.read().clone());
         let keeper = self.inner.processes.keeper_pid();
-        let prepared = hostel_tasks::spawn_blocking(move || prepare(&live.order.pipeline, known, &ways, keeper)).await;
-        prepared.unwrap_or_else(|error| Err(End::NotRun { why: error.to_string() }))
+        let prepared = hostel_tasks::spawn_blocking(move || {
+            prepare(&live.order.pipeline, live.order.is_confirmed, known, &ways, keeper)
+        });
+        prepared.await.unwrap_or_else(|error| Err(End::NotRun { why: error.to_string() }))
     }
 
     /// Why it is to be killed, if it is.
@@ -208,9 +218,16 @@ impl Conductor<'_> {
     }
 
     /// Starts the stages that are missing, each once the one before it runs.
-    async fn start(&self, known: usize, lines: Vec<(CommandLine, Pin)>) -> Result<(), End> {
+    async fn start(&self, known: usize, prepared: Prepared) -> Result<Option<PasswordEnd>, End> {
         let (order, deadline) = (&self.live.order, self.deadline());
-        for (stage, (line, pin)) in (known..).zip(lines) {
+        let (mut password, mut input) = (None, None);
+        if let Some((desk, pipe)) = prepared.password {
+            let PasswordPipe { prompt, reader, writer } = pipe;
+            let file = prepared.lines.first().and_then(|(line, _)| line.program.file_name());
+            let sudo = file.unwrap_or_default().to_string_lossy().chars().take(COMM_BYTES).collect();
+            (password, input) = (Some(PasswordEnd { sudo, desk, prompt, writer }), Some(reader));
+        }
+        for (stage, (line, ready)) in (known..).zip(prepared.lines) {
             if let Some(why) = self.killed() {
                 return Err(End::Killed { why });
             }
@@ -220,8 +237,9 @@ impl Conductor<'_> {
                 name: format!("{}-{}", order.approval, stage + 1),
                 door: order.door.clone(),
                 program: line.program,
-                pin: line.is_the_file.then_some(pin),
-                execute: None,
+                pin: line.is_the_file.then_some(ready.pin),
+                execute: ready.execute.filter(|_| line.is_the_file),
+                stdin: input.take().map(Arc::new),
                 argv: line.argv,
                 env: line.env,
                 cwd: order.pipeline.cwd.clone(),
@@ -252,11 +270,26 @@ impl Conductor<'_> {
                 Err(error) => return Err(end_of(error, stage)),
             }
         }
-        Ok(())
+        Ok(password)
+    }
+
+    /// Answers sudo when it asks for its password.
+    async fn attend(&self, process: &Arc<Process>, password: PasswordEnd) {
+        let order = &self.live.order;
+        let attendance = Attendance {
+            process,
+            sudo: &password.sudo,
+            prompt: &password.prompt,
+            desk: &password.desk,
+            approval: &order.approval,
+            pipeline: &order.pipeline,
+            is_confirmed: order.is_confirmed,
+        };
+        attendance.serve(password.writer).await;
     }
 
     /// Waits for every stage, for the time limit and for whoever wants it killed.
-    async fn wait(&self) -> Outcome {
+    async fn wait(&self, password: Option<PasswordEnd>) -> Outcome {
         let mut kill = self.live.kill.subscribe();
         let processes = self.live.processes.borrow().clone();
         let deadline = self.deadline();
@@ -266,10 +299,17 @@ impl Conductor<'_> {
                 progress.wait_for(|progress| progress.exit.is_some()).await.ok();
             }
         };
+        let attended = async {
+            if let (Some(password), Some(process)) = (password, processes.first()) {
+                self.attend(process, password).await;
+            }
+            std::future::pending::<()>().await;
+        };
         let killed = async { kill.wait_for(Option::is_some).await.ok().and_then(|why| why.clone()) };
         let cut_short = tokio::select! {
             biased;
             () = exits => None,
+            () = attended => None,
             why = killed => Some(End::Killed { why: why.unwrap_or_default() }),
             () = tokio::time::sleep_until(deadline) => Some(self.timed_out()),
         };
@@ -331,27 +371,56 @@ fn end_of(error: StageError, stage: usize) -> End {
     }
 }
 
-fn prepare(pipeline: &Pipeline, known: usize, ways: &Ways, keeper: u32) -> Result<Vec<(CommandLine, Pin)>, End> {
-    let looked = |(stage, command): (usize, &super::plan::Stage)| -> Result<(PathBuf, Pin), End> {
-        resolve::verify(&command.file).map_err(|difference| match difference {
+/// What is to be started.
+struct Prepared {
+    lines: Vec<(CommandLine, Ready)>,
+    /// If sudo may ask for a password: where that is asked for, and sudo's input.
+    password: Option<(PasswordDesk, PasswordPipe)>,
+}
+
+/// Our side of a sudo that may ask for its password.
+struct PasswordEnd {
+    /// The name of sudo's file, as far as the kernel keeps it.
+    sudo: String,
+    desk: PasswordDesk,
+    prompt: Prompt,
+    writer: OwnedFd,
+}
+
+fn prepare(pipeline: &Pipeline, is_confirmed: bool, known: usize, ways: &Ways, keeper: u32) -> Result<Prepared, End> {
+    let looked = |(stage, command): (usize, &super::plan::Stage)| -> Result<Ready, End> {
+        let verified = match pipeline.privilege.is_privileged() {
+            true => verify::verify_privileged(command, is_confirmed),
+            false => verify::verify(command),
+        };
+        verified.map_err(|difference| match difference {
             Difference::Missing(errno) => End::CannotStart { stage, errno },
             Difference::Changed(what) => End::Changed { stage, what },
+            Difference::Unconfirmed(why) => End::NotRun { why },
         })
     };
-    let files: Vec<_> = pipeline.stages.iter().enumerate().skip(known).map(looked).collect::<Result<_, _>>()?;
+    let ready: Vec<_> = pipeline.stages.iter().enumerate().skip(known).map(looked).collect::<Result<_, _>>()?;
     let wrapper = wrap::wrapper(pipeline.privilege, ways, keeper).map_err(|why| End::NotRun { why })?;
-    Ok(command_lines(pipeline, known, files, wrapper.as_deref(), ways))
+    // sudo reads a password where the command reads its input, so only a command that reads from no other can have one.
+    let is_alone = pipeline.privilege == Privilege::Sudo && pipeline.stages.len() == 1;
+    let password = match ways.passwords.clone().filter(|_| is_alone) {
+        Some(desk) => Some((desk, PasswordPipe::new().map_err(|error| End::NotRun { why: error.to_string() })?)),
+        None => None,
+    };
+    let prompt = password.as_ref().map(|(_, pipe)| &pipe.prompt);
+    let lines = command_lines(pipeline, known, ready, wrapper.as_deref(), prompt);
+    Ok(Prepared { lines, password })
 }
 
 fn command_lines(
     pipeline: &Pipeline,
     known: usize,
-    files: Vec<(PathBuf, Pin)>,
-    wrapper: Option<&Path>,
-    ways: &Ways,
-) -> Vec<(CommandLine, Pin)> {
-    let stages = pipeline.stages.iter().skip(known).zip(files);
-    let lines = stages.map(|(stage, (path, pin))| (wrap::command_line(pipeline, stage, &path, wrapper, ways), pin));
+    ready: Vec<Ready>,
+    wrapper: Option<&std::path::Path>,
+    prompt: Option<&Prompt>,
+) -> Vec<(CommandLine, Ready)> {
+    let stages = pipeline.stages.iter().skip(known).zip(ready);
+    let lines = stages.map(|(stage, ready)| (wrap::command_line(pipeline, stage, &ready.path, wrapper, prompt), ready));
     lines.collect()
 }
 

@@ -6,17 +6,25 @@
 //! It decides nothing: whether a pipeline may run is the business of [`crate::approvals`].
 
 mod account;
+mod arguments;
 mod conduct;
+mod digests;
+mod interpreters;
 mod outcome;
 mod output;
+mod password;
 mod plan;
 mod resolve;
 mod run;
+mod verify;
 mod wrap;
+mod writers;
 
+pub use arguments::NamedFile;
 pub use outcome::{End, Outcome, StageEnd};
 pub use output::Output;
-pub use plan::{MOST_STAGES, Pipeline, PlanRequest, Privilege, Resolved, Stage, hex_of, plan};
+pub use password::{Password, PasswordDesk, PasswordWanted};
+pub use plan::{Interpreter, MOST_STAGES, Pipeline, PlanRequest, Privilege, Resolved, Stage, hex_of, plan};
 pub use resolve::{EXECUTION_PATH, resolve};
 pub use run::{PipelineLimits, Pipelines, Run, RunError};
-pub use wrap::Askpass;
+pub use writers::Writers;

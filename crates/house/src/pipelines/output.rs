@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use hostel_journal::Totals;
 
+use super::password::WithoutPrompts;
 use super::run::{Live, RunError};
 use crate::processes::{Batch, Item, Next, Process, Stream, Watch};
 
@@ -20,6 +21,8 @@ pub struct Output {
     source: Source,
     /// Bytes that may still be handed out.
     left: u64,
+    /// For the standard error of sudo, whose prompts are this program's words.
+    filter: Option<WithoutPrompts>,
 }
 
 enum Source {
@@ -32,7 +35,8 @@ enum Source {
 
 impl Output {
     pub(super) fn of(live: &Arc<Live>, stage: usize, stream: Stream, limit: u64) -> Self {
-        Self { live: Arc::clone(live), stage, stream, source: Source::Unopened, left: limit }
+        let filter = (stream == Stream::Err && live.may_ask_for_password()).then(WithoutPrompts::default);
+        Self { live: Arc::clone(live), stage, stream, source: Source::Unopened, left: limit, filter }
     }
 
     /// Waits until there is something to read from, or there will not be.
@@ -78,16 +82,29 @@ impl Output {
                     && stream == self.stream
                 {
                     let length = data.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
-                    take(&data[..length]);
+                    let data = &data[..length];
                     self.left -= length as u64;
-                    appended += length;
+                    match &mut self.filter {
+                        None => {
+                            take(data);
+                            appended += length;
+                        }
+                        Some(filter) => filter.pass(data, |part| {
+                            take(part);
+                            appended += part.len();
+                        }),
+                    }
                 }
             }
             if appended > 0 {
                 return Ok(appended);
             }
         }
-        Ok(0)
+        let rest = self.filter.as_mut().map(WithoutPrompts::rest).unwrap_or_default();
+        if !rest.is_empty() {
+            take(&rest);
+        }
+        Ok(rest.len())
     }
 
     /// All of it. For little output, and tests.

@@ -6,12 +6,14 @@
 //! It runs nothing and asks nobody.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::account;
-use super::resolve::{EXECUTION_PATH, cached, resolve};
+use super::arguments::{NamedFile, named_files, surely_names_none};
+use super::resolve::{EXECUTION_PATH, resolve, resolve_at_once};
+use super::writers::Writers;
 
 /// Commands joined by pipes; one command is a pipeline of one.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -28,6 +30,14 @@ pub struct Pipeline {
     pub forward_agent: bool,
 }
 
+impl Pipeline {
+    /// What of it runs as code and can be changed by somebody else than root, each in words.
+    #[must_use]
+    pub fn changeable_code(&self) -> Vec<String> {
+        self.stages.iter().flat_map(Stage::changeable_code).collect()
+    }
+}
+
 /// One command.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Stage {
@@ -35,6 +45,48 @@ pub struct Stage {
     pub argv: Vec<String>,
     /// The file the first word means.
     pub file: Resolved,
+    /// Files and directories that the other words name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<NamedFile>,
+    /// The other words may name more files than were examined.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub names_more: bool,
+}
+
+impl Stage {
+    /// A command whose file is known and whose words name no file.
+    #[must_use]
+    pub fn new(argv: Vec<String>, file: Resolved) -> Self {
+        Self { argv, file, named: Vec::new(), names_more: false }
+    }
+
+    /// What of this command runs as code and can be changed by somebody else than root, each in words.
+    #[must_use]
+    pub fn changeable_code(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut look = |what: &str, path: &str, writers: &Writers| {
+            if let Some(reason) = writers.reason() {
+                found.push(format!("{what} {path}: {reason}"));
+            }
+        };
+        if let Resolved::Found { path, writers, .. } = &self.file {
+            look("the program", &path.to_string_lossy(), writers);
+        }
+        for interpreter in self.file.interpreters() {
+            match &interpreter.file {
+                Resolved::Found { path, writers, .. } => look("the interpreter", &path.to_string_lossy(), writers),
+                Resolved::Missing { .. } => look("the interpreter", &interpreter.name, &Writers::Unknown),
+            }
+        }
+        for file in self.named.iter().filter(|file| file.is_code) {
+            let what = if file.is_directory { "the directory" } else { "the file" };
+            look(what, &file.path.to_string_lossy(), &file.writers);
+        }
+        if self.names_more && self.named.iter().any(|file| file.is_code) {
+            found.push("there are more files among the arguments than were examined".to_owned());
+        }
+        found
+    }
 }
 
 /// As whom a pipeline runs, and by which way.
@@ -77,6 +129,12 @@ pub enum Resolved {
         /// SHA-256 of its content.
         #[serde(with = "hex")]
         digest: [u8; 32],
+        /// Who can change it, or make the path lead to another file.
+        #[serde(default)]
+        writers: Writers,
+        /// If it is a script: the programs that run it, one after the other.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        interpreters: Vec<Interpreter>,
     },
     /// There is none that can be run; starting it would fail like this.
     Missing {
@@ -85,6 +143,37 @@ pub enum Resolved {
         /// The same in words.
         text: String,
     },
+}
+
+impl Resolved {
+    /// A file that cannot be run, for the kernel's reason.
+    pub(super) fn missing(errno: i32) -> Self {
+        Resolved::Missing { errno, text: std::io::Error::from_raw_os_error(errno).to_string() }
+    }
+
+    /// The programs that run it, if it is a script.
+    #[must_use]
+    pub fn interpreters(&self) -> &[Interpreter] {
+        match self {
+            Resolved::Found { interpreters, .. } => interpreters,
+            Resolved::Missing { .. } => &[],
+        }
+    }
+}
+
+/// A program that runs a script.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Interpreter {
+    /// As it is written in the first line of the script.
+    pub name: String,
+    /// The file that means.
+    pub file: Resolved,
+}
+
+impl Interpreter {
+    pub(super) fn missing(name: String, errno: rustix::io::Errno) -> Self {
+        Interpreter { name, file: Resolved::missing(errno.raw_os_error()) }
+    }
 }
 
 /// A pipeline as it was asked for.
@@ -100,6 +189,9 @@ pub struct PlanRequest {
     pub forward_agent: Option<PathBuf>,
     /// For [`Privilege::Pkexec`]: the daemon's own `DISPLAY`, `WAYLAND_DISPLAY` and `XAUTHORITY`, as far as it has them.
     pub display: BTreeMap<String, String>,
+    /// For [`Privilege::Sudo`]: `HOME`, `USER` and `LOGNAME` are the requester's, as the sudo-proxy contract has it,
+    /// instead of root's. Root's programs then read the requester's configuration, and run code that it names.
+    pub keeps_user: bool,
 }
 
 /// Stages that one pipeline may have; more are not run.
@@ -112,16 +204,17 @@ const PLACE: &str = "/";
 /// Finds out what a request means. Where that takes a look at a disk, a thread of its own waits for it.
 pub async fn plan(ask: PlanRequest) -> Pipeline {
     if let Some(files) = known_files(&ask, account::is_known()) {
-        return assemble(ask, files);
+        let named = vec![(Vec::new(), false); files.len()];
+        return assemble(ask, files.into_iter().zip(named));
     }
     let (privilege, stages) = (ask.privilege, ask.stages.clone());
     let planned = hostel_tasks::spawn_blocking(move || {
-        let files = ask.stages.iter().map(|argv| resolve(first(argv))).collect();
-        assemble(ask, files)
+        let examined: Vec<_> = ask.stages.iter().map(|argv| examined(argv)).collect();
+        assemble(ask, examined.into_iter())
     });
     // The thread cannot have been lost while the daemon lives; if it was, nothing is known of any file.
     planned.await.unwrap_or_else(|_| Pipeline {
-        stages: stages.into_iter().map(|argv| Stage { argv, file: missing() }).collect(),
+        stages: stages.into_iter().map(|argv| Stage::new(argv, unknown_file())).collect(),
         env: Vec::new(),
         cwd: PathBuf::from(PLACE),
         privilege,
@@ -129,43 +222,67 @@ pub async fn plan(ask: PlanRequest) -> Pipeline {
     })
 }
 
+/// The files of one command: its program, those its words name, and whether there may be more of them.
+type Files = (Resolved, (Vec<NamedFile>, bool));
+
+fn examined(argv: &[String]) -> Files {
+    let file = resolve(first(argv));
+    let named = named_files(argv, &file, Path::new(PLACE));
+    (file, (named.files, !named.is_complete))
+}
+
+/// A command as it would be planned now. Blocks on a slow disk.
+pub(super) fn look_anew(argv: &[String]) -> Stage {
+    let (file, (named, names_more)) = examined(argv);
+    Stage { argv: argv.to_vec(), file, named, names_more }
+}
+
 fn first(argv: &[String]) -> &str {
     argv.first().map_or("", String::as_str)
 }
 
-fn missing() -> Resolved {
-    let errno = rustix::io::Errno::IO;
-    Resolved::Missing { errno: errno.raw_os_error(), text: errno.to_string() }
+fn unknown_file() -> Resolved {
+    Resolved::missing(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// The files of all stages, if they are known without a look at a disk. Where the account is not, somebody has to wait
-/// anyway.
+/// The files of all stages, if they are known without a look at a disk and no word names another one. Where the account
+/// is not known, somebody has to wait anyway.
 fn known_files(ask: &PlanRequest, is_account_known: bool) -> Option<Vec<Resolved>> {
     let stages = is_account_known.then_some(&ask.stages)?;
-    stages.iter().map(|argv| cached::resolve(first(argv))).collect()
+    let known =
+        |argv: &Vec<String>| surely_names_none(argv, Path::new(PLACE)).then(|| resolve_at_once(first(argv))).flatten();
+    stages.iter().map(known).collect()
 }
 
-fn assemble(ask: PlanRequest, files: Vec<Resolved>) -> Pipeline {
+fn assemble(ask: PlanRequest, files: impl Iterator<Item = Files>) -> Pipeline {
     let forward_agent = ask.forward_agent.is_some();
-    let env = environment(ask.env, ask.privilege, ask.forward_agent, ask.display);
-    let stages = ask.stages.into_iter().zip(files).map(|(argv, file)| Stage { argv, file }).collect();
+    let env = environment(ask.env, ask.privilege, ask.keeps_user, ask.forward_agent, ask.display);
+    let stages = ask.stages.into_iter().zip(files);
+    let stages = stages.map(|(argv, (file, (named, names_more)))| Stage { argv, file, named, names_more }).collect();
     Pipeline { stages, env, cwd: PathBuf::from(PLACE), privilege: ask.privilege, forward_agent }
 }
 
-/// The whole environment: what the request brings first, then what every command has, where it is not there.
+/// The whole environment: what the request brings, then what every command has. Who a privileged command takes itself
+/// for is decided here and not by the request.
 fn environment(
     mut env: BTreeMap<String, String>,
     privilege: Privilege,
+    keeps_user: bool,
     agent: Option<PathBuf>,
     display: BTreeMap<String, String>,
 ) -> Vec<(String, String)> {
     if privilege == Privilege::Pkexec {
-        // It chooses the rest itself, and takes these to ask.
+        // pkexec sets HOME, USER, LOGNAME and PATH for root, and takes the display to ask on.
+        env.retain(|name, _| !IDENTITY.contains(&name.as_str()));
         let known = |name: &str| ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"].contains(&name);
         env.extend(display.into_iter().filter(|(name, _)| known(name)));
         return env.into_iter().collect();
     }
-    let account = account::account();
+    let is_roots = privilege == Privilege::Sudo && !keeps_user;
+    let account = if is_roots { account::root() } else { account::account() };
+    if is_roots {
+        env.retain(|name, _| !IDENTITY.contains(&name.as_str()));
+    }
     let own = [
         ("HOME", account.home.as_str()),
         ("LOGNAME", account.name.as_str()),
@@ -181,15 +298,18 @@ fn environment(
     env.into_iter().collect()
 }
 
+/// Variables that tell a program who it runs for, and so whose files it reads.
+const IDENTITY: [&str; 5] = ["HOME", "LOGNAME", "MAIL", "SHELL", "USER"];
+
 /// Digests as text: a person compares them, and the stored bytes stay short.
-mod hex {
+pub(super) mod hex {
     use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
 
-    pub(super) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
+    pub(in super::super) fn serialize<S: Serializer>(digest: &[u8; 32], serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::hex_of(digest))
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
         let digits: Vec<u8> = text.bytes().filter_map(|digit| (digit as char).to_digit(16)).map(|d| d as u8).collect();
         if digits.len() != 64 || text.len() != 64 {
@@ -221,44 +341,116 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
+    fn named(env: &[(String, String)], name: &str) -> String {
+        env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
     #[test]
     fn the_environment_is_the_request_and_the_account_and_nothing_else() {
-        let env = environment(pairs(&[("TZ", "UTC"), ("HOME", "/x")]), Privilege::None, None, BTreeMap::new());
+        let of = |env, privilege, agent, display| environment(env, privilege, false, agent, display);
+        let env = of(pairs(&[("TZ", "UTC"), ("HOME", "/x")]), Privilege::None, None, BTreeMap::new());
         let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
         assert_eq!(env[0].1, "/x", "what the request brings stays");
         assert_eq!(env[2].1, EXECUTION_PATH);
-        let agent = environment(BTreeMap::new(), Privilege::None, Some("/run/agent".into()), BTreeMap::new());
+        let agent = of(BTreeMap::new(), Privilege::None, Some("/run/agent".into()), BTreeMap::new());
         assert!(agent.contains(&("SSH_AUTH_SOCK".to_owned(), "/run/agent".to_owned())));
         let display = pairs(&[("DISPLAY", ":0"), ("LD_PRELOAD", "/x.so")]);
-        let pkexec = environment(pairs(&[("LANG", "C")]), Privilege::Pkexec, None, display);
+        let pkexec = of(pairs(&[("LANG", "C"), ("HOME", "/x")]), Privilege::Pkexec, None, display);
         assert_eq!(pkexec, [("DISPLAY", ":0"), ("LANG", "C")].map(|(a, b)| (a.to_owned(), b.to_owned())));
+    }
+
+    #[test]
+    fn root_is_root_whatever_the_request_says() {
+        let brought = pairs(&[("HOME", "/home/me"), ("TZ", "UTC")]);
+        let env = environment(brought.clone(), Privilege::Sudo, false, None, BTreeMap::new());
+        let root = account::root();
+        assert_eq!((named(&env, "HOME"), named(&env, "USER")), (root.home.clone(), root.name.clone()));
+        assert_eq!((named(&env, "LOGNAME"), named(&env, "TZ")), (root.name.clone(), "UTC".to_owned()));
+        let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
+        // As the contract has it, where that is wanted.
+        let env = environment(brought, Privilege::Sudo, true, None, BTreeMap::new());
+        assert_eq!(
+            (named(&env, "HOME"), named(&env, "USER")),
+            ("/home/me".to_owned(), account::account().name.clone())
+        );
+    }
+
+    fn planned(ask: PlanRequest) -> Pipeline {
+        let files: Vec<Files> = ask.stages.iter().map(|argv| examined(argv)).collect();
+        assemble(ask, files.into_iter())
     }
 
     #[test]
     fn a_plan_is_the_same_after_it_was_stored() {
         let ask = PlanRequest {
             stages: vec![
-                vec!["sh".to_owned(), "-c".to_owned(), "\u{202e}x \u{1F600}".to_owned()],
+                vec!["sh".to_owned(), "-c".to_owned(), "\u{202e}x \u{1F600} /etc/passwd".to_owned()],
                 vec!["nope".to_owned()],
             ],
             privilege: Privilege::Sudo,
             ..PlanRequest::default()
         };
-        let files = ask.stages.iter().map(|argv| resolve(first(argv))).collect();
-        let plan = assemble(ask, files);
-        assert!(matches!(&plan.stages[0].file, Resolved::Found { .. }));
+        let plan = planned(ask);
+        assert!(matches!(&plan.stages[0].file, Resolved::Found { writers: Writers::OnlyRoot, .. }));
         assert!(matches!(&plan.stages[1].file, Resolved::Missing { errno: 2, .. }));
+        assert_eq!(plan.stages[0].named.len(), 1);
+        assert!(plan.changeable_code().is_empty());
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<Pipeline>(&text).unwrap(), plan);
         let digits = |text: &str| {
             serde_json::from_value::<Resolved>(serde_json::json!({"found": {
             "path": "/a", "target": "/a", "dev": 1, "inode": 2, "size": 3, "digest": text}}))
         };
-        digits(&"0f".repeat(32)).unwrap();
+        // As a version stored it that did not look who can change a file.
+        assert!(matches!(digits(&"0f".repeat(32)).unwrap(), Resolved::Found { writers: Writers::Unknown, .. }));
         for wrong in ["", "0f", &"zz".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
             digits(wrong).unwrap_err();
         }
+    }
+
+    #[test]
+    fn code_that_others_can_change_is_listed() {
+        let by_requester = || Writers::Requester("user 1000 owns it".to_owned());
+        let file = |path: &str, writers, interpreters| Resolved::Found {
+            path: path.into(),
+            target: path.into(),
+            dev: 1,
+            inode: 2,
+            size: 3,
+            digest: [4; 32],
+            writers,
+            interpreters,
+        };
+        let named = |is_code, is_directory, writers| NamedFile {
+            word: 1,
+            path: "/x".into(),
+            is_directory,
+            writers,
+            is_code,
+            digest: None,
+        };
+        let sh = |writers| vec![Interpreter { name: "/bin/sh".to_owned(), file: file("/bin/sh", writers, vec![]) }];
+        let mut stage = Stage::new(vec!["a".to_owned()], file("/a", Writers::OnlyRoot, sh(Writers::OnlyRoot)));
+        stage.named = vec![named(true, false, Writers::OnlyRoot), named(false, false, by_requester())];
+        assert_eq!(stage.changeable_code(), Vec::<String>::new());
+        stage.file = file("/a", by_requester(), sh(Writers::Others("group 5 can".to_owned())));
+        stage.named.extend([named(true, false, by_requester()), named(true, true, by_requester())]);
+        stage.names_more = true;
+        assert_eq!(
+            stage.changeable_code(),
+            [
+                "the program /a: user 1000 owns it",
+                "the interpreter /bin/sh: group 5 can",
+                "the file /x: user 1000 owns it",
+                "the directory /x: user 1000 owns it",
+                "there are more files among the arguments than were examined",
+            ]
+        );
+        let unknown = Interpreter::missing("env -S 'x'".to_owned(), rustix::io::Errno::NOEXEC);
+        let stage = Stage::new(vec!["a".to_owned()], file("/a", Writers::OnlyRoot, vec![unknown]));
+        assert_eq!(stage.changeable_code(), ["the interpreter env -S 'x': nobody has looked who can"]);
     }
 
     #[tokio::test]

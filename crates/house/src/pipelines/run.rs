@@ -1,7 +1,8 @@
 //! Running an approved pipeline, once: who asks, who waits, and what they get.
 //!
 //! Invariant: for one approval there is at most one conductor in this daemon, and one that has ended is never begun
-//! again. What an earlier daemon may have begun is only joined, unless the very keeper that would know it does not.
+//! again. What an earlier daemon may have begun is only joined, unless the very keeper that would know it does not. Nothing
+//! is carried out that the house itself has not decided: what is handed in is compared with what the house remembers.
 //!
 //! How a pipeline is carried out is [`super::conduct`]'s business; this is the counter.
 
@@ -9,20 +10,25 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_agents::Decision;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
 use super::conduct;
 use super::outcome::{End, Outcome};
 use super::output::Output;
-use super::plan::{MOST_STAGES, Pipeline};
-use super::resolve::{self, Difference};
-use super::wrap::{Askpass, Ways};
+use super::password::PasswordDesk;
+use super::plan::{MOST_STAGES, Pipeline, Privilege};
+use super::verify::{self, Difference};
+use super::wrap::Ways;
 use crate::approvals::{Approval, Approvals, RunState, State};
 use crate::processes::{Process, ProcessId, Processes, Stream};
 
 /// Approvals whose end is remembered, so that a late caller cannot begin them again.
 const REMEMBERED: usize = 16 * 1024;
+
+const ALREADY: &str = "it was carried out already";
+const NOT_DECIDED: &str = "what stands on disk of it is not what the house decided";
 
 /// What a pipeline may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -119,6 +125,10 @@ struct Ended {
 }
 
 impl Ended {
+    fn contains(&self, first: ProcessId) -> bool {
+        self.older.contains(&first) || self.newer.contains(&first)
+    }
+
     /// Remembers one; `false` if it was there before.
     fn add(&mut self, first: ProcessId) -> bool {
         if self.older.contains(&first) || !self.newer.insert(first) {
@@ -136,6 +146,8 @@ pub(super) struct Order {
     pub(super) approval: String,
     pub(super) door: String,
     pub(super) pipeline: Pipeline,
+    /// The approver has confirmed that others can change what runs as root.
+    pub(super) is_confirmed: bool,
     pub(super) runs: Vec<ProcessId>,
     /// Nothing of it can have been started yet, or the keeper would know.
     pub(super) may_start: bool,
@@ -163,7 +175,7 @@ impl Pipelines {
         approvals: Approvals,
         limits: PipelineLimits,
     ) -> Result<Self, crate::store::StoreError> {
-        for approval in approvals.unfinished().await? {
+        for approval in approvals.unfinished() {
             processes.spare(approval.runs);
         }
         let inner = Inner {
@@ -177,9 +189,9 @@ impl Pipelines {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// How sudo asks for a password from now on; without a program it does not ask, and fails where it would have to.
-    pub fn set_askpass(&self, askpass: Option<Askpass>) {
-        self.inner.ways.write().askpass = askpass;
+    /// Where sudo's password is asked for from now on. Without such a place sudo fails where it needs a password.
+    pub fn set_password_desk(&self, passwords: Option<PasswordDesk>) {
+        self.inner.ways.write().passwords = passwords;
     }
 
     /// Other programs than the `sudo` and `pkexec` of the execution path.
@@ -199,6 +211,10 @@ impl Pipelines {
         if let Some(live) = self.inner.live.lock().get(&approval.id) {
             return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
         }
+        // What has an outcome is not begun again in any case; its output may still be there.
+        if approval.outcome.is_none() && self.inner.was_begun(&approval.runs) {
+            return Err(RunError::NotRun(ALREADY.to_owned()));
+        }
         let order = self.inner.order(approval)?;
         if let Some(outcome) = &approval.outcome {
             return self.look_back(order, outcome);
@@ -210,7 +226,7 @@ impl Pipelines {
                 return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
             }
             if !self.inner.begin(&order.runs) {
-                return Err(RunError::NotRun("it was carried out already".to_owned()));
+                return Err(RunError::NotRun(ALREADY.to_owned()));
             }
             let live = Arc::new(Live::new(order, None));
             all.insert(approval.id.clone(), Arc::clone(&live));
@@ -220,17 +236,10 @@ impl Pipelines {
         Ok(Run { live, limits: self.inner.limits })
     }
 
-    /// Looks once more whether the files of an approval are those that were shown; says what is different. Between the
-    /// start of `sudo` and that of the command itself there is time to type a password.
+    /// Looks once more whether the files of an approval are those that were shown; says what is different.
     pub async fn look_again(&self, approval: &Approval) -> Result<(), String> {
         let Some(pipeline) = approval.subject.pipeline().cloned() else { return Ok(()) };
-        let look = move || pipeline.stages.iter().try_for_each(|stage| resolve::verify(&stage.file).map(drop));
-        match hostel_tasks::spawn_blocking(look).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(Difference::Changed(what))) => Err(what),
-            Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
-            Err(error) => Err(error.to_string()),
-        }
+        look_again(pipeline, is_confirmed(approval)).await
     }
 
     /// Ends what an approval started, if it did and nobody is there for it any more, and puts on record what became of
@@ -270,6 +279,28 @@ impl Pipelines {
     }
 }
 
+/// Whether the approver has confirmed that others can change what runs as root.
+fn is_confirmed(approval: &Approval) -> bool {
+    approval.decision == Some(Decision::AllowChangeable)
+}
+
+/// Looks at the files of a pipeline again; says what is different. Between the start of `sudo` and that of the command
+/// itself there is time to type a password.
+pub(super) async fn look_again(pipeline: Pipeline, is_confirmed: bool) -> Result<(), String> {
+    let look = move || {
+        pipeline.stages.iter().try_for_each(|stage| match pipeline.privilege.is_privileged() {
+            true => verify::verify_privileged(stage, is_confirmed).map(drop),
+            false => verify::verify(stage).map(drop),
+        })
+    };
+    match hostel_tasks::spawn_blocking(look).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(Difference::Changed(what) | Difference::Unconfirmed(what))) => Err(what),
+        Ok(Err(Difference::Missing(errno))) => Err(std::io::Error::from_raw_os_error(errno).to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Why so many stages, for which so many processes were chosen, are not run.
 fn unfit(stages: usize, runs: usize) -> Option<String> {
     if stages == 0 || stages != runs {
@@ -284,6 +315,10 @@ impl Inner {
         if approval.state != State::Approved {
             return Err(RunError::NotRun(format!("it is {}", approval.state.word())));
         }
+        // A decision counts because the house made it, not because a row says so.
+        if !self.approvals.vouches_for(approval) {
+            return Err(not_run(NOT_DECIDED));
+        }
         let pipeline = approval.subject.pipeline().ok_or_else(|| not_run("it is no pipeline"))?;
         if let Some(why) = unfit(pipeline.stages.len(), approval.runs.len()) {
             return Err(RunError::NotRun(why));
@@ -292,6 +327,7 @@ impl Inner {
             approval: approval.id.clone(),
             door: approval.requester.door.clone(),
             pipeline: pipeline.clone(),
+            is_confirmed: is_confirmed(approval),
             runs: approval.runs.clone(),
             may_start: self.is_same_keeper(approval),
             is_recorded: approval.run != RunState::Due,
@@ -308,6 +344,10 @@ impl Inner {
     fn begin(&self, runs: &[ProcessId]) -> bool {
         let Some(first) = runs.first() else { return false };
         self.ended.lock().add(*first)
+    }
+
+    fn was_begun(&self, runs: &[ProcessId]) -> bool {
+        runs.first().is_some_and(|first| self.ended.lock().contains(*first))
     }
 
     /// It needs no looking after any more.
@@ -336,6 +376,11 @@ impl Live {
             started = started => started.ok()?.get(stage).cloned(),
             _ = self.outcome() => self.processes.borrow().get(stage).cloned(),
         }
+    }
+
+    /// Whether its only command is sudo, which may have printed a prompt.
+    pub(super) fn may_ask_for_password(&self) -> bool {
+        self.order.pipeline.privilege == Privilege::Sudo && self.order.pipeline.stages.len() == 1
     }
 
     /// Another stage runs.

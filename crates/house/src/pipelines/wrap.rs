@@ -1,24 +1,17 @@
 //! The command line that runs a stage: the command itself, or `sudo` or `pkexec` with it.
 //!
-//! Invariant: no word of a request becomes an option or an assignment of `sudo` or `pkexec`. What they are given is the
-//! resolved file and the words after the first, behind `--` or an absolute path.
+//! Guarantee: no word of a request becomes an option or an assignment of `sudo` or `pkexec`. What they are given is the
+//! resolved file and the words after the first, behind `--` or an absolute path. `sudo` is never given a program that
+//! would ask for a password in its place.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use super::account::account;
+use super::password::{PasswordDesk, Prompt};
 use super::plan::{Pipeline, Privilege, Stage};
 use super::resolve::{self, EXECUTION_PATH};
-
-/// A program that asks for sudo's password where a person can type it.
-#[derive(Clone, Debug, Default)]
-pub struct Askpass {
-    /// The program, absolute.
-    pub program: PathBuf,
-    /// What it needs in its environment; sudo passes its own on to it.
-    pub env: Vec<(String, String)>,
-}
 
 /// How root is reached on this machine.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +20,8 @@ pub(super) struct Ways {
     pub(super) sudo: Option<PathBuf>,
     /// Instead of the `pkexec` of the execution path.
     pub(super) pkexec: Option<PathBuf>,
-    pub(super) askpass: Option<Askpass>,
+    /// Where sudo's password is asked for; without it sudo fails where it would need one.
+    pub(super) passwords: Option<PasswordDesk>,
 }
 
 /// What is executed for a stage.
@@ -98,13 +92,14 @@ fn says_no_new_privileges(status: &str) -> bool {
         .any(|line| line.split_once(':').is_some_and(|(name, rest)| name == "NoNewPrivs" && rest.trim() == "1"))
 }
 
-/// The command line of a stage whose file is `path`.
+/// The command line of a stage whose file is `path`. With a `prompt`, sudo announces by it that it wants a password on its
+/// standard input.
 pub(super) fn command_line(
     pipeline: &Pipeline,
     stage: &Stage,
     path: &Path,
     wrapper: Option<&Path>,
-    ways: &Ways,
+    prompt: Option<&Prompt>,
 ) -> CommandLine {
     let words = stage.argv.iter().skip(1).map(OsString::from);
     let own_env = || pipeline.env.iter().map(|(name, value)| (name.into(), value.into())).collect();
@@ -119,18 +114,20 @@ pub(super) fn command_line(
             (head.into_iter().chain(words).collect(), own_env())
         }
         Privilege::Sudo | Privilege::None => {
-            let way = if ways.askpass.is_some() { "-A" } else { "-n" };
+            // With `-k` sudo neither uses nor leaves behind an earlier authentication.
+            let way: &[&str] = if prompt.is_some() { &["sudo", "-k", "-S"] } else { &["sudo", "-n"] };
             let assignments = pipeline.env.iter().map(|(name, value)| OsString::from(format!("{name}={value}")));
-            let head = ["sudo", way].into_iter().map(OsString::from);
+            let head = way.iter().map(OsString::from);
             let argv = head.chain(assignments).chain([OsString::from("--"), path.into()]).chain(words).collect();
-            (argv, sudo_environment(ways))
+            (argv, sudo_environment(prompt))
         }
     };
     CommandLine { program: wrapper.to_owned(), argv, env, is_the_file: false }
 }
 
-/// What sudo itself gets: enough to know whose it is and to ask for a password, nothing of the daemon's.
-fn sudo_environment(ways: &Ways) -> Vec<(OsString, OsString)> {
+/// What sudo itself gets: enough to know whose it is and to ask for a password, nothing of the daemon's. The prompt is a
+/// secret until sudo prints it, so it does not stand among the arguments, which everybody can read.
+fn sudo_environment(prompt: Option<&Prompt>) -> Vec<(OsString, OsString)> {
     let account = account();
     let mut env: Vec<(OsString, OsString)> = [
         ("HOME", account.home.as_str()),
@@ -140,9 +137,8 @@ fn sudo_environment(ways: &Ways) -> Vec<(OsString, OsString)> {
     ]
     .map(|(name, value)| (name.into(), value.into()))
     .to_vec();
-    if let Some(askpass) = &ways.askpass {
-        env.push(("SUDO_ASKPASS".into(), askpass.program.clone().into()));
-        env.extend(askpass.env.iter().map(|(name, value)| (name.into(), value.into())));
+    if let Some(prompt) = prompt {
+        env.push(("SUDO_PROMPT".into(), prompt.text().into()));
     }
     env
 }

@@ -2,9 +2,13 @@
 //!
 //! It is the one text that stays on disk, so it holds no arguments and no environment.
 
+use hostel_guard::Confinement;
 use serde::{Deserialize, Serialize};
 
 use super::origin::Origin;
+
+/// The door of a process whose label cannot be read.
+const UNKNOWN_DOOR: &str = "unknown";
 
 /// What the house knows of a process after everything but the keeper and the journal is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +29,9 @@ pub(crate) struct Label {
     /// Its standard input belongs to the house, see [`SpawnSpec::owned_input`](super::SpawnSpec::owned_input).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) owned_input: bool,
+    /// The guard that it was started with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) guard: Option<Confinement>,
 }
 
 impl Label {
@@ -36,9 +43,14 @@ impl Label {
     pub(crate) fn decode(bytes: &[u8], id: &str) -> Self {
         serde_json::from_slice(bytes).unwrap_or_else(|_| Self {
             name: id.to_owned(),
-            door: "unknown".to_owned(),
+            door: UNKNOWN_DOOR.to_owned(),
             ..Self::default()
         })
+    }
+
+    /// Whether nothing is known of the process but its id.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.door == UNKNOWN_DOOR
     }
 }
 
@@ -58,6 +70,7 @@ mod tests {
                 Label { session: Some("s".to_owned()), owned_input: true, asked_by: Some(asked_by), ..plain.clone() };
             assert_eq!(Label::decode(&label.encode(), "id"), label);
         }
-        assert_eq!(Label::decode(b"nonsense", "id").name, "id");
+        let lost = Label::decode(b"nonsense", "id");
+        assert!(lost.name == "id" && lost.is_lost() && !plain.is_lost());
     }
 }

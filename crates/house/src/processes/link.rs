@@ -13,12 +13,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hostel_keeper::proto::{self, Builder, DecodeError, Frame, Note, Outcome, Role, Stage, kind, tag};
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::net::UnixStream;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot, watch};
 
 use super::greeting::{self, Greeting, Meeting};
 use super::outbox::Outbox;
@@ -29,6 +30,9 @@ pub(crate) const IN_FLIGHT: usize = 256;
 const READ_BYTES: usize = 64 * 1024;
 /// How long the keeper may take to greet.
 const GREETING_LIMIT: Duration = Duration::from_secs(10);
+/// How long a thread that waits for a permit, or for room in the socket, waits before it looks again.
+const PERMIT_LOOK: Duration = Duration::from_millis(1);
+const SEND_LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 /// How long the other connection may outlive the one for notes.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -47,6 +51,7 @@ pub(crate) enum Answer {
     Failed { stage: Stage, errno: i32, text: String },
     Input { applied: u64, outcome: Outcome },
     Done { count: u32 },
+    Anchor(Option<Vec<u8>>),
     Refused(String),
 }
 
@@ -196,6 +201,45 @@ impl Link {
         Ok(Ticket { receiver, permit })
     }
 
+    /// Sends a frame that wants no answer, and returns once it stands in the socket: from then on it reaches the keeper even
+    /// if this process dies. For threads that may wait. `TimedOut` if the keeper takes nothing in time, `Interrupted` if there
+    /// is another link, `NotConnected` if this one ended.
+    pub(crate) fn send_now(&self, deadline: Instant, encode: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        // Not while somebody wants to be alone: a keeper that is about to be replaced does not read what comes now.
+        let _permit = loop {
+            match self.permits.try_acquire() {
+                Ok(permit) => break permit,
+                Err(TryAcquireError::Closed) => return Err(io::ErrorKind::Interrupted.into()),
+                Err(TryAcquireError::NoPermits) if Instant::now() >= deadline => {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                Err(TryAcquireError::NoPermits) => std::thread::sleep(PERMIT_LOOK),
+            }
+        };
+        self.unsent.lock().push(&[], encode);
+        loop {
+            if *self.end.borrow() != LinkEnd::Open {
+                return Err(io::ErrorKind::NotConnected.into());
+            }
+            {
+                let mut unsent = self.unsent.lock();
+                while !unsent.is_empty() && unsent.send(&self.stream).is_ok() {}
+                if unsent.is_empty() {
+                    return Ok(());
+                }
+            }
+            // The writer may be faster, or the socket has no room.
+            self.more_to_send.notify_one();
+            if Instant::now() >= deadline {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let mut socket = [PollFd::new(&self.stream, PollFlags::OUT)];
+            rustix::event::poll(&mut socket, Some(&SEND_LOOK)).ok();
+            // Room in the socket is not news to the runtime's own readiness at once.
+            std::thread::yield_now();
+        }
+    }
+
     /// A request that is sent alone: when nothing else is in flight, and with nothing after it
     /// until the returned guard is dropped.
     pub(crate) async fn request_alone(
@@ -277,6 +321,7 @@ fn decode_answer(frame: &Frame<'_>) -> Result<Answer, DecodeError> {
         kind::INPUT => {
             Answer::Input { applied: frame.u64(tag::APPLIED)?, outcome: Outcome::from_wire(frame.u32(tag::OUTCOME)?)? }
         }
+        kind::ANCHOR => Answer::Anchor(frame.find(tag::ANCHOR)?.map(<[u8]>::to_vec)),
         kind::DONE => Answer::Done { count: frame.u32_or(tag::REACHED, 0)? },
         kind::ERROR => Answer::Refused(text(frame)?),
         other => Answer::Refused(format!("the keeper answered with an unknown frame type {other}")),

@@ -7,6 +7,7 @@
 mod connect;
 mod garbage;
 mod greeting;
+mod guarded;
 mod input;
 mod label;
 mod launch;
@@ -17,6 +18,7 @@ mod process;
 pub mod program;
 mod spawning;
 mod stage;
+mod vault;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use hostel_guard::Guards;
 use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
@@ -37,6 +40,7 @@ use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
+pub use guarded::SpawnGuard;
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
@@ -75,6 +79,8 @@ pub struct KeeperOptions {
     pub child_umask: u32,
     /// The soft limit of open files that children get.
     pub child_nofile: u64,
+    /// What this house hides from agents, and which guards the machine allows.
+    pub guards: Arc<Guards>,
 }
 
 /// Why there is no keeper to talk to.
@@ -115,6 +121,9 @@ pub enum SpawnError {
     /// A limit is reached.
     #[error("{0}")]
     Limit(String),
+    /// The guard that it must have cannot be had.
+    #[error("{0}")]
+    Guard(String),
     /// The keeper could not do it, or is gone.
     #[error("{0}")]
     Keeper(String),
@@ -146,6 +155,8 @@ pub struct SpawnSpec {
     /// Its standard input belongs to this house: nobody can write to it or end it through [`Process::stdin`] and
     /// [`Process::close_stdin`], and the keeper refuses everybody who does not show a token.
     pub owned_input: bool,
+    /// The guard around it; none for what the owner of the house starts.
+    pub guard: Option<SpawnGuard>,
 }
 
 /// The keeper, for people who look after it.

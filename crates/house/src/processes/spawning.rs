@@ -42,24 +42,28 @@ impl Processes {
         started.await.map_err(|error| SpawnError::Keeper(error.to_string()))?
     }
 
-    async fn spawn_now(&self, spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
+    async fn spawn_now(&self, mut spec: SpawnSpec) -> Result<Arc<Process>, SpawnError> {
         let id = match spec.id {
             Some(id) => id,
             None => ProcessId::random().map_err(|error| SpawnError::Keeper(error.to_string()))?,
         };
-        let label = Label {
+        let mut label = Label {
             name: spec.name.clone(),
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
             session: spec.session.clone(),
             asked_by: spec.asked_by.clone(),
             owned_input: spec.owned_input,
+            guard: None,
         };
+        // People are shown what was asked for, not the launcher.
+        let command_line = spec.argv.clone();
+        label.guard = self.confine(&mut spec).await?;
         if label.encode().len() > hostel_journal::MAX_LABEL {
             return Err(SpawnError::Limit("the process's name is too long".to_owned()));
         }
         let mut command =
-            spec.argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
+            command_line.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ").into_bytes();
         // It is kept for as long as the process is known, and may hold a whole prompt.
         command.truncate(COMMAND_LIMIT);
         command.shrink_to_fit();

@@ -21,7 +21,7 @@ use super::spawning::{COMMAND_LIMIT, NotStarted};
 use super::{ProcessId, Processes};
 
 /// A stage to start.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct StageSpec {
     /// Its identity: asking again for the same one starts nothing twice.
     pub(crate) id: ProcessId,
@@ -35,6 +35,8 @@ pub(crate) struct StageSpec {
     pub(crate) pin: Option<Pin>,
     /// The open file to execute instead of the one that the path leads to by then, and how. The pin is not looked at then.
     pub(crate) execute: Option<(Arc<OwnedFd>, Execute)>,
+    /// Its standard input, if that is neither empty nor the output of another stage.
+    pub(crate) stdin: Option<Arc<OwnedFd>>,
     /// Its arguments, the first being its own name.
     pub(crate) argv: Vec<OsString>,
     /// Its whole environment; nothing is added.
@@ -113,7 +115,8 @@ impl Processes {
 
     /// Starts a stage. The caller must not stop waiting: what was started would not be known.
     pub(crate) async fn spawn_stage(&self, spec: StageSpec) -> Result<Arc<Process>, StageError> {
-        if !self.knows_pipelines() || spec.execute.is_some() && !self.executes_descriptors() {
+        let carries = spec.execute.is_some() || spec.stdin.is_some();
+        if !self.knows_pipelines() || carries && !self.executes_descriptors() {
             return Err(StageError::OldKeeper);
         }
         let label = Label {
@@ -121,6 +124,7 @@ impl Processes {
             door: spec.door.clone(),
             program: spec.program.file_name().unwrap_or_default().to_string_lossy().chars().take(255).collect(),
             owned_input: true,
+            // What a person agreed to runs outside, without a guard.
             ..Label::default()
         };
         if label.encode().len() > hostel_journal::MAX_LABEL {
@@ -129,7 +133,8 @@ impl Processes {
         let id = spec.id;
         let owner = self.owner_of(id, true).map_err(|error| StageError::Refused(error.to_string()))?;
         let execute = spec.execute.as_ref().map(|(_, execute)| *execute);
-        let file: Vec<Arc<OwnedFd>> = spec.execute.iter().map(|(file, _)| Arc::clone(file)).collect();
+        let program = spec.execute.iter().map(|(file, _)| file);
+        let descriptors: Vec<Arc<OwnedFd>> = program.chain(&spec.stdin).map(Arc::clone).collect();
         let request = Spawn { execute, owner: owner.clone(), ..self.stage_request(&label, spec) };
         let mut command = request.argv.join(&b' ');
         command.truncate(COMMAND_LIMIT);
@@ -140,7 +145,7 @@ impl Processes {
         }
         // Known before it is asked for: its first note may overtake the answer.
         self.house.registry.write().by_id.insert(id, Arc::clone(&process));
-        if let Err(error) = self.ask_for(&process, &request, &file).await {
+        if let Err(error) = self.ask_for(&process, &request, &descriptors).await {
             self.house.remove(&process);
             return Err(error.into());
         }
@@ -196,7 +201,11 @@ impl Processes {
             cwd: spec.cwd.into_os_string().as_bytes().to_vec(),
             umask: spec.umask,
             nofile: options.child_nofile,
-            stdin: if spec.stdin_from.is_some() { StdinKind::From } else { StdinKind::Null },
+            stdin: match (spec.stdin_from, &spec.stdin) {
+                (Some(_), _) => StdinKind::From,
+                (None, Some(_)) => StdinKind::Descriptor,
+                (None, None) => StdinKind::Null,
+            },
             quota: 0,
             // What is kept is bounded already; none of it may be lost.
             on_full: OnFull::Hold,

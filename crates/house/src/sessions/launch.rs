@@ -2,17 +2,19 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hostel_agents::{Hosting, Setup};
+use hostel_guard::{Guard, Layers, Setting, Shown, launcher};
 use rustix::process::{Pid, Resource, Rlimit};
 use sha2::{Digest as _, Sha256};
 
 use super::session::Session;
 use super::types::AgentLimits;
 use crate::processes::program;
-use crate::processes::{Process, ProcessId, SpawnError, SpawnSpec};
+use crate::processes::{Process, ProcessId, Processes, SpawnError, SpawnGuard, SpawnSpec};
 
 /// What a process for this session's next turn is to be.
 pub(crate) fn setup(session: &Session, prompt: &str) -> Setup {
@@ -40,6 +42,26 @@ pub(crate) fn still_fits(then: &Setup, now: &Setup) -> bool {
         && then.model == now.model
         && then.command == now.command
         && then.cwd == now.cwd
+}
+
+/// Whether a process has the guard that a new one would get.
+pub(crate) fn has_guard(process: &Process, session: &Session) -> bool {
+    let (wanted, least) = (session.guard(), session.least_layers());
+    match process.confinement() {
+        Some(confinement) => confinement.guard == wanted && confinement.layers.cover(least),
+        None => wanted.setting == Setting::Off && least.is_none(),
+    }
+}
+
+/// Has the machine tried again if a launcher could not do what had been found possible.
+pub(crate) fn note_failed_guard(processes: &Processes, id: ProcessId) {
+    let failed = |process: &Arc<Process>| {
+        let code = process.status().exit.map(|exit| exit.code);
+        process.confinement().is_some() && code == Some(i32::from(launcher::GUARD_FAILED))
+    };
+    if processes.by_id(id).is_some_and(|process| failed(&process)) {
+        processes.guards().doubt();
+    }
 }
 
 /// Starts it. Asking again with the same id starts nothing twice.
@@ -70,6 +92,8 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         failed(io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error()), advice)
     };
     let program = found.ok_or_else(missing)?;
+    let guard =
+        SpawnGuard { guard: session.guard(), shown: session.own_directory().await, least: session.least_layers() };
     let argv = std::iter::once(launch.program.clone()).chain(launch.args).map(OsString::from).collect();
     let spec = SpawnSpec {
         name: process_name(session, id),
@@ -83,6 +107,7 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         session: Some(session.id().to_owned()),
         asked_by: None,
         owned_input: true,
+        guard: Some(guard),
     };
     session.hub.processes.spare([id]);
     let process = session.hub.processes.spawn(spec).await.map_err(|error| match error {
@@ -92,20 +117,52 @@ pub(crate) async fn start(session: &Session, setup: &Setup, id: ProcessId) -> Re
         ),
         SpawnError::Exec { errno } if errno == rustix::io::Errno::NOENT.raw_os_error() => missing(),
         SpawnError::Exec { errno } => failed(io::Error::from_raw_os_error(errno), String::new()),
-        SpawnError::Limit(words) | SpawnError::Keeper(words) => format!("Failed to spawn {name}: {words}"),
+        SpawnError::Limit(words) | SpawnError::Guard(words) | SpawnError::Keeper(words) => {
+            format!("Failed to spawn {name}: {words}")
+        }
     })?;
     limit(session, &process);
     Ok(process)
 }
 
 impl Session {
-    /// The variable that tells the agent of this session's own file, and that file, where sessions have such.
+    /// The guard around its processes: its agent's, and where somebody inside the house made it, no weaker one than its
+    /// maker had.
+    #[must_use]
+    pub fn guard(&self) -> Guard {
+        let own = self.hub.agent(self.agent()).map_or_else(Guard::default, |agent| agent.guard.clone());
+        self.provenance().guard.as_ref().map_or_else(|| own.clone(), |kept| own.at_least(&kept.guard))
+    }
+
+    /// The layers that its processes must have.
+    pub(crate) fn least_layers(&self) -> Layers {
+        self.provenance().guard.as_ref().map_or_else(Layers::default, |kept| kept.layers)
+    }
+
+    /// The directory with the session's own token, which its agent sees although everything around it is hidden. It is made
+    /// if it is not there yet: the token comes later.
+    pub(crate) async fn own_directory(&self) -> Vec<Shown> {
+        let own = self.own_file().map(|(_, file)| PathBuf::from(file));
+        let Some(file) = self.launched().map(|launched| launched.token_file).or(own) else { return Vec::new() };
+        let Some(directory) = file.parent().map(Path::to_owned) else { return Vec::new() };
+        if !self.hub.processes.guards().is_own_directory(&directory) {
+            return Vec::new();
+        }
+        let made = directory.clone();
+        let make = move || std::fs::DirBuilder::new().recursive(true).mode(0o700).create(made);
+        // A session without a token has no voice in a mesh, and works all the same.
+        hostel_tasks::spawn_blocking(make).await.map(Result::unwrap_or_default).unwrap_or_default();
+        vec![Shown { from: directory.clone(), to: directory }]
+    }
+
+    /// The variable that tells the agent of this session's own file, and that file, where sessions have such. The file has
+    /// a directory of its own: a guard shows directories, because what is shown as a file does not change with it.
     #[must_use]
     pub fn own_file(&self) -> Option<(OsString, OsString)> {
         let (variable, directory) = self.hub.options.own_file.as_ref()?;
         let digest = Sha256::digest(self.id().as_bytes());
         let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Some((variable.clone(), directory.join(name).into_os_string()))
+        Some((variable.clone(), directory.join(format!("s-{name}")).join("token").into_os_string()))
     }
 }
 

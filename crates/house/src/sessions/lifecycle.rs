@@ -12,6 +12,7 @@ use hostel_syncpoint::{SyncPoint, points};
 use tokio::sync::MutexGuard;
 
 use super::mail;
+use super::rights::{self, Provenance};
 use super::rows::{self, SessionRow};
 use super::session::Session;
 use super::types::{Cause, NewSession, SessionError, SessionOptions, Standing};
@@ -139,14 +140,18 @@ impl Sessions {
             address: String::new(),
             mesh,
             mesh_since: now / 1_000_000,
-            made_by: new.maker.and_then(|maker| maker.origin),
+            provenance: new.maker.map_or_else(Provenance::default, |maker| Provenance {
+                made_by: maker.origin,
+                guard: Some(maker.guard),
+            }),
+            seal: Vec::new(),
         };
-        let stored = row.clone();
+        let (stored, ledger) = (row.clone(), Arc::clone(self.hub.approvals.ledger()));
         let inserted = self.hub.store.write(points::SESSION_CREATED, move |transaction| {
             if rows::find_session(transaction, &stored.id)?.is_some() {
                 return Ok(None);
             }
-            let no = rows::insert_session(transaction, &stored)?;
+            let no = rows::insert_session(transaction, &stored, &ledger)?;
             let address = mail::address_of(transaction, no, &stored.id, stored.name.as_deref())?;
             Ok(Some((no, address)))
         });
@@ -240,10 +245,11 @@ impl Sessions {
         let (sessions, id) = (self.clone(), id.to_owned());
         let killing = async move {
             let _alone = sessions.closed(&id, Cause::AdminKill).await?;
-            let now = now_ns();
+            let (now, ledger) = (now_ns(), Arc::clone(sessions.hub.approvals.ledger()));
             let killed = sessions.hub.store.write(points::SESSION_KILLED, move |transaction| {
                 let Some(row) = rows::find_session(transaction, &id)? else { return Ok(false) };
                 rows::set_standing(transaction, row.no, Standing::Killed, now)?;
+                rights::forget(&ledger, row.no);
                 Ok(true)
             });
             killed.await
@@ -264,16 +270,17 @@ impl Sessions {
     /// A long history goes in pieces, so that nobody else waits for the disk because of it.
     async fn erase(&self, id: &str, alone: MutexGuard<'_, ()>) -> Result<bool, StoreError> {
         let processes = loop {
-            let (id, now) = (id.to_owned(), now_ns());
+            let (id, now, ledger) = (id.to_owned(), now_ns(), Arc::clone(self.hub.approvals.ledger()));
             let erased = self.hub.store.write(points::SESSION_ERASED, move |transaction| {
                 let Some(row) = rows::find_session(transaction, &id)? else { return Ok(Some(None)) };
                 if !rows::delete_events(transaction, row.no, RUNS_AT_ONCE)? {
                     // What is no longer whole cannot be brought back.
                     rows::set_standing(transaction, row.no, Standing::Killed, now)?;
+                    rights::forget(&ledger, row.no);
                     return Ok(None);
                 }
                 let processes = rows::all_processes(transaction, Some(row.no))?;
-                rows::delete_session(transaction, row.no)?;
+                rows::delete_session(transaction, row.no, &ledger)?;
                 Ok(Some(Some(processes)))
             });
             if let Some(erased) = erased.await? {

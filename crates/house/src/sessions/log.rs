@@ -152,7 +152,7 @@ pub(crate) fn weight(event: &Event) -> usize {
 
 fn words(decision: &Decision) -> usize {
     match decision {
-        Decision::AllowOnce | Decision::AllowAlways => 0,
+        Decision::AllowOnce | Decision::AllowChangeable | Decision::AllowAlways => 0,
         Decision::Reject(text) | Decision::RejectWithEdit(text) => text.len(),
         Decision::Answers(answers) => answers.iter().map(|(question, answer)| question.len() + answer.len()).sum(),
     }

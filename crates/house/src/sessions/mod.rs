@@ -15,6 +15,7 @@ mod lines;
 mod log;
 mod mail;
 mod queue;
+pub(crate) mod rights;
 mod rows;
 mod run;
 mod runner;
@@ -113,13 +114,21 @@ impl Sessions {
         }
         let id = id.to_owned();
         let row = self.hub.store.read(move |connection| rows::find_session(connection, &id)).await?;
-        Ok(row.map(info_of))
+        Ok(row.map(|row| self.info_of(row)))
     }
 
     /// Sessions in use or not, the most recently used first.
     pub async fn stored_list(&self, limit: usize) -> Result<Vec<SessionInfo>, StoreError> {
         let rows = self.hub.store.read(move |connection| rows::recent_sessions(connection, limit)).await?;
-        Ok(rows.into_iter().map(|row| self.get(&row.id).map_or_else(|| info_of(row), |live| live.info())).collect())
+        Ok(rows
+            .into_iter()
+            .map(|row| self.get(&row.id).map_or_else(|| self.info_of(row), |live| live.info()))
+            .collect())
+    }
+
+    /// What is told of a session that is not in use.
+    fn info_of(&self, row: SessionRow) -> SessionInfo {
+        info_of(row.believed_to_read(self.hub.approvals.ledger()))
     }
 
     /// How many are in use or can be brought back.
@@ -181,6 +190,7 @@ fn info_of(row: SessionRow) -> SessionInfo {
         address: row.address,
         launched: mail::launched(&row.env),
         mesh: row.mesh,
-        made_by: row.made_by,
+        made_by: row.provenance.made_by,
+        guard: None,
     }
 }

@@ -16,7 +16,8 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
-use super::mail;
+use super::mail::{self, MeshPolicy};
+use super::rights::{Provenance, Rights};
 use super::rows::{self, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
@@ -42,7 +43,7 @@ pub struct Session {
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) approval_wait: Duration,
     created_ns: u64,
-    made_by: Option<Origin>,
+    provenance: Provenance,
     state: Mutex<State>,
     pub(crate) log: Arc<Log>,
     /// Orders what changes the queue.
@@ -62,7 +63,9 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
+    /// A session as it is stored. Its rights are those that the house itself wrote; others are the least there are.
     pub(crate) fn from_row(hub: &Arc<Hub>, row: SessionRow, door_states: Vec<(String, String)>) -> Arc<Self> {
+        let row = row.believed(hub.approvals.ledger());
         let closed = row.standing != Standing::Live;
         let state = State {
             name: row.name,
@@ -80,6 +83,7 @@ impl Session {
             untold: VecDeque::new(),
             interrupted: None,
             pid: None,
+            confinement: None,
             runner: false,
             retire: false,
             closing: closed.then_some(Cause::SessionRemoved),
@@ -99,7 +103,7 @@ impl Session {
             env: row.env,
             approval_wait: row.approval_wait,
             created_ns: row.created_ns,
-            made_by: row.made_by,
+            provenance: row.provenance,
             state: Mutex::new(state),
             log: Arc::new(Log::new(hub.store.clone(), row.no, row.last_seq, closed)),
             gate: tokio::sync::Mutex::default(),
@@ -229,7 +233,8 @@ impl Session {
             address: state.address.clone(),
             launched: self.launched(),
             mesh: state.mesh,
-            made_by: self.made_by.clone(),
+            made_by: self.provenance.made_by.clone(),
+            guard: Some(self.hub.processes.guards().status(&self.guard(), state.confinement.as_ref())),
         }
     }
 
@@ -267,7 +272,8 @@ impl Session {
     }
 
     async fn set_mode_now(&self, change: ModeChange) -> Result<(), ModeError> {
-        // Changes come one after the other: each is judged by the mode it really replaces.
+        // Changes come one after the other: each is judged by the mode it really replaces, and the rights of a session
+        // are sealed together.
         let _gate = self.gate.lock().await;
         let (before, mode) = (self.state.lock().mode, change.mode);
         if before == mode {
@@ -276,10 +282,11 @@ impl Session {
         if mode > before && !change.may_raise {
             return Err(ModeError::Raises(before));
         }
-        let (no, id) = (self.no, self.id.clone());
+        let (rights, id) = (self.rights(mode, self.mesh()), self.id.clone());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let write = move |transaction: &rusqlite::Transaction<'_>| {
-            rows::set_text(transaction, no, "mode", Some(mode.name()))?;
-            approvals::record_mode(transaction, &id, before, mode, &change.who)
+            rights.write(transaction, &ledger)?;
+            approvals::record_mode(transaction, &ledger, &id, before, mode, &change.who)
         };
         self.hub.store.write(points::SESSION_CHANGED, write).await?;
         self.change(|state| state.mode = mode);
@@ -295,7 +302,17 @@ impl Session {
     /// Who asked for it, where that was a process inside the house.
     #[must_use]
     pub fn made_by(&self) -> Option<&Origin> {
-        self.made_by.as_ref()
+        self.provenance.made_by.as_ref()
+    }
+
+    /// Where it comes from.
+    pub(crate) fn provenance(&self) -> &Provenance {
+        &self.provenance
+    }
+
+    /// What it may do without asking, if it has these.
+    pub(super) fn rights(&self, mode: Mode, mesh: MeshPolicy) -> Rights {
+        Rights::new(self.no, &self.id, &self.door, mode, mesh, &self.provenance)
     }
 
     /// The model, from the next turn on; none for the agent's own choice.

@@ -5,10 +5,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use hostel_agents::{Mode, Usage};
+use hostel_guard::Confinement;
 
 use super::mail::MeshPolicy;
 use super::rows::OpenTurn;
 use super::types::{Cause, Standing, Status};
+use crate::processes::Process;
 
 /// A prompt that waits.
 #[derive(Clone, Debug)]
@@ -44,6 +46,8 @@ pub(crate) struct State {
     /// A turn that was running when the last daemon ended.
     pub(crate) interrupted: Option<OpenTurn>,
     pub(crate) pid: Option<u32>,
+    /// The guard around that process.
+    pub(crate) confinement: Option<Confinement>,
     /// A runner is at work.
     pub(crate) runner: bool,
     /// The idle process is to go.
@@ -60,6 +64,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The process that serves the session from now on.
+    pub(super) fn set_process(&mut self, process: Option<&Process>) {
+        self.pid = process.map(Process::pid);
+        self.confinement = process.and_then(Process::confinement).cloned();
+    }
+
     /// How many prompts wait. The first of an idle session is as good as running: its runner is on its way.
     pub(super) fn waiting(&self) -> usize {
         self.queue.len() - usize::from(self.running.is_none() && !self.queue.is_empty())

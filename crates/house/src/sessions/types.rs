@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Usage};
+use hostel_guard::{Confinement, Guard, GuardStatus};
 use serde::{Deserialize, Serialize};
 
 use super::mail::{Launched, MailLimits, MeshPolicy};
@@ -31,6 +32,8 @@ pub struct AgentSpec {
     pub cwd: Option<PathBuf>,
     /// What its processes may use.
     pub limits: AgentLimits,
+    /// The guard around its processes.
+    pub guard: Guard,
 }
 
 /// What an agent's processes may use; nothing set means no limit.
@@ -113,6 +116,8 @@ pub struct Maker {
     pub mode: Mode,
     /// The most that messages from meshes may become in it.
     pub mesh: MeshPolicy,
+    /// The guard around the process; that of the session is at least as strict.
+    pub guard: Confinement,
 }
 
 /// A change of a session's mode.
@@ -213,6 +218,8 @@ pub struct SessionInfo {
     pub mesh: MeshPolicy,
     /// Who asked for it, where that was a process inside the house.
     pub made_by: Option<Origin>,
+    /// The guard around its process, or around the next one; none for a session that is not in use.
+    pub guard: Option<GuardStatus>,
 }
 
 /// One numbered event.

@@ -16,6 +16,7 @@ const STATE: Schema = Schema {
         include_str!("migrations/0002_consent.sql"),
         include_str!("migrations/0003_mail.sql"),
         include_str!("migrations/0004_insiders.sql"),
+        include_str!("migrations/0005_seals.sql"),
     ],
 };
 

@@ -10,9 +10,10 @@ use hostel_house::approvals::{
     Action, Answer, Approval, ApprovalOptions, Approvals, Claim, Connection, Cost, DecideError, Face, Glob, Household,
     KeeperId, Life, NewRequest, Passphrase, Requester, Rule, Subject,
 };
-use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd};
+use hostel_house::pipelines::{End, Outcome, Pipeline, Privilege, Resolved, Stage, StageEnd, Writers};
+use hostel_house::seals::MemoryVault;
 use hostel_house::store::{self, Store};
-use hostel_peer::{Peer, Standing};
+use hostel_peer::{Peer, PeerInfo, Standing};
 use parking_lot::Mutex;
 
 use crate::support::{until, within};
@@ -47,6 +48,7 @@ pub(crate) struct House {
     directory: tempfile::TempDir,
     pub(crate) options: ApprovalOptions,
     pub(crate) neighbours: Arc<Neighbours>,
+    pub(crate) vault: MemoryVault,
     pub(crate) store: Store,
     pub(crate) approvals: Approvals,
 }
@@ -60,12 +62,14 @@ impl House {
         let directory = tempfile::tempdir().unwrap();
         let neighbours = Arc::new(Neighbours::default());
         let household: Arc<dyn Household> = Arc::clone(&neighbours) as Arc<dyn Household>;
-        let mut options = ApprovalOptions::with_household(directory.path().join("approver"), household);
+        let vault = MemoryVault::new().unwrap();
+        let file = directory.path().join("approver");
+        let mut options = ApprovalOptions::with_household(file, household, Arc::new(vault.clone()));
         options.cost = CHEAP;
         change(&mut options);
         let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
-        House { directory, options, neighbours, store, approvals }
+        House { directory, options, neighbours, vault, store, approvals }
     }
 
     pub(crate) fn database(&self) -> PathBuf {
@@ -82,7 +86,7 @@ impl House {
     }
 
     pub(crate) async fn restart_with(self, change: impl FnOnce(&mut ApprovalOptions)) -> Self {
-        let House { directory, mut options, neighbours, store, approvals } = self;
+        let House { directory, mut options, neighbours, vault, store, approvals } = self;
         drop(approvals);
         let writer = store.close();
         drop(store);
@@ -90,7 +94,7 @@ impl House {
         change(&mut options);
         let store = store::open(&directory.path().join("state.db")).unwrap();
         let approvals = Approvals::open(store.clone(), options.clone()).await.unwrap();
-        House { directory, options, neighbours, store, approvals }
+        House { directory, options, neighbours, vault, store, approvals }
     }
 
     pub(crate) async fn ask(&self, new: NewRequest) -> Approval {
@@ -113,7 +117,7 @@ impl House {
 
     /// The audit is whole and holds as many records as it says.
     pub(crate) async fn verified(&self) -> u64 {
-        let found = self.approvals.audit().verify().await.unwrap();
+        let found = self.approvals.audit().verify(None).await.unwrap();
         assert_eq!(found.broken, None);
         assert_eq!(found.records, self.approvals.audit().last().await.unwrap());
         found.records
@@ -140,8 +144,17 @@ pub(crate) fn with_passphrase(text: &str) -> Claim {
 
 pub(crate) fn stage(words: &[&str]) -> Stage {
     let path = Path::new("/usr/bin").join(words[0]);
-    let file = Resolved::Found { target: path.clone(), path, dev: 1, inode: 2, size: 3, digest: [4; 32] };
-    Stage { argv: words.iter().map(|word| (*word).to_owned()).collect(), file }
+    let file = Resolved::Found {
+        target: path.clone(),
+        path,
+        dev: 1,
+        inode: 2,
+        size: 3,
+        digest: [4; 32],
+        writers: Writers::OnlyRoot,
+        interpreters: Vec::new(),
+    };
+    Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file)
 }
 
 pub(crate) fn pipeline(stages: &[&[&str]], privilege: Privilege) -> Pipeline {
@@ -178,10 +191,16 @@ pub(crate) fn request(subject: Subject) -> NewRequest {
     }
 }
 
-/// A request that belongs to a connection.
+/// A request that belongs to a connection of [`asker`].
 pub(crate) fn connected(id: &str, words: &[&str]) -> NewRequest {
     let connection = Connection { request_id: id.to_owned(), bytes: line(id) };
-    NewRequest { connection: Some(connection), ..command(words) }
+    let requester = Requester { peer: Some(asker()), ..requester() };
+    NewRequest { connection: Some(connection), requester, ..command(words) }
+}
+
+/// Some process that asks.
+pub(crate) fn asker() -> PeerInfo {
+    PeerInfo { pid: 4711, started: 815, uid: 1000, program: "/usr/bin/asker".to_owned(), ..PeerInfo::default() }
 }
 
 /// The digest of the line that asked.

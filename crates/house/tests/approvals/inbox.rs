@@ -6,7 +6,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use hostel_agents::Decision;
-use hostel_house::approvals::{Approval, DecideError, Kind, Life, NewRequest, RequestError, RunState, State, Subject};
+use hostel_house::approvals::{
+    Approval, Claim, DecideError, Face, Kind, Life, NewRequest, RequestError, RunState, State, Subject,
+};
 use hostel_house::pipelines::{End, Outcome, Privilege};
 use hostel_syncpoint::SyncPoint;
 
@@ -45,7 +47,7 @@ async fn a_request_is_stored_as_it_is_shown() {
     assert_eq!((found.session.as_str(), found.tool.as_str()), ("", "privileged_pipeline"));
     assert_eq!(house.approvals.pending().len(), 1);
     assert_eq!(house.records(&asked.id).await, ["requested"]);
-    assert_eq!(house.verified().await, 1);
+    assert_eq!(house.verified().await, 1 + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,13 +102,16 @@ async fn expired_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_that_comes_late_is_none_though_nobody_has_heard_the_clock() {
     let house = House::new().await;
-    let asked = house.ask(command(&["true"])).await;
-    let id = asked.id.clone();
-    let work = move |transaction: &rusqlite::Transaction<'_>| {
-        transaction.execute("UPDATE approvals SET expires_ns = 1 WHERE id = ?", [id])
-    };
-    house.store.write(SyncPoint::NONE, work).await.unwrap();
-    let late = house.approve(&asked.id).await;
+    let life = Life::Fixed(Duration::from_millis(300));
+    let asked = house.ask(NewRequest { life, ..command(&["true"]) }).await;
+    // The answer stands in line, before whatever the clock writes, until its time is over.
+    let held = hold_writer(&house.store).await;
+    let mut late = pin!(house.approve(&asked.id));
+    assert!(late.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(), "it was done at once");
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    until("its time is over", async || now(), |now| now.as_nanos() > u128::from(asked.expires_ns)).await;
+    drop(held);
+    let late = late.await;
     assert!(matches!(late, Err(DecideError::Settled(State::Expired))), "{late:?}");
     stays(&house, &asked.id, State::Expired).await;
     assert_eq!(house.records(&asked.id).await, ["requested", "expired"]);
@@ -217,7 +222,7 @@ async fn carried_out_once() {
     house.approvals.record_outcome(&asked.id, &finished(0)).await.unwrap();
     assert_eq!(house.records(&asked.id).await, ["requested"]);
     house.approve(&asked.id).await.unwrap();
-    assert_eq!(house.approvals.unfinished().await.unwrap().len(), 1);
+    assert_eq!(house.approvals.unfinished().len(), 1);
     for _ in 0..2 {
         house.approvals.record_started(&asked.id).await.unwrap();
     }
@@ -227,10 +232,10 @@ async fn carried_out_once() {
     }
     let over = house.get(&asked.id).await;
     assert_eq!((over.run, over.outcome), (RunState::Over, Some(finished(3))));
-    assert!(house.approvals.unfinished().await.unwrap().is_empty());
+    assert!(house.approvals.unfinished().is_empty());
     assert_eq!(house.records(&asked.id).await, ["requested", "decided", "started", "finished"]);
     let records = house.approvals.audit().show(0, 10).await.unwrap();
-    assert_eq!(records[3].body["exit_codes"], serde_json::json!([3]));
+    assert_eq!(records[4].body["exit_codes"], serde_json::json!([3]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -285,7 +290,7 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
     };
     assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     assert_eq!(house.get(&asked.id).await.state, State::Denied);
-    // Only what an older program stored about a tool has no digest.
+    // What waits is told as the house knows it, and denied by whoever would settle it.
     let tool = Subject::Tool { tool: "Read".to_owned(), input: hostel_agents::Raw::null() };
     for (new, tampered) in [
         (command(&["true"]), "digest = x''"),
@@ -296,7 +301,17 @@ async fn what_was_tampered_with_on_disk_is_nothing_anybody_agreed_to() {
         let (id, sql) = (asked.id.clone(), format!("UPDATE approvals SET {tampered} WHERE id = ?"));
         let work = move |transaction: &rusqlite::Transaction<'_>| transaction.execute(&sql, [id]);
         assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
+        let known = house.get(&asked.id).await;
+        assert_eq!((known.subject, known.digest), (asked.subject, asked.digest), "{tampered}");
+        let claim = Claim { face: Face::Socket, ..terminal() };
+        let claim = if known.kind == Kind::Tool { claim } else { terminal() };
+        let refused = house.approvals.decide(&asked.id, Decision::AllowOnce, &claim).await;
+        assert!(
+            matches!(&refused, Err(DecideError::Refused(why)) if why.contains("was changed")),
+            "{tampered}: {refused:?}"
+        );
         assert_eq!(house.get(&asked.id).await.state, State::Denied, "{tampered}");
+        assert_eq!(house.records(&asked.id).await, ["requested", "tampered", "decided"], "{tampered}");
     }
 }
 
@@ -334,7 +349,7 @@ async fn settled_requests_are_kept_as_far_as_wanted_and_the_audit_keeps_all() {
     for id in [&waiting.id, &unfinished.id, &connected.id] {
         assert!(kept.iter().any(|approval| approval.id == *id));
     }
-    assert_eq!(house.verified().await, 1 + 2 + 301 * 3);
+    assert_eq!(house.verified().await, 1 + 1 + 2 + 301 * 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -354,7 +369,7 @@ async fn a_question_is_no_command() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_settled_on_disk_already_waits_no_more_and_the_others_do() {
+async fn what_somebody_else_settles_on_disk_is_denied_and_the_others_wait() {
     let house = House::new().await;
     let (asked, other) = (house.ask(command(&["true"])).await, house.ask(command(&["false"])).await);
     let id = asked.id.clone();
@@ -363,7 +378,8 @@ async fn what_is_settled_on_disk_already_waits_no_more_and_the_others_do() {
     };
     assert_eq!(house.store.write(SyncPoint::NONE, work).await.unwrap(), 1);
     let late = house.approve(&asked.id).await;
-    assert!(matches!(late, Err(DecideError::Settled(State::Denied))), "{late:?}");
+    assert!(matches!(&late, Err(DecideError::Refused(why)) if why.contains("was changed")), "{late:?}");
+    assert_eq!(house.get(&asked.id).await.state, State::Denied);
     let waiting: Vec<String> = house.approvals.pending().into_iter().map(|one| one.id).collect();
     assert_eq!(waiting, std::slice::from_ref(&other.id));
     assert_eq!(house.approve(&other.id).await.unwrap().state, State::Approved);

@@ -5,9 +5,10 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_house::approvals::{ApprovalOptions, DecideError, RunState, State};
 use hostel_house::pipelines::{End, Outcome};
+use hostel_peer::PeerInfo;
 use hostel_syncpoint::SyncPoint;
 
-use super::house::{House, command, connected, finished, line, terminal};
+use super::house::{House, asker, command, connected, finished, line, terminal};
 use crate::support::within;
 
 /// Long enough that nothing of the test is cut off by it.
@@ -54,11 +55,17 @@ async fn twenty_whose_clients_come_back_are_each_taken_up_once() {
     for number in 0..20 {
         let id = format!("request {number}");
         // Other bytes under the same id are a duplicate, and the orphan stays.
-        assert!(house.approvals.rejoin("sudo-proxy", &id, &[0; 32]).is_none());
-        assert!(house.approvals.rejoin("other", &id, &line(&id)).is_none());
+        assert!(house.approvals.rejoin("sudo-proxy", &id, &[0; 32], Some(&asker())).is_none());
+        assert!(house.approvals.rejoin("other", &id, &line(&id), Some(&asker())).is_none());
+        // Nor does another process get it, or one that took over the number of the first, or one that is not known.
+        let [other, later, root] =
+            [PeerInfo { pid: 4712, ..asker() }, PeerInfo { started: 816, ..asker() }, PeerInfo { uid: 0, ..asker() }];
+        for peer in [Some(&other), Some(&later), Some(&root), None] {
+            assert!(house.approvals.rejoin("sudo-proxy", &id, &line(&id), peer).is_none(), "{peer:?}");
+        }
         assert!(house.approvals.is_orphan("sudo-proxy", &id));
-        let back = house.approvals.rejoin("sudo-proxy", &id, &line(&id)).unwrap();
-        assert!(house.approvals.rejoin("sudo-proxy", &id, &line(&id)).is_none());
+        let back = house.approvals.rejoin("sudo-proxy", &id, &line(&id), Some(&asker())).unwrap();
+        assert!(house.approvals.rejoin("sudo-proxy", &id, &line(&id), Some(&asker())).is_none());
         assert!(!house.approvals.is_orphan("sudo-proxy", &id));
         assert_eq!(back.state, State::Pending);
         assert_eq!(house.approve(&back.id).await.unwrap().state, State::Approved);
@@ -73,7 +80,7 @@ async fn who_does_not_come_back_has_withdrawn() {
     let stays = house.ask(command(&["true"])).await;
     let house = house.restart_with(hasty).await;
     assert_eq!(house.settled(&gone.id).await.state, State::Withdrawn);
-    assert!(house.approvals.rejoin("sudo-proxy", "gone", &line("gone")).is_none());
+    assert!(house.approvals.rejoin("sudo-proxy", "gone", &line("gone"), Some(&asker())).is_none());
     assert_eq!(house.get(&stays.id).await.state, State::Pending);
     assert_eq!(house.records(&gone.id).await, ["requested", "withdrawn"]);
 }
@@ -87,7 +94,7 @@ async fn coming_back_and_the_end_of_patience_race_and_one_wins() {
         let back = within("either", async {
             // As soon as either has happened.
             loop {
-                if let Some(back) = house.approvals.rejoin("sudo-proxy", "r", &line("r")) {
+                if let Some(back) = house.approvals.rejoin("sudo-proxy", "r", &line("r"), Some(&asker())) {
                     return Some(back);
                 }
                 if house.approvals.pending().is_empty() {
@@ -147,7 +154,7 @@ async fn decided_while_its_client_was_away() {
             _ => {}
         }
     }
-    let back = |id: &str| house.approvals.rejoin("sudo-proxy", id, &line(id)).unwrap();
+    let back = |id: &str| house.approvals.rejoin("sudo-proxy", id, &line(id), Some(&asker())).unwrap();
     let approved = back("yes");
     assert_eq!((approved.state, approved.run, approved.runs.len()), (State::Approved, RunState::Due, 1));
     assert_eq!(back("no").state, State::Denied);
@@ -170,12 +177,12 @@ async fn what_was_approved_and_not_known_to_be_over_is_taken_up_or_told_of() {
     let runs = house.get(&ids[0]).await.runs;
     // Two come back in this time, and the others do not.
     let house = house.restart_with(|options| options.rejoin = Duration::from_secs(3)).await;
-    let taken = house.approvals.rejoin("sudo-proxy", "taken", &line("taken")).unwrap();
+    let taken = house.approvals.rejoin("sudo-proxy", "taken", &line("taken"), Some(&asker())).unwrap();
     assert_eq!((taken.state, taken.run), (State::Approved, RunState::Due));
     // Its answer may never have arrived.
-    let over = house.approvals.rejoin("sudo-proxy", "over", &line("over")).unwrap();
+    let over = house.approvals.rejoin("sudo-proxy", "over", &line("over"), Some(&asker())).unwrap();
     assert_eq!((over.run, over.outcome), (RunState::Over, Some(finished(7))));
-    assert_eq!(house.approvals.unfinished().await.unwrap().len(), 4);
+    assert_eq!(house.approvals.unfinished().len(), 4);
     let mut told = within("what nobody came back for", house.approvals.abandoned()).await;
     told.sort_by_key(|approval| approval.created_ns);
     assert_eq!(
@@ -184,14 +191,14 @@ async fn what_was_approved_and_not_known_to_be_over_is_taken_up_or_told_of() {
     );
     assert_eq!(told[0].runs, runs);
     // Nobody takes it up any more once it was told of.
-    assert!(house.approvals.rejoin("sudo-proxy", "due", &line("due")).is_none());
+    assert!(house.approvals.rejoin("sudo-proxy", "due", &line("due"), Some(&asker())).is_none());
     let outcome = Outcome { end: End::NotRun { why: "nobody came back".to_owned() }, ..finished(0) };
     for one in &told {
         house.approvals.record_outcome(&one.id, &outcome).await.unwrap();
     }
     assert_eq!(house.records(&ids[0]).await, ["requested", "decided", "not_run"]);
     let house = house.restart_with(hasty).await;
-    assert_eq!(house.approvals.unfinished().await.unwrap().len(), 1);
+    assert_eq!(house.approvals.unfinished().len(), 1);
     house.verified().await;
 }
 

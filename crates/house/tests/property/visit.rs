@@ -95,7 +95,8 @@ struct Server {
 impl Server {
     async fn serve(mut self, wish: Wish) -> Told {
         let bytes: [u8; 32] = Sha256::digest(format!("{} {:?} {}", wish.id, wish.argv, wish.salt)).into();
-        if let Some(approval) = self.house.approvals.rejoin(SUDO_PROXY, &wish.id, &bytes) {
+        if let Some(approval) = self.house.approvals.rejoin(SUDO_PROXY, &wish.id, &bytes, self.house.requester.as_ref())
+        {
             return self.follow(approval).await;
         }
         if !self.house.used.lock().insert(wish.id.clone()) {

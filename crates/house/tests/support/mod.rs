@@ -9,6 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hostel_guard::Guards;
 use hostel_house::processes::{Batch, Exit, Item, KeeperOptions, Next, Process, Processes, SpawnSpec, Stream};
 
 pub(crate) mod pipelines;
@@ -180,6 +181,7 @@ pub(crate) fn options_at(directory: &Path) -> KeeperOptions {
         drop_oldest: false,
         child_umask: 0o022,
         child_nofile: 1024,
+        guards: Arc::new(Guards::none()),
     }
 }
 
@@ -196,6 +198,7 @@ pub(crate) fn shell(name: &str, script: &str) -> SpawnSpec {
         session: None,
         asked_by: None,
         owned_input: false,
+        guard: None,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Kind, Mode, Outcome};
+use hostel_guard::Guard;
 use hostel_house::approvals::{Approval, ApprovalOptions, Approvals, Claim, Face, Rule};
 use hostel_house::processes::Processes;
 use hostel_house::sessions::{
@@ -51,6 +52,7 @@ pub(crate) fn agent(alias: &str, kind: Kind, command: Vec<String>) -> AgentSpec 
         mode: None,
         cwd: None,
         limits: AgentLimits::default(),
+        guard: Guard::off(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! order they came, and a newer controller takes over only after the older one's complete frames
 //! were applied.
 
+mod anchor;
 mod greeting;
 mod reaping;
 mod requests;
@@ -82,6 +83,8 @@ pub(crate) struct Control {
     /// Which process is this keeper's daemon.
     pub(crate) recognition: Recognition,
     pub(crate) house_key: HouseKey,
+    /// What the daemon wants to be told by the next one.
+    pub(crate) anchor: Option<Vec<u8>>,
     /// When this image of the program began.
     image_ns: u64,
     /// When the present controller was started; an older one is not let in again.
@@ -114,6 +117,8 @@ pub(crate) struct Parts {
     pub(crate) controller_started: u64,
     pub(crate) recognition: Recognition,
     pub(crate) house_key: HouseKey,
+    /// What the daemon wants to be told by the next one.
+    pub(crate) anchor: Option<Vec<u8>>,
 }
 
 impl Control {
@@ -139,6 +144,7 @@ impl Control {
             child_limit: spawning::child_limit(),
             recognition: parts.recognition,
             house_key: parts.house_key,
+            anchor: parts.anchor,
             image_ns: now_ns(),
             controller_started: parts.controller_started,
             notes_key: ProcessId::random()?.0,

@@ -27,8 +27,7 @@ impl Control {
             (kind::PING, Some(_)) => self.done(conn, corr),
             (kind::SPAWN, Some(Role::Controller)) => {
                 let spawn = Spawn::decode(frame)?;
-                let file = descriptors.into_iter().next();
-                self.spawn(conn, corr, spawn, file);
+                self.spawn(conn, corr, spawn, descriptors);
             }
             (kind::STDIN, Some(Role::Controller)) => self.stdin(conn, frame)?,
             (kind::CLOSE_STDIN, Some(Role::Controller)) => self.close_stdin(conn, frame)?,
@@ -39,6 +38,8 @@ impl Control {
                 self.done(conn, corr);
             }
             (kind::HOUSE_KEY, Some(Role::Controller)) => self.hand_over_key(index, corr),
+            (kind::PUT_ANCHOR, Some(Role::Controller)) => self.put_anchor(index, frame)?,
+            (kind::GET_ANCHOR, Some(Role::Controller)) => self.tell_anchor(index, corr),
             (kind::UPGRADE, Some(Role::Controller)) => {
                 let program = descriptors.into_iter().next();
                 if let Err(text) = self.upgrade(index, corr, program) {

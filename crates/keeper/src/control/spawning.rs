@@ -50,7 +50,7 @@ struct Pipes {
 enum Input {
     /// Ends that are yet to be made.
     Make(StdinKind),
-    /// The output of another process.
+    /// The output of another process, or a descriptor that came with the request.
     Taken(OwnedFd),
 }
 
@@ -66,7 +66,7 @@ fn open_pipes(input: Input, holds_stdout: bool) -> rustix::io::Result<Pipes> {
                 rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
             (child, Some(keeper))
         }
-        Input::Make(StdinKind::Null | StdinKind::From) => (null()?, None),
+        Input::Make(StdinKind::Null | StdinKind::From | StdinKind::Descriptor) => (null()?, None),
         Input::Taken(fd) => (fd, None),
     };
     let (stdout, child_stdout) = pipe()?;
@@ -112,8 +112,8 @@ fn command_line(argv: &[Vec<u8>]) -> Vec<u8> {
 
 impl Control {
     /// Starts a process; the answer follows when its exec has worked or failed.
-    /// `file` is the descriptor that came with the request.
-    pub(super) fn spawn(&mut self, conn: u64, corr: u64, spawn: Spawn, file: Option<OwnedFd>) {
+    /// `descriptors` came with the request: first the program, if one is to be executed, then its standard input.
+    pub(super) fn spawn(&mut self, conn: u64, corr: u64, spawn: Spawn, descriptors: Vec<OwnedFd>) {
         if let Some(key) = self.children.key_of(spawn.id) {
             return self.answer_again(conn, corr, key);
         }
@@ -135,10 +135,12 @@ impl Control {
             );
             return self.spawn_failed(conn, corr, Stage::Limit, 0, &text);
         }
+        let mut descriptors = descriptors.into_iter();
+        let file = spawn.execute.and_then(|_| descriptors.next());
         let Some(program) = prepare(&spawn, file) else {
             return self.spawn_failed(conn, corr, Stage::Exec, rustix::io::Errno::INVAL.raw_os_error(), "");
         };
-        let input = match self.input_of(&spawn) {
+        let input = match self.input_of(&spawn, descriptors.next()) {
             Ok(input) => input,
             Err(text) => {
                 return self.spawn_failed(conn, corr, Stage::Setup, rustix::io::Errno::BADF.raw_os_error(), text);
@@ -213,9 +215,13 @@ impl Control {
     }
 
     /// What a new process reads from. Output that is held for it is taken, whether or not it can be started then.
-    fn input_of(&mut self, spawn: &Spawn) -> Result<Input, &'static str> {
-        if spawn.stdin != StdinKind::From {
-            return Ok(Input::Make(spawn.stdin));
+    fn input_of(&mut self, spawn: &Spawn, given: Option<OwnedFd>) -> Result<Input, &'static str> {
+        match spawn.stdin {
+            StdinKind::From => {}
+            StdinKind::Descriptor => {
+                return given.map(Input::Taken).ok_or("the descriptor for the standard input did not come");
+            }
+            other => return Ok(Input::Make(other)),
         }
         let producer = spawn.terms.and_then(|terms| terms.stdin_from).and_then(|id| self.children.key_of(id));
         let held = producer.and_then(|key| self.children.get_mut(key)).and_then(|slot| slot.held_stdout.take());

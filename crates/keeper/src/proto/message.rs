@@ -123,6 +123,8 @@ pub mod feature {
     pub const UPGRADE_BY_DESCRIPTOR: u64 = 1 << 7;
     /// `HOUSE_KEY`.
     pub const HOUSE_KEY: u64 = 1 << 8;
+    /// `PUT_ANCHOR` and `GET_ANCHOR`.
+    pub const ANCHOR: u64 = 1 << 12;
     /// All of this build.
     pub const ALL: u64 = MARKS
         | UPGRADE
@@ -132,7 +134,8 @@ pub mod feature {
         | DESCRIPTORS
         | OWNED_INPUT
         | UPGRADE_BY_DESCRIPTOR
-        | HOUSE_KEY;
+        | HOUSE_KEY
+        | ANCHOR;
 }
 
 /// The first frame of a connection.

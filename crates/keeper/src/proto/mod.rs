@@ -25,6 +25,8 @@ pub use spawn::*;
 pub const PROTOCOL: u32 = 1;
 /// Most descriptors that one frame may carry.
 pub const MAX_DESCRIPTORS: usize = 4;
+/// Largest anchor.
+pub const MAX_ANCHOR_BYTES: usize = 4096;
 /// Largest stdin payload of one frame.
 pub const MAX_STDIN_BYTES: usize = 1024 * 1024;
 
@@ -53,6 +55,9 @@ pub mod kind {
     pub const SUPERSEDED: u16 = 33;
     pub const HOUSE_KEY: u16 = 34;
     pub const KEY: u16 = 35;
+    pub const PUT_ANCHOR: u16 = 50;
+    pub const GET_ANCHOR: u16 = 51;
+    pub const ANCHOR: u16 = 52;
 }
 
 /// Field tags. Numbers are never reused.
@@ -127,4 +132,5 @@ pub mod tag {
     pub const OWNER: u16 = 67;
     pub const RECOGNISED: u16 = 68;
     pub const KEY: u16 = 69;
+    pub const ANCHOR: u16 = 90;
 }

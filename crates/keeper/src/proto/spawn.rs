@@ -28,6 +28,8 @@ wire_enum! {
         Null = 2,
         /// What another process prints, see [`PipelineTerms::stdin_from`].
         From = 3,
+        /// The last descriptor of the frame. The keeper does not write to it. Needs [`super::feature::DESCRIPTORS`].
+        Descriptor = 4,
     }
 }
 
@@ -222,8 +224,12 @@ impl Spawn {
         if let Some(terms) = self.terms {
             builder = terms.put(builder);
         }
+        let descriptors = u32::from(self.execute.is_some()) + u32::from(self.stdin == StdinKind::Descriptor);
+        if descriptors > 0 {
+            builder = builder.u32(tag::DESCRIPTORS, descriptors);
+        }
         if let Some(execute) = self.execute {
-            builder = builder.u32(tag::DESCRIPTORS, 1).u32(tag::EXECUTE, execute.to_wire());
+            builder = builder.u32(tag::EXECUTE, execute.to_wire());
         }
         if let Some(owner) = &self.owner {
             builder = builder.bytes(tag::OWNER, owner.as_bytes());

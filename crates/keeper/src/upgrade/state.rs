@@ -59,6 +59,7 @@ mod own {
     pub(super) const PROGRAM_PATH: u16 = 1127;
     pub(super) const KNOWN_PROCESS: u16 = 1128;
     pub(super) const OWNER: u16 = 1129;
+    pub(super) const ANCHOR: u16 = 1190;
 }
 
 /// A keeper at rest, read back.
@@ -71,6 +72,8 @@ pub(crate) struct Resumed {
     /// The socket that holds the house key.
     pub(crate) secrets: Option<RawFd>,
     pub(crate) recognition: Recognition,
+    /// What the daemon wants to be told by the next one.
+    pub(crate) anchor: Option<Vec<u8>>,
     pub(crate) controller_started: u64,
     pub(crate) limits: Limits,
     pub(crate) children: Vec<ResumedChild>,
@@ -117,6 +120,9 @@ pub(super) fn write_state(control: &Control, parked: &ParkedPump, secrets: &Owne
         .u64(tag::FLOOR, parked.limits.floor);
     if let Some(root) = &identity.cgroup_root {
         house = house.bytes(own::CGROUP_ROOT, root.as_os_str().as_bytes());
+    }
+    if let Some(anchor) = &control.anchor {
+        house = house.bytes(own::ANCHOR, anchor);
     }
     if let Some(path) = &control.recognition.path {
         house = house.bytes(own::PROGRAM_PATH, path.as_os_str().as_bytes());
@@ -242,6 +248,7 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
         listener: house.i32(own::LISTENER)?,
         journal: house.i32(own::JOURNAL)?,
         secrets: house.find(own::SECRETS)?.map(|_| house.i32(own::SECRETS)).transpose()?,
+        anchor: house.find(own::ANCHOR)?.map(<[u8]>::to_vec),
         recognition: decode_recognition(&house)?,
         controller_started: house.u64(tag::STARTED)?,
         limits: Limits::decode(&house)?,

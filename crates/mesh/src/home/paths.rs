@@ -71,6 +71,13 @@ impl Places {
         &self.daemons
     }
 
+    /// The sockets for guarded agents, with a directory for each mesh: all that they see of the daemons. No mesh has
+    /// a name that begins with a point.
+    #[must_use]
+    pub fn agents_root(&self) -> PathBuf {
+        self.daemons.join(".agents")
+    }
+
     /// Settings that count for all daemons of a user together: `[fleet]`.
     #[must_use]
     pub fn fleet_config(&self) -> PathBuf {

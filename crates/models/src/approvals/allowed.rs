@@ -157,7 +157,7 @@ fn is_internal(action: Action, terms: Terms) -> bool {
         Action::Expire(request) => terms.short[request],
         Action::Write(_, _, rules) => rules == terms.rules,
         // Their time is far longer than a test's, but a busy machine may use it up.
-        Action::StopWaiting(_) | Action::Close(_) | Action::NoticeKeeper => true,
+        Action::StopWaiting(_) | Action::Close(_) | Action::NoticeKeeper | Action::Rekey => true,
         action => is_urgent(action, terms),
     }
 }
@@ -187,7 +187,8 @@ fn is_urgent(action: Action, terms: Terms) -> bool {
         | Action::DaemonDies
         | Action::DaemonStarts
         | Action::KeeperDies { .. }
-        | Action::NoticeKeeper => false,
+        | Action::NoticeKeeper
+        | Action::Rekey => false,
     }
 }
 

@@ -15,6 +15,7 @@
 //! - a privileged request runs by a person's decision alone, never by a rule for others or a grant;
 //! - the session grant needs both of its barriers and ends with the daemon; a counted grant is used as often as it says;
 //! - a restart approves nothing, and nothing stays pending or running that nobody waits for;
+//! - with the keeper goes the key that proves what is on disk: what was pending is asked again, and no grant is left;
 //! - a client that is told it ran, was refused or did not run is told the truth.
 //!
 //! Not proved here: that the program does what the model does (the property tests and the fault tests compare them),

@@ -22,6 +22,9 @@ impl Step {
             if world.keeper_died && !world.keeper_noticed {
                 actions.push(Action::NoticeKeeper);
             }
+            if world.keeper_noticed && !world.rekeyed {
+                actions.push(Action::Rekey);
+            }
         } else {
             actions.push(Action::DaemonStarts);
         }

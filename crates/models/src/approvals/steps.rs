@@ -59,6 +59,8 @@ pub enum Action {
     },
     /// The daemon sees that there is another keeper.
     NoticeKeeper,
+    /// The daemon seals what it knows with the key of the other keeper.
+    Rekey,
 }
 
 /// The model, with at most one deliberate mistake.
@@ -148,6 +150,7 @@ impl Step {
             Action::DaemonStarts => self.daemon_starts(world),
             Action::KeeperDies { heard } => keeper_dies(world, heard),
             Action::NoticeKeeper => world.keeper_noticed = true,
+            Action::Rekey => (world.rekeyed, world.counted_grant) = (true, 0),
         }
     }
 
@@ -362,7 +365,11 @@ impl Step {
 
     fn daemon_starts(self, world: &mut World) {
         world.daemon_up = true;
-        world.keeper_noticed = world.keeper_died;
+        let is_key_lost = world.keeper_died && !world.rekeyed;
+        (world.keeper_noticed, world.rekeyed) = (world.keeper_died, world.keeper_died);
+        if is_key_lost {
+            world.counted_grant = 0;
+        }
         // Only a flaw asks.
         world.restarted = self.has(Flaw::FreshIdAfterRestart);
         for number in 0..world.requests.len() {
@@ -376,9 +383,15 @@ impl Step {
                     _ if request.is_open() => request.resumed(),
                     _ => Handler::None,
                 };
+            } else if is_key_lost && request.row.standing == Standing::Pending {
+                // Nobody can vouch for it: it is over, and whoever asked may ask again, which is another request.
+                request.row.standing = Standing::Withdrawn;
+                request.seen_settled = 0;
             } else {
                 request.remembered = there && !self.has(Flaw::ForgetsIds);
-                request.orphan = if there { Orphan::Open } else { Orphan::No };
+                // After a lost key nothing proves what a request that is over came to.
+                let is_told = there && (request.is_open() || !is_key_lost);
+                request.orphan = if is_told { Orphan::Open } else { Orphan::No };
             }
             let pending = request.row.standing == Standing::Pending;
             if self.has(Flaw::JudgesAgain) && pending && request.kind == Kind::Plain {

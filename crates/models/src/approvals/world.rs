@@ -193,6 +193,8 @@ pub struct World {
     pub keeper_died: bool,
     /// The daemon knows of it.
     pub keeper_noticed: bool,
+    /// Everything on disk is sealed with the second keeper's key. A daemon that starts before finds that the key is lost.
+    pub rekeyed: bool,
     /// A person gave the session grant to this daemon, rightly.
     pub seen_given: bool,
     pub seen_counted: u8,
@@ -230,6 +232,7 @@ impl World {
             keeper_may_die,
             keeper_died: false,
             keeper_noticed: false,
+            rekeyed: false,
             seen_given: false,
             seen_counted: 0,
             seen_fault: None,

@@ -1760,6 +1760,34 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """The guard around the agent of a session."""
+
+    setting: str
+    active: str
+    why_not_stronger: str | None = None
+
+    @classmethod
+    def from_json(cls, value: Any) -> Guard:
+        value = _object(value, "Guard")
+        return cls(
+            setting=_need(value, "setting", _str),
+            active=_need(value, "active", _str),
+            why_not_stronger=_may(value, "why_not_stronger", _str),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is on the wire."""
+        out: dict[str, Any] = {
+            "setting": self.setting,
+            "active": self.active,
+        }
+        if self.why_not_stronger is not None:
+            out["why_not_stronger"] = self.why_not_stronger
+        return out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
     """A session of the house."""
 
@@ -1786,6 +1814,7 @@ class SessionInfo:
     running_turn: int | None = None
     cli_session_id: str | None = None
     pid: int | None = None
+    guard: Guard | None = None
 
     @classmethod
     def from_json(cls, value: Any) -> SessionInfo:
@@ -1814,6 +1843,7 @@ class SessionInfo:
             running_turn=_may(value, "running_turn", _int),
             cli_session_id=_may(value, "cli_session_id", _str),
             pid=_may(value, "pid", _int),
+            guard=_may(value, "guard", Guard.from_json),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -1848,6 +1878,8 @@ class SessionInfo:
             out["cli_session_id"] = self.cli_session_id
         if self.pid is not None:
             out["pid"] = self.pid
+        if self.guard is not None:
+            out["guard"] = self.guard.to_json() if self.guard is not None else None
         return out
 
 

@@ -69,11 +69,10 @@ struct Status {
 pub(super) async fn approve(
     context: &Context<'_>,
     ids: &[String],
-    always: bool,
+    decision: &'static str,
     terms: &GrantTerms,
     from: PassphraseFrom,
 ) -> Result<ExitCode, CommandError> {
-    let decision = if always { "allow_always" } else { "allow_once" };
     decide(context, ids, Answer { decision, replacement: None, grant: grant(terms)? }, from).await
 }
 

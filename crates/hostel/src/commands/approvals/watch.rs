@@ -116,12 +116,10 @@ fn print(ui: &Ui, news: &News, several: bool) -> Result<(), CommandError> {
     }
     let asked = match (row.pipeline().is_some(), summary::whole(&row.input)) {
         (true, _) => one_line(row),
-        (false, whole) if whole.is_empty() => text::prose(&row.summary).into_owned(),
+        (false, whole) if whole.is_empty() => visible::text(&visible::prose(&row.summary)),
         (false, whole) => whole,
     };
     for line in asked.lines() {
-        // A command is made visible as a whole.
-        let line = if row.pipeline().is_some() { line.to_owned() } else { visible::text(&visible::prose(line)) };
         ui.line(&format!("    {line}"))?;
     }
     Ok(())

@@ -45,7 +45,7 @@ enum Found {
 pub(super) async fn check(settings: &Settings, findings: &mut Findings) -> Result<(), CommandError> {
     let path = std::env::var_os("PATH");
     let program = daemon::own_program()?;
-    let specs = agents::specs(&settings.agents, Defaults::Found, &program, path.as_deref());
+    let specs = agents::specs(&settings.agents, &settings.guard, Defaults::Found, &program, path.as_deref());
     let mut asked = JoinSet::new();
     for (place, spec) in specs.iter().cloned().enumerate() {
         asked.spawn(async move { (place, look(&spec).await) });

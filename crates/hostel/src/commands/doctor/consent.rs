@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::Findings;
+use crate::commands::approver::Alarm;
 use crate::config::Settings;
 use crate::daemon::sockets::Occupant;
 use crate::daemon::sockets::occupant;
@@ -63,8 +64,29 @@ fn find(name: &str) -> Option<PathBuf> {
     EXECUTION_PATH.split(':').map(|directory| Path::new(directory).join(name)).find(|path| path.is_file())
 }
 
+/// What waits for the approver's word, and what people have to hear of.
+#[derive(Deserialize)]
+struct Approver {
+    #[serde(default)]
+    unconfirmed: Vec<String>,
+    #[serde(default)]
+    alarms: Vec<Alarm>,
+}
+
 /// What only the daemon knows.
 pub(super) async fn ask(client: &mut Client, findings: &mut Findings) -> Result<(), CommandError> {
+    let approver: Approver = client.call("approver/status", &json!({})).await?;
+    for reason in &approver.unconfirmed {
+        findings.warn(
+            "settings",
+            format!("not in force: {reason}"),
+            "`hostel approver confirm`, if that is what you want",
+        );
+    }
+    for alarm in &approver.alarms {
+        let hint = "`hostel audit show` tells when; find out who writes to the house's files";
+        findings.bad("tampering", format!("{} {}", alarm.time, alarm.text), hint);
+    }
     let audit: Audit = client.call("audit/verify", &json!({})).await?;
     match audit.broken {
         None => findings.good("audit", format!("{} records, each as it was written", audit.records)),

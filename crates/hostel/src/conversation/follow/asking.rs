@@ -1,7 +1,8 @@
 //! The questions of an agent put to who sits at our terminal, one at a time.
 //!
-//! Invariant: what was typed before a question could be read on the screen is thrown away. A decision goes out until
-//! the house has taken it; one that came from elsewhere meanwhile takes the question back.
+//! Invariant: what was typed before a question could be read on the screen is thrown away. A question that is longer than
+//! the screen is shown in parts, and agreeing counts only after the last one. A decision goes out until the house has
+//! taken it; one that came from elsewhere meanwhile takes the question back.
 //!
 //! Without a keyboard it takes no question: the page then says how to answer from elsewhere.
 
@@ -72,6 +73,17 @@ impl Asking {
         let mut jobs = writes(page.ask(&question));
         jobs.push(Job::Tell(told));
         self.put = Some(Put { question, stage: Stage::Showing(shown) });
+        jobs
+    }
+
+    /// Shows the next part of the question. What is typed before it is on the screen answers nothing.
+    fn show(&mut self, page: &mut Page) -> Vec<Job> {
+        let (told, shown) = oneshot::channel();
+        let mut jobs = writes(page.read_on());
+        jobs.push(Job::Tell(told));
+        if let Some(put) = &mut self.put {
+            put.stage = Stage::Showing(shown);
+        }
         jobs
     }
 
@@ -149,31 +161,33 @@ impl Asking {
     /// Goes on with what `progress` waited for.
     pub(super) fn proceed(&mut self, page: &mut Page) -> Vec<Job> {
         let (Some(news), Some(put)) = (self.news.take(), &mut self.put) else { return Vec::new() };
-        match news {
+        let line = match news {
             News::OnScreen => {
                 // Only what is typed from now on can be meant for this question.
                 if let Some(keyboard) = &mut self.keyboard {
                     keyboard.drain();
                 }
                 put.stage = Stage::Shown;
-                Vec::new()
+                return Vec::new();
             }
             News::Line(None) => {
                 // The terminal is gone, or somebody typed Ctrl-D: no answers from here.
                 put.stage = Stage::Elsewhere;
-                writes(page.elsewhere(&put.question))
+                return writes(page.elsewhere(&put.question));
             }
-            News::Line(Some(line)) => {
-                page.typed_line();
-                put.stage = match line.trim().to_ascii_lowercase().as_str() {
-                    "y" | "yes" => Stage::Decided("allow_once", None),
-                    "a" | "always" => Stage::Decided("allow_always", None),
-                    "n" | "no" => Stage::Decided("reject", None),
-                    _ => return writes(page.ask_again()),
-                };
-                Vec::new()
-            }
-        }
+            News::Line(Some(line)) => line,
+        };
+        page.typed_line();
+        let decision = match (line.trim().to_ascii_lowercase().as_str(), page.is_read()) {
+            ("n" | "no", _) => "reject",
+            ("y" | "yes" | "a" | "always", false) => return writes(page.not_yet()),
+            (_, false) => return self.show(page),
+            ("y" | "yes", true) => "allow_once",
+            ("a" | "always", true) => "allow_always",
+            _ => return writes(page.ask_again()),
+        };
+        put.stage = Stage::Decided(decision, None);
+        Vec::new()
     }
 }
 

@@ -79,8 +79,8 @@ impl Follow {
     fn show_update(&mut self, update: &Update) {
         let elapsed = matches!(self.until, Until::Turn { .. }).then(|| self.since.elapsed());
         if let Format::Page(page) = &mut self.format {
-            if let Some(columns) = crate::ui::columns(std::io::stderr()) {
-                page.resize(columns);
+            if let Some(size) = crate::ui::screen_size(std::io::stderr()) {
+                page.resize(size);
             }
             let pieces = page.update(update, elapsed);
             self.show(pieces);

@@ -6,6 +6,7 @@ fn follow(until: Until) -> Follow {
     let house = House { dir: HouseDir::at("/nowhere"), label: "home".to_owned() };
     let look = Look {
         width: 80,
+        height: 24,
         paint_text: false,
         paint_aside: false,
         aside: StreamName::Stdout,

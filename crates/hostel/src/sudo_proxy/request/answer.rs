@@ -151,17 +151,14 @@ mod tests {
         assert_eq!(digest(ok), "exit 0\n== stdout == (1 lines)\nhi\n");
         assert_eq!(digest(r#"{"id":"x","status":"denied"}"#), "denied\n");
         assert_eq!(digest(r#"{"id":"x","status":"timeout"}"#), "timeout\n");
-        assert_eq!(digest(r#"{"id":"x","status":"error","message":"no \u001b[1mway"}"#), "error: no \\u{1b}[1mway\n");
+        assert_eq!(digest(r#"{"id":"x","status":"error","message":"no \u001b[1mway"}"#), "error: no ⟨ESC⟩[1mway\n");
         assert_eq!(digest(r#"{"id":"x","status":"error"}"#), "error: unknown error\n");
     }
 
     #[test]
     fn what_is_no_answer_is_shown_in_part() {
         let error = read("nonsense\u{1b}[2J").unwrap_err();
-        assert!(
-            error.starts_with("invalid response JSON: ") && error.ends_with("\nraw: nonsense\\u{1b}[2J"),
-            "{error}"
-        );
+        assert!(error.starts_with("invalid response JSON: ") && error.ends_with("\nraw: nonsense⟨ESC⟩[2J"), "{error}");
         assert!(read(&"x".repeat(10_000)).unwrap_err().len() < 400);
         assert!(read(r#"{"id":"x","status":"maybe"}"#).is_err());
         assert!(read(r#"{"status":"ok"}"#).is_err());

@@ -5,6 +5,9 @@
 //! else is written to the terminal while a question is open: it waits, and what waits is bounded. A request that is
 //! settled elsewhere takes its question away, with a line that says so.
 //!
+//! A question that does not fit on the screen is shown page by page, and agreeing counts only after the last one. Code
+//! that others can change runs as root only after a word was typed that says so.
+//!
 //! It starts nothing and keeps no clock: the house does both.
 
 mod prompt;
@@ -25,18 +28,19 @@ use hostel_house::approvals::Face;
 use hostel_house::approvals::Kind;
 use hostel_house::approvals::Passphrase;
 use hostel_house::approvals::State;
+use hostel_house::pipelines::PasswordWanted;
 use hostel_house::pipelines::Privilege;
 use hostel_peer::Peer;
 use tokio::sync::mpsc;
-use tokio::sync::oneshot;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use zeroize::Zeroizing;
 
 use super::digest::Style;
 use crate::commands::now_ns;
 use crate::inbox::visible;
 use prompt::Asking;
+use prompt::Question;
+use tty::Keys;
 pub(super) use tty::Tty;
 
 /// Lines that may wait for an open question to be answered; more are not shown here.
@@ -55,13 +59,8 @@ const STARTLED: Duration = Duration::from_secs(1);
 /// The line under every question.
 const BAR: &str = "━━━━━━━━━━━━━━━━━━━━━━━━━";
 
-/// A secret that a running command needs.
-pub(super) struct SecretWanted {
-    /// What it is for; harmless text.
-    pub(super) text: String,
-    /// Where it goes; none if it was not given.
-    pub(super) answer: oneshot::Sender<Option<Zeroizing<Vec<u8>>>>,
-}
+/// The word that confirms that others can change what runs as root.
+const CONFIRMATION: &str = "changeable";
 
 /// The terminal as a place where requests are decided.
 pub(super) struct Terminal {
@@ -69,9 +68,7 @@ pub(super) struct Terminal {
     pub(super) approvals: Approvals,
     /// Lines for people, each harmless and with its end.
     pub(super) lines: mpsc::Receiver<String>,
-    pub(super) secrets: mpsc::Receiver<SecretWanted>,
-    /// What every command gets anyway.
-    pub(super) usual: Vec<(String, String)>,
+    pub(super) passwords: mpsc::Receiver<PasswordWanted>,
     /// A key alone decides nothing.
     pub(super) strict: bool,
     pub(super) log: Log,
@@ -132,8 +129,8 @@ impl Terminal {
         loop {
             changed.mark_unchanged();
             self.say(String::new()).await?;
-            if let Ok(wanted) = self.secrets.try_recv() {
-                self.ask_secret(wanted).await?;
+            if let Ok(wanted) = self.passwords.try_recv() {
+                self.ask_password(wanted).await?;
                 continue;
             }
             let waiting = self.waiting();
@@ -149,7 +146,7 @@ impl Terminal {
             }
             tokio::select! {
                 Some(line) = self.lines.recv() => self.say(line).await?,
-                Some(wanted) = self.secrets.recv() => self.ask_secret(wanted).await?,
+                Some(wanted) = self.passwords.recv() => self.ask_password(wanted).await?,
                 more = changed.changed() => if more.is_err() {
                     return Ok(());
                 },
@@ -157,11 +154,14 @@ impl Terminal {
         }
     }
 
-    /// What waits to be decided, oldest first. What pkexec asks about is not asked twice.
+    /// What waits to be decided, oldest first. What pkexec asks about is not asked twice, unless there is something to
+    /// confirm that pkexec does not know of.
     fn waiting(&self) -> Vec<Approval> {
         let is_ours = |approval: &Approval| {
             approval.requester.door == sudo_proxy::NAME
-                && approval.subject.pipeline().is_some_and(|pipeline| pipeline.privilege != Privilege::Pkexec)
+                && approval.subject.pipeline().is_some_and(|pipeline| {
+                    pipeline.privilege != Privilege::Pkexec || !pipeline.changeable_code().is_empty()
+                })
         };
         let mut waiting: Vec<Approval> = self.approvals.pending().into_iter().filter(is_ours).collect();
         waiting.sort_by_key(|approval| approval.created_ns);
@@ -191,7 +191,6 @@ impl Terminal {
         let always = approval.kind == Kind::Pipeline && self.approvals.session_grant().eligible();
         let style = Style::wanted();
         let asking = Asking {
-            usual: &self.usual,
             always,
             seconds: Duration::from_nanos(approval.expires_ns.saturating_sub(now_ns())).as_millis().div_ceil(1000)
                 as u64,
@@ -199,28 +198,17 @@ impl Terminal {
             style,
         };
         let keys = self.tty.keys()?;
-        let (about, question) = prompt::render(&approval, &asking);
-        self.tty.write(&about).await?;
-        tokio::time::sleep_until(calm).await;
-        // What was typed before the question stands there answers nothing; what is typed after counts at once.
-        keys.forget();
-        self.tty.write(&question).await?;
-        let answer = loop {
-            tokio::select! {
-                key = keys.next() => break Answer::Key(key?),
-                _ = changed.changed() => {
-                    if !self.approvals.pending().iter().any(|waiting| waiting.id == approval.id) {
-                        break Answer::Over;
-                    }
-                }
-            }
-        };
+        let question = prompt::render(&approval, &asking);
+        let answer = self.put(&question, &approval, &keys, changed, calm, style).await?;
         let (label, asked) = match answer {
             Answer::Over => (self.became(&approval.id).await, Asked::TakenAway),
             Answer::Key(key) => {
-                let decision = meaning(key, approval.kind);
+                let mut decision = meaning(key, approval.kind);
+                if decision == Decision::AllowOnce && self.has_to_be_confirmed(&approval) {
+                    decision = self.confirmed(&keys).await?;
+                }
                 let claim = match (self.strict, &decision) {
-                    (true, Decision::AllowOnce | Decision::AllowAlways) => {
+                    (true, Decision::AllowOnce | Decision::AllowChangeable | Decision::AllowAlways) => {
                         self.tty.write("\nApprover's passphrase: ").await?;
                         let typed = tokio::time::timeout(TYPING, keys.secret()).await;
                         let typed = typed.ok().transpose()?.flatten().unwrap_or_default();
@@ -237,10 +225,82 @@ impl Terminal {
         Ok(asked)
     }
 
+    /// Shows a question page by page and waits for the key that answers it. The first page stands there at the moment
+    /// `calm` at the earliest.
+    async fn put(
+        &self,
+        question: &Question,
+        approval: &Approval,
+        keys: &Keys<'_>,
+        changed: &mut watch::Receiver<u64>,
+        calm: Instant,
+        style: Style,
+    ) -> io::Result<Answer> {
+        let pages = question.pages.len();
+        for (position, page) in question.pages.iter().enumerate() {
+            let is_last = position + 1 == pages;
+            self.tty.write(page).await?;
+            if position == 0 {
+                tokio::time::sleep_until(calm).await;
+            }
+            // What was typed before the question stands there answers nothing; what is typed after counts at once.
+            keys.forget();
+            let ask = if is_last { question.ask.clone() } else { prompt::more(position + 1, pages, style) };
+            self.tty.write(&ask).await?;
+            loop {
+                match self.key(approval, keys, changed).await? {
+                    Answer::Key(key) if !is_last && is_next_page(key) => break,
+                    Answer::Key(key) if !is_last && meaning(key, approval.kind) != DENIED => {
+                        self.tty.write("\nThis is not all of it; Space shows the next page. ").await?;
+                    }
+                    answer => return Ok(answer),
+                }
+            }
+            self.tty.write("\n").await?;
+        }
+        Ok(Answer::Over)
+    }
+
+    /// The next key, unless the request is settled elsewhere first.
+    async fn key(
+        &self,
+        approval: &Approval,
+        keys: &Keys<'_>,
+        changed: &mut watch::Receiver<u64>,
+    ) -> io::Result<Answer> {
+        loop {
+            tokio::select! {
+                key = keys.next() => return Ok(Answer::Key(key?)),
+                _ = changed.changed() => {
+                    if !self.approvals.pending().iter().any(|waiting| waiting.id == approval.id) {
+                        return Ok(Answer::Over);
+                    }
+                }
+            }
+        }
+    }
+
+    fn has_to_be_confirmed(&self, approval: &Approval) -> bool {
+        let pipeline = approval.subject.pipeline();
+        approval.kind == Kind::Privileged && pipeline.is_some_and(|pipeline| !pipeline.changeable_code().is_empty())
+    }
+
+    /// Has the word typed that confirms that others can change what runs as root. The warnings above say what exactly.
+    async fn confirmed(&self, keys: &Keys<'_>) -> io::Result<Decision> {
+        let text = format!(
+            "\nOthers than root can change what would run as root, see the warnings above.\n\
+             Type {CONFIRMATION} to run it all the same, anything else denies: "
+        );
+        self.tty.write(&text).await?;
+        let typed = tokio::time::timeout(TYPING, keys.word(CONFIRMATION.len() + 1)).await;
+        let typed = typed.ok().transpose()?.flatten().unwrap_or_default();
+        Ok(if typed == CONFIRMATION { Decision::AllowChangeable } else { DENIED })
+    }
+
     /// Applies an answer and says what it did; false if it cannot be applied here.
     async fn decide(&self, id: &str, decision: Decision, claim: &Claim, always: bool) -> (String, bool) {
         let label = match &decision {
-            Decision::AllowOnce => "Approved",
+            Decision::AllowOnce | Decision::AllowChangeable => "Approved",
             Decision::AllowAlways if always => "Approved (unattended for this session)",
             Decision::AllowAlways => "Approved",
             _ => "Denied",
@@ -272,15 +332,15 @@ impl Terminal {
         }
     }
 
-    /// Has a secret typed for a command that runs.
-    async fn ask_secret(&mut self, mut wanted: SecretWanted) -> io::Result<()> {
+    /// Has sudo's password typed for a command that runs.
+    async fn ask_password(&mut self, mut wanted: PasswordWanted) -> io::Result<()> {
         tokio::select! {
             () = self.tty.ours() => {}
-            // The command ended without it.
+            // sudo ended without it.
             () = wanted.answer.closed() => return Ok(()),
         }
         let keys = self.tty.keys()?;
-        self.tty.write(&wanted.text).await?;
+        self.tty.write(&password_question(&wanted)).await?;
         keys.forget();
         self.tty.write("Password: ").await?;
         let typed = tokio::select! {
@@ -293,8 +353,28 @@ impl Terminal {
         self.tty.write(&format!("\n{label}")).await?;
         // Whoever wanted it may be gone.
         drop(wanted.answer.send(typed));
+        // Says nothing if the password has reached sudo.
+        if let Ok(Ok(what)) = tokio::time::timeout(TYPING, wanted.refused).await {
+            let what = visible::text(&visible::prose(&what)).replace('\n', " ");
+            self.tty.write(&format!("→ The password was not passed on: {what}\n")).await?;
+        }
         Ok(())
     }
+}
+
+/// What a password is for.
+fn password_question(wanted: &PasswordWanted) -> String {
+    const COMMAND: usize = 200;
+    let words = wanted.pipeline.stages.iter().map(|stage| stage.argv.iter().map(String::as_str));
+    let command = visible::text(&visible::command(words)).replace('\n', " ");
+    format!("\nsudo needs your password for: {}\n", crate::text::cut(&command, COMMAND))
+}
+
+/// A no without a reason.
+const DENIED: Decision = Decision::Reject(String::new());
+
+fn is_next_page(key: u8) -> bool {
+    matches!(key, b' ' | b'\r' | b'\n')
 }
 
 /// What a key says: `y` agrees, `a` agrees to all that is not for root, anything else refuses.
@@ -302,7 +382,7 @@ fn meaning(key: u8, kind: Kind) -> Decision {
     match key {
         b'y' | b'Y' => Decision::AllowOnce,
         b'a' | b'A' if kind == Kind::Pipeline => Decision::AllowAlways,
-        _ => Decision::Reject(String::new()),
+        _ => DENIED,
     }
 }
 

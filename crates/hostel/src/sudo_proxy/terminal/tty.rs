@@ -131,6 +131,23 @@ impl Keys<'_> {
         }
     }
 
+    /// A short word that is seen while it is typed; none if it was given up with Escape, or is too long.
+    pub(super) async fn word(&self, most: usize) -> io::Result<Option<String>> {
+        let mut word = String::new();
+        loop {
+            match self.next().await? {
+                b'\r' | b'\n' => return Ok(Some(word)),
+                0x7f | 0x08 if word.pop().is_some() => self.tty.write("\u{8} \u{8}").await?,
+                key if key.is_ascii_graphic() && word.len() < most => {
+                    word.push(char::from(key));
+                    self.tty.write(char::from(key).encode_utf8(&mut [0; 4])).await?;
+                }
+                0x7f | 0x08 => {}
+                _ => return Ok(None),
+            }
+        }
+    }
+
     /// A line that is not seen while it is typed; none if it was given up with Escape, or is too long to be one.
     pub(super) async fn secret(&self) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
         const ERASE: [u8; 2] = [0x7f, 0x08];

@@ -74,15 +74,18 @@ async fn act(hub: &Arc<Hub>) -> Result<bool, StoreError> {
     let found = hub.store.read(|connection| rows::settled(connection, AT_ONCE)).await?;
     let mut waits = found.len() == AT_ONCE;
     for settled in found {
-        let approved = match (&settled.approval, settled.approved) {
-            (Some(approval), true) => {
-                hub.approvals.get(approval).await?.filter(|found| found.state == approvals::State::Approved)
-            }
-            _ => None,
+        // What the house itself knows of it: the row may say what it likes.
+        let known = match &settled.approval {
+            Some(approval) => hub.approvals.authentic(approval).await?,
+            None => None,
         };
-        let Some(approval) = approved else {
-            decline(hub, settled.no).await?;
-            continue;
+        let approval = match known {
+            Some(approval) if approval.state == approvals::State::Pending => continue,
+            Some(approval) if approval.state == approvals::State::Approved && settled.approved => approval,
+            _ => {
+                decline(hub, settled.no).await?;
+                continue;
+            }
         };
         let session = settled.session.as_deref().and_then(|id| hub.get(id));
         // One that is closed at this moment is looked at again when it is back.
@@ -117,9 +120,10 @@ impl Session {
         };
         let Some(turn) = self.room_for_letter() else { return Ok(false) };
         let prompt = letter.prompt(boundary());
-        let (session, now, text, id) = (self.no(), now_ns(), prompt.clone(), approval.id);
+        let (session, now, text, request) = (self.no(), now_ns(), prompt.clone(), approval.no);
+        let approvals = self.hub.approvals.clone();
         let write = move |transaction: &Transaction<'_>| {
-            let agreed = rows::is_approved(transaction, &id)?;
+            let agreed = approvals.take_letter_answer(transaction, request)?;
             let state = if agreed { State::Queued } else { State::Declined };
             let taken = rows::conclude(transaction, settled.no, state, turn)? && agreed;
             if taken {

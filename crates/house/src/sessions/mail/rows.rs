@@ -154,12 +154,6 @@ pub(super) fn conclude(transaction: &Transaction<'_>, no: i64, state: State, tur
     Ok(changed == 1)
 }
 
-/// Whether a request is approved, as the disk has it.
-pub(super) fn is_approved(connection: &Connection, approval: &str) -> rusqlite::Result<bool> {
-    let mut statement = connection.prepare_cached("SELECT 1 FROM approvals WHERE id = ? AND state = 'approved'")?;
-    Ok(statement.query_row([approval], |_| Ok(())).optional()?.is_some())
-}
-
 /// Forgets, a handful at a time, what was taken long ago.
 pub(in crate::sessions) fn trim(
     transaction: &Transaction<'_>,

@@ -75,8 +75,10 @@ impl Session {
                 return Ok(());
             }
             let (no, now) = (self.no(), now_ns() / 1_000_000);
+            let rights = self.rights(self.change(|state| state.mode), policy);
+            let ledger = Arc::clone(self.hub.approvals.ledger());
             let write = move |transaction: &Transaction<'_>| {
-                tables::set_text(transaction, no, "mesh", Some(policy.word()))?;
+                rights.write(transaction, &ledger)?;
                 if before == MeshPolicy::Off {
                     rows::begin_anew(transaction, no, now)?;
                 }

@@ -3,10 +3,12 @@
 use hostel_agents::Setup;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
-use crate::approvals;
+use crate::approvals::Approvals;
 use crate::processes::ProcessId;
+use crate::seals::{Ledger, Seal};
 use crate::sessions::conversation::Checkpoint;
 use crate::sessions::lines::Place;
+use crate::sessions::rights;
 
 /// A process that serves a session.
 #[derive(Clone, Debug)]
@@ -14,7 +16,7 @@ pub(crate) struct ProcessRow {
     pub(crate) id: ProcessId,
     /// It certainly was started.
     pub(crate) started: bool,
-    /// None where a later program has written it.
+    /// None where a later program has written it, or somebody who is not the house.
     pub(crate) setup: Option<Setup>,
     pub(crate) at: Checkpoint,
 }
@@ -25,13 +27,15 @@ pub(crate) fn insert_process(
     id: ProcessId,
     setup: &Setup,
     now_ns: u64,
+    ledger: &Ledger,
 ) -> rusqlite::Result<()> {
     let setup = serde_json::to_string(setup).unwrap_or_default();
+    let seal = rights::setup_seal(ledger, id, session, &setup);
     transaction
         .prepare_cached(
-            "INSERT INTO agent_processes (id, session, setup, state, created_ns) VALUES (?, ?, ?, 'chosen', ?)",
+            "INSERT INTO agent_processes (id, session, setup, state, created_ns, seal) VALUES (?, ?, ?, 'chosen', ?, ?)",
         )?
-        .execute(params![id.0, session, setup, now_ns as i64])
+        .execute(params![id.0, session, setup, now_ns as i64, seal.bytes()])
         .map(drop)
 }
 
@@ -51,18 +55,22 @@ pub(crate) fn save_process(transaction: &Transaction<'_>, id: ProcessId, at: &Ch
 }
 
 /// It serves nobody any more, and what it asked needs no answer.
-pub(crate) fn end_process(transaction: &Transaction<'_>, id: ProcessId) -> rusqlite::Result<()> {
+pub(crate) fn end_process(transaction: &Transaction<'_>, approvals: &Approvals, id: ProcessId) -> rusqlite::Result<()> {
     transaction
         .prepare_cached("UPDATE agent_processes SET state = 'ended', saved = NULL WHERE id = ?")?
         .execute([id.0])?;
-    approvals::withdraw_all(transaction, id)
+    approvals.withdraw_all(transaction, id)
 }
 
 /// The process that may still serve a session.
-pub(crate) fn live_process(connection: &Connection, session: i64) -> rusqlite::Result<Option<ProcessRow>> {
+pub(crate) fn live_process(
+    connection: &Connection,
+    session: i64,
+    ledger: &Ledger,
+) -> rusqlite::Result<Option<ProcessRow>> {
     connection
         .prepare_cached(
-            "SELECT id, setup, saved, seq, skip, stdin, state FROM agent_processes WHERE session = ? AND state <> 'ended'
+            "SELECT id, setup, saved, seq, skip, stdin, state, seal FROM agent_processes WHERE session = ? AND state <> 'ended'
              ORDER BY created_ns DESC LIMIT 1",
         )?
         .query_row([session], |row| {
@@ -73,7 +81,11 @@ pub(crate) fn live_process(connection: &Connection, session: i64) -> rusqlite::R
                 stdin: row.get::<_, i64>(5)? as u64,
             };
             let started = row.get::<_, String>(6)? == "live";
-            Ok(ProcessRow { id: ProcessId(row.get(0)?), started, setup: serde_json::from_str(&setup).ok(), at })
+            let id = ProcessId(row.get(0)?);
+            let seal = row.get_ref(7)?.as_bytes().ok().and_then(Seal::read);
+            let is_ours = seal == Some(rights::setup_seal(ledger, id, session, &setup));
+            let setup = serde_json::from_str(&setup).ok().filter(|_| is_ours);
+            Ok(ProcessRow { id, started, setup, at })
         })
         .optional()
 }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use hostel_agents::{Hosting, Kind, Mode, Usage};
 use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
-use crate::processes::Origin;
+use crate::seals::{Ledger, Seal};
 use crate::sessions::mail::MeshPolicy;
+use crate::sessions::rights::{self, Provenance, Rights};
 use crate::sessions::types::Standing;
 
 /// A session as it is stored.
@@ -40,8 +41,9 @@ pub(crate) struct SessionRow {
     pub(crate) mesh: MeshPolicy,
     /// Since when messages are taken, milliseconds of wall clock.
     pub(crate) mesh_since: u64,
-    /// Who asked for it, where that was a process inside the house.
-    pub(crate) made_by: Option<Origin>,
+    pub(crate) provenance: Provenance,
+    /// The seal that the row carries.
+    pub(crate) seal: Vec<u8>,
 }
 
 fn standing_word(standing: Standing) -> &'static str {
@@ -86,7 +88,7 @@ fn decode_env(bytes: &[u8]) -> Vec<(OsString, OsString)> {
 const SESSION: &str = "SELECT no, id, name, agent, kind, door, owner, cwd, mode, model, model_told, cli_session, \
     hosting, standing, env, approval_wait, created_ns, active_ns, last_seq, usage, \
     (SELECT coalesce(max(turn), 0) FROM turns WHERE turns.session = sessions.no), coalesce(address, ''), mesh, \
-    mesh_since, made_by FROM sessions";
+    mesh_since, made_by, guard, seal FROM sessions";
 
 fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
     let text = |index: usize| row.get::<_, String>(index);
@@ -122,17 +124,57 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         // What cannot be read lets nothing in.
         mesh: MeshPolicy::named(&text(22)?).unwrap_or_default(),
         mesh_since: number(23)?,
-        // What cannot be read belongs to nobody inside.
-        made_by: row.get::<_, Option<String>>(24)?.and_then(|text| text.parse().ok()),
+        provenance: Provenance::read(
+            row.get::<_, Option<String>>(24)?.as_deref(),
+            row.get::<_, Option<String>>(25)?.as_deref(),
+        ),
+        seal: row.get(26)?,
     })
 }
 
-pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) -> rusqlite::Result<i64> {
-    transaction
+impl SessionRow {
+    /// What it may do without asking.
+    pub(crate) fn rights(&self) -> Rights {
+        Rights::new(self.no, &self.id, &self.door, self.mode, self.mesh, &self.provenance)
+    }
+
+    /// The row as far as it can be believed: with the rights that the house itself wrote, else with the least.
+    pub(crate) fn believed(self, ledger: &Ledger) -> Self {
+        let rights = self.rights();
+        match ledger.get(rights.key()) == Some(rights.seal(ledger)) {
+            true => self,
+            false => self.with_least_rights(),
+        }
+    }
+
+    /// The same for a session that is only looked at. The house forgets the seal of one that was killed, so that the row's
+    /// own has to do.
+    pub(crate) fn believed_to_read(self, ledger: &Ledger) -> Self {
+        let rights = self.rights();
+        let seal = rights.seal(ledger);
+        let known = ledger.get(rights.key()).or_else(|| Seal::read(&self.seal));
+        if known == Some(seal) { self } else { self.with_least_rights() }
+    }
+
+    fn with_least_rights(mut self) -> Self {
+        (self.mode, self.mesh, self.provenance) = (Mode::Ask, MeshPolicy::Off, Provenance::least());
+        self
+    }
+}
+
+/// Writes a new session; gives its number.
+pub(crate) fn insert_session(
+    transaction: &Transaction<'_>,
+    row: &SessionRow,
+    ledger: &Ledger,
+) -> rusqlite::Result<i64> {
+    let seal = row.rights().seal(ledger);
+    let (made_by, guard) = row.provenance.words();
+    let no = transaction
         .prepare_cached(
             "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
-             approval_wait, created_ns, active_ns, mesh, mesh_since, made_by)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             approval_wait, created_ns, active_ns, mesh, mesh_since, made_by, guard, seal)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .insert(params![
             row.id,
@@ -152,8 +194,12 @@ pub(crate) fn insert_session(transaction: &Transaction<'_>, row: &SessionRow) ->
             row.active_ns as i64,
             row.mesh.word(),
             row.mesh_since as i64,
-            row.made_by.as_ref().map(Origin::to_string),
-        ])
+            made_by,
+            guard,
+            seal.bytes(),
+        ])?;
+    ledger.set(Rights { no, ..row.rights() }.key(), Some(seal));
+    Ok(no)
 }
 
 /// Every session that takes prompts, oldest first.
@@ -224,7 +270,8 @@ pub(crate) fn delete_events(transaction: &Transaction<'_>, session: i64, runs: u
     Ok(deleted < runs)
 }
 
-pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64) -> rusqlite::Result<()> {
+pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64, ledger: &Ledger) -> rusqlite::Result<()> {
+    rights::forget(ledger, session);
     transaction.prepare_cached("DELETE FROM sessions WHERE no = ?")?.execute([session]).map(drop)
 }
 

@@ -38,10 +38,11 @@ impl Runner {
         // The turn's first event stays where it is; what the dead process said is between it and the rest.
         let (run, now) = (self.recorder.take_run(), now_ns());
         let first_seq = self.session.log.last_seq();
+        let approvals = self.hub.approvals.clone();
         self.recorder
             .insist(points::TURN_RESTARTED, run, move |transaction| {
-                rows::end_process(transaction, old)?;
-                rows::insert_process(transaction, no, id, &stored, now)?;
+                rows::end_process(transaction, &approvals, old)?;
+                rows::insert_process(transaction, no, id, &stored, now, approvals.ledger())?;
                 rows::start_turn(transaction, no, number, id, 0, first_seq, now)
             })
             .await?;
@@ -97,8 +98,13 @@ impl Runner {
         }
         let (id, to_seq) = (talk.id(), talk.last_seq());
         let session_id = talk.session_id();
+        let went_on = over.outcome == Outcome::Completed && !ended;
         for no in questions {
-            insist(|| self.hub.approvals.withdraw(no)).await?;
+            match went_on {
+                // It came to its end, so somebody has answered, and it was not the house.
+                true => insist(|| self.hub.approvals.answered_elsewhere(no)).await?,
+                false => insist(|| self.hub.approvals.withdraw(no)).await?,
+            }
         }
         if let Some(id) = session_id {
             self.learn(Some(id), None, false);
@@ -119,14 +125,14 @@ impl Runner {
         };
         let answer = if outcome == Outcome::Completed || answer.is_empty() { text.clone() } else { answer };
         let end = End { time_ns, outcome, text, answer, usage: over.usage, to_seq };
-        let (no, learned) = (self.session.no(), self.take_learned());
+        let (no, learned, approvals) = (self.session.no(), self.take_learned(), self.hub.approvals.clone());
         self.close_turn(number, end, move |transaction| {
             for (column, value) in &learned {
                 rows::set_text(transaction, no, column, Some(value))?;
             }
             // What it said after the end of the turn is still to be heard.
             match last {
-                true => rows::end_process(transaction, id),
+                true => rows::end_process(transaction, &approvals, id),
                 false => rows::save_process(transaction, id, &at),
             }
         })
@@ -163,7 +169,8 @@ impl Runner {
         let answer = turn.answer();
         let answer = if answer.is_empty() { text.clone() } else { answer };
         let end = End { time_ns: now_ns(), outcome, text, answer, usage: Usage::default(), to_seq: 0 };
-        self.close_turn(number, end, move |transaction| rows::end_process(transaction, id)).await?;
+        let approvals = self.hub.approvals.clone();
+        self.close_turn(number, end, move |transaction| rows::end_process(transaction, &approvals, id)).await?;
         self.written_off(id);
         Ok(())
     }
@@ -196,7 +203,7 @@ impl Runner {
             state.running = None;
             state.usage = session_usage;
             if gone {
-                state.pid = None;
+                state.set_process(None);
             }
         });
         self.recorder.show_run(&run);

@@ -109,7 +109,7 @@ impl Runner {
     async fn begin(&mut self, next: Queued) -> Result<(), StoreError> {
         let setup = launch::setup(&self.session, &next.prompt);
         let retire = self.session.change(|state| std::mem::take(&mut state.retire));
-        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup));
+        let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup, &self.session));
         if !fits {
             self.hear_out().await?;
             self.end_process(false).await?;
@@ -127,11 +127,12 @@ impl Runner {
         let from_seq = self.talk.as_ref().map_or(0, Talk::last_seq);
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
         let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
             .insist(points::TURN_STARTED, run, move |transaction| {
                 match &checkpoint {
                     Some(at) => rows::save_process(transaction, id, at)?,
-                    None => rows::insert_process(transaction, no, id, &stored_setup, now)?,
+                    None => rows::insert_process(transaction, no, id, &stored_setup, now, &ledger)?,
                 }
                 rows::start_turn(transaction, no, turn, id, from_seq, first_seq, now)
             })
@@ -156,7 +157,7 @@ impl Runner {
                     .store
                     .submit(points::PROCESS_STARTED, move |transaction| rows::process_started(transaction, id))
                     .await?;
-                self.session.change(|state| state.pid = Some(process.pid()));
+                self.session.change(|state| state.set_process(Some(&process)));
                 self.talk = Some(Talk::fresh(process, setup, &self.hub.options));
                 Ok(())
             }
@@ -273,7 +274,7 @@ impl Runner {
     async fn end_process(&mut self, hard: bool) -> Result<(), StoreError> {
         self.hub.warm.leave(&self.session);
         let Some(mut talk) = self.talk.take() else { return Ok(()) };
-        self.session.change(|state| state.pid = None);
+        self.session.change(|state| state.set_process(None));
         talk.end(self.hub.options.stop_grace, hard).await;
         // Its end may be on disk already, with that of its turn.
         match talk.is_written_off() && self.recorder.is_written() {
@@ -284,8 +285,9 @@ impl Runner {
 
     /// The process serves nobody any more.
     async fn write_off(&mut self, id: ProcessId) -> Result<(), StoreError> {
-        let run = self.recorder.take_run();
-        self.recorder.insist(points::PROCESS_ENDED, run, move |transaction| rows::end_process(transaction, id)).await?;
+        let (run, approvals) = (self.recorder.take_run(), self.hub.approvals.clone());
+        let end = move |transaction: &rusqlite::Transaction<'_>| rows::end_process(transaction, &approvals, id);
+        self.recorder.insist(points::PROCESS_ENDED, run, end).await?;
         self.written_off(id);
         Ok(())
     }
@@ -293,6 +295,7 @@ impl Runner {
     /// That it serves nobody any more is on disk. Its journal stays; its keeper need not remember it.
     fn written_off(&self, id: ProcessId) {
         self.hub.approvals.withdrawn(id);
+        launch::note_failed_guard(&self.hub.processes, id);
         let processes = self.hub.processes.clone();
         hostel_tasks::spawn(async move { processes.release(id).await });
     }

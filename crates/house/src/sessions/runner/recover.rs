@@ -25,7 +25,11 @@ impl Runner {
     pub(super) async fn recover(&mut self) -> Result<(), StoreError> {
         let open = self.session.change(|state| state.interrupted.take());
         let no = self.session.no();
-        let row = insist(|| self.hub.store.read(move |connection| rows::live_process(connection, no))).await?;
+        let read = || {
+            let ledger = Arc::clone(self.hub.approvals.ledger());
+            self.hub.store.read(move |connection| rows::live_process(connection, no, &ledger))
+        };
+        let row = insist(read).await?;
         if let Some(open) = open.as_ref().filter(|open| row.as_ref().map(|row| row.id) != open.process) {
             return self.give_up(open, open.process).await;
         }
@@ -101,7 +105,7 @@ impl Runner {
         };
         let approvals = insist(|| self.hub.approvals.of_process(row.id)).await?;
         talk.recall(approvals, self.recorder.next_seq() - 1);
-        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
+        self.session.change(|state| state.set_process(process.status().running.then_some(&*process)));
         self.talk = Some(talk);
         self.catch_up().await
     }
@@ -122,7 +126,7 @@ impl Runner {
         if open.cause.is_some() {
             talk.expect_stop();
         }
-        self.session.change(|state| state.pid = process.status().running.then(|| process.pid()));
+        self.session.change(|state| state.set_process(process.status().running.then_some(&*process)));
         self.talk = Some(talk);
         Ok(())
     }

@@ -202,8 +202,14 @@ impl Runner {
     async fn hear_question(&mut self, time_ns: u64, mut event: Event) -> Result<(), StoreError> {
         match &mut event {
             Event::PermissionWithdrawn { request } => {
+                // An agent that is told to stop takes its questions back. Any other is no longer waiting although the house
+                // has not answered: somebody else may have.
+                let is_stopped = self.session.change(|state| state.running.is_some_and(|run| run.cause.is_some()));
                 if let Some(no) = self.talk.as_mut().and_then(|talk| talk.withdrawn(request)) {
-                    insist(|| self.hub.approvals.withdraw(no)).await?;
+                    match is_stopped {
+                        true => insist(|| self.hub.approvals.withdraw(no)).await?,
+                        false => insist(|| self.hub.approvals.answered_elsewhere(no)).await?,
+                    }
                 }
             }
             asked => self.ask(asked).await?,

@@ -87,7 +87,7 @@ async fn launch(desk: &Desk<'_>, arguments: &Launch) -> Result<End, Failure> {
     let agent = talk::agent(&house, arguments.agent.as_deref()).await?;
     let name = name(arguments.name.as_deref(), &agent)?;
 
-    let token = Token::make(&house.dir.run().join("launch"), &name)?;
+    let token = Token::make(&house.dir.launches(), &name)?;
     let registration = Registration::begin(client, &token, mesh, &name, &cwd, arguments).await?;
     let environment = environment(&token, mesh, &name);
     let told = async {

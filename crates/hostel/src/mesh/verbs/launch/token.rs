@@ -1,7 +1,8 @@
 //! A session's token in a file that only its owner can read, and that is gone with the session.
 //!
-//! Invariant: the token is made here, is never printed, and stands nowhere else on disk. A file whose command was killed
-//! is removed by the next one; its token is dead by then.
+//! Invariant: the token is made here, is never printed, and stands nowhere else on disk. The file has a directory of its
+//! own, which the guard of the session's agent shows. What a killed command left is removed by the next one; its token is
+//! dead by then.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -32,7 +33,9 @@ impl Token {
         sweep(folder);
         let text = Zeroizing::new(hex(&*Zeroizing::new(random::bytes::<32>())));
         // Never a path that was in use before: the house may still have the session that was led to it.
-        let file = folder.join(format!("{name}-{}-{}", hex(&random::bytes::<8>()), std::process::id()));
+        let own = folder.join(format!("{name}-{}-{}", hex(&random::bytes::<8>()), std::process::id()));
+        paths::private_directory(&own)?;
+        let file = own.join("token");
         let cannot = |error: std::io::Error| Failure::io(format!("cannot write `{}`: {error}", file.display()));
         let path = file.to_str().map(str::to_owned);
         let path = path.ok_or_else(|| Failure::io(format!("`{}` is not UTF-8", file.display())))?;
@@ -54,6 +57,9 @@ impl Drop for Token {
     fn drop(&mut self) {
         // One that is gone already is gone.
         std::fs::remove_file(&self.file).ok();
+        if let Some(own) = self.file.parent() {
+            std::fs::remove_dir(own).ok();
+        }
     }
 }
 
@@ -63,7 +69,7 @@ fn sweep(folder: &Path) {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.rsplit_once('-')).and_then(|(_, pid)| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            std::fs::remove_file(entry.path()).ok();
+            std::fs::remove_dir_all(entry.path()).ok();
         }
     }
 }
@@ -86,12 +92,13 @@ mod tests {
         assert_eq!(text.trim_end().len(), 64);
         // What was left behind goes, what is in use stays.
         let left = folder.join(format!("old-{}", u32::MAX));
-        std::fs::write(&left, "").unwrap();
+        std::fs::create_dir(&left).unwrap();
+        std::fs::write(left.join("token"), "").unwrap();
         let another = Token::make(&folder, "review").unwrap();
         assert!(!left.exists() && file.exists());
         assert_ne!(another.text(), token.text());
         assert_ne!(another.path(), token.path());
         drop(token);
-        assert!(!file.exists());
+        assert!(!file.parent().unwrap().exists());
     }
 }

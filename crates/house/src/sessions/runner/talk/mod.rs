@@ -12,6 +12,7 @@ use crate::approvals::{Approval, State};
 use crate::processes::{Batch, Member, Next, Process, ProcessId, StdinError, Watch};
 use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said};
 use crate::sessions::launch;
+use crate::sessions::session::Session;
 use crate::sessions::types::SessionOptions;
 
 use stopping::Stop;
@@ -155,10 +156,10 @@ impl Talk {
     }
 
     /// Whether it can serve a turn that would start a process like this.
-    pub(super) fn fits(&self, setup: &Setup) -> bool {
+    pub(super) fn fits(&self, setup: &Setup, session: &Session) -> bool {
         let whole = !self.conversation.is_mid_sentence();
         let alive = !self.ended && self.stop == Stop::No && self.process.is_running();
-        whole && alive && launch::still_fits(&self.setup, setup)
+        whole && alive && launch::still_fits(&self.setup, setup) && launch::has_guard(&self.process, session)
     }
 
     pub(super) fn begin_turn(&mut self) {
