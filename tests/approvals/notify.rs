@@ -176,7 +176,7 @@ fn a_desktop_is_told_in_words_it_cannot_mistake() {
     .unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", scratch.path().display());
-    let house = House::up_with("", &[("PATH", &path), ("DISPLAY", ":7")]);
+    let house = House::up_with("[guard]\nprograms = \"path\"\n", &[("PATH", &path), ("DISPLAY", ":7")]);
     house.set_passphrase();
     house.ask_run("one", &["<b>--x</b>"]);
     let id = house.waiting(1).remove(0);

@@ -14,7 +14,7 @@ use crate::launcher::VERB;
 use crate::layers::{Availability, Layers};
 use crate::plan::{HouseView, Shown};
 use crate::probe;
-use crate::setting::{Guard, Setting};
+use crate::setting::{Guard, OwnPrograms, Setting};
 use crate::variables;
 
 /// How long a machine that did not allow everything is not asked again.
@@ -81,6 +81,9 @@ pub enum GuardRefusal {
         /// What the machine does not allow.
         reason: String,
     },
+    /// What a person wants to be hidden or held is not there, so a view cannot protect it when it appears.
+    #[error("the guard is `strict` and `{}`, which `guard.hide` or `guard.read_only` names, does not exist: make it, or remove it from the setting", .0.display())]
+    Absent(PathBuf),
     /// There are no words for what the launcher has to do.
     #[error("the guard cannot be described: {0}")]
     Words(&'static str),
@@ -126,6 +129,12 @@ impl Guards {
         guards
     }
 
+    /// Where the house looks for the programs that it starts itself.
+    #[must_use]
+    pub fn own_programs(&self) -> OwnPrograms {
+        self.house.own_programs
+    }
+
     /// Whether a directory may belong to one session alone, so that its agent may see it.
     #[must_use]
     pub fn is_own_directory(&self, directory: &Path) -> bool {
@@ -167,10 +176,18 @@ impl Guards {
         (known.layers() == Layers::FULL || Instant::now() < *until).then(|| known.clone())
     }
 
-    /// Whether [`Guards::look`] answers without trying.
+    /// Whether [`Guards::layers`] answers without trying anything and without looking at files.
     #[must_use]
-    pub fn is_known(&self) -> bool {
-        self.counting().is_some()
+    pub fn answers_at_once(&self, guard: &Guard) -> bool {
+        self.counting().is_some() && (guard.setting != Setting::Strict || self.house.required.is_empty())
+    }
+
+    /// The paths that a person named as hidden or read-only and that do not exist now. A view that is made now does not
+    /// protect them when they appear. Looks at files.
+    #[must_use]
+    pub fn absent(&self) -> Vec<&Path> {
+        let paths = self.house.required.iter().map(PathBuf::as_path);
+        paths.filter(|path| path.symlink_metadata().is_err()).collect()
     }
 
     /// Forgets what was found: a launcher could not do what had been found possible.
@@ -178,7 +195,8 @@ impl Guards {
         *self.found.lock() = None;
     }
 
-    /// The layers that a process gets, which are `least` or more. Blocks as [`Guards::look`] does.
+    /// The layers that a process gets, which are `least` or more. Blocks as [`Guards::look`] does, and a strict guard looks
+    /// at files.
     pub fn layers(&self, guard: &Guard, least: Layers) -> Result<Layers, GuardRefusal> {
         if guard.setting == Setting::Off && least.is_none() {
             return Ok(Layers::default());
@@ -186,6 +204,10 @@ impl Guards {
         let found = self.look();
         match (guard.setting, found.why_not_full()) {
             (Setting::Strict, Some(reason)) => Err(GuardRefusal::Strict(reason)),
+            (Setting::Strict, None) => match self.absent().first() {
+                Some(path) => Err(GuardRefusal::Absent(path.to_path_buf())),
+                None => Ok(found.layers()),
+            },
             (_, Some(reason)) if !found.layers().cover(least) => Err(GuardRefusal::Weaker { least, reason }),
             _ => Ok(found.layers()),
         }
@@ -274,6 +296,23 @@ mod tests {
     }
 
     #[test]
+    fn a_strict_guard_is_refused_for_a_path_that_is_not_there() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("later");
+        let mut full = guards(Availability::default());
+        full.house.required = vec![scratch.path().to_owned(), path.clone()];
+        let (auto, strict) = (guard(Setting::Auto), guard(Setting::Strict));
+        assert!(full.answers_at_once(&auto) && !full.answers_at_once(&strict));
+        assert_eq!(full.layers(&auto, Layers::default()).unwrap(), Layers::FULL);
+        assert_eq!(
+            (full.layers(&strict, Layers::default()), full.absent()),
+            (Err(GuardRefusal::Absent(path.clone())), vec![path.as_path()])
+        );
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(full.layers(&strict, Layers::default()).unwrap(), Layers::FULL);
+    }
+
+    #[test]
     fn what_somebody_guarded_starts_is_guarded_as_well_or_refused() {
         let scopes = Layers { view: false, scopes: true };
         let partly = guards(Availability { no_view: Some("not allowed".to_owned()), no_scopes: None });
@@ -318,7 +357,7 @@ mod tests {
         assert_eq!((told.setting, told.active, told.why_not_stronger), (Setting::Strict, Layers::FULL, None));
         let early = Guards::new(HouseView::default(), Guard::default());
         assert_eq!(early.usual_status().why_not_stronger.as_deref(), Some("not tried yet"));
-        assert!(Guards::none().is_known() && Guards::none().look().layers().is_none());
+        assert!(Guards::none().answers_at_once(&Guard::default()) && Guards::none().look().layers().is_none());
     }
 
     #[test]

@@ -30,4 +30,4 @@ pub use guards::{Confinement, GuardRefusal, GuardStatus, Guards, Request};
 pub use known::{Names, is_grant};
 pub use layers::{Availability, Layers};
 pub use plan::{HouseView, Plan, Shown};
-pub use setting::{Guard, Setting};
+pub use setting::{Guard, OwnPrograms, Setting};

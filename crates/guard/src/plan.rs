@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::known::{self, Surroundings};
 use crate::layers::Layers;
-use crate::setting::Guard;
+use crate::setting::{Guard, OwnPrograms, Setting};
 
 /// A directory of the machine that appears elsewhere in the view.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -34,6 +34,11 @@ pub struct HouseView {
     pub read_only: Vec<PathBuf>,
     /// Exceptions inside these.
     pub writable: Vec<PathBuf>,
+    /// Hidden and read-only paths that a person named. What does not exist when a view is made can neither be hidden nor
+    /// held in it later, so a strict guard is refused without them.
+    pub required: Vec<PathBuf>,
+    /// Where the house looks for the programs that it starts itself.
+    pub own_programs: OwnPrograms,
     /// The program that answers as `sudo`.
     pub program: PathBuf,
     /// The directory of commands that come first on the path, as agents see it with and without a view.
@@ -73,6 +78,8 @@ pub struct Plan {
     pub read_only: Vec<PathBuf>,
     /// Exceptions inside these.
     pub writable: Vec<PathBuf>,
+    /// Paths that must exist.
+    pub required: Vec<PathBuf>,
     /// The program that takes the place of `sudo`.
     pub sudo: Option<PathBuf>,
     /// Variables that lead nowhere.
@@ -150,6 +157,9 @@ impl HouseView {
         plan.shown = self.shown.iter().chain(own).cloned().collect();
         plan.read_only.clone_from(&self.read_only);
         plan.writable.clone_from(&self.writable);
+        if guard.setting == Setting::Strict {
+            plan.required.clone_from(&self.required);
+        }
         plan.granted.extend(self.granted_paths(guard));
     }
 
@@ -209,7 +219,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setting::Setting;
 
     fn house() -> HouseView {
         HouseView {
@@ -301,6 +310,17 @@ mod tests {
         assert_eq!(plan, expected);
         let root = house().plan(&guard(&[]), Layers::FULL, &environment(&ENVIRONMENT), &[], 0);
         assert!(root.sudo.is_none() && root.path_first.is_none() && root.hidden.contains(&"/run/dbus".into()));
+    }
+
+    #[test]
+    fn a_strict_guard_needs_the_paths_that_a_person_named() {
+        let house = HouseView { required: vec!["/home/ada/.aws".into()], ..house() };
+        let required = |setting| {
+            let guard = Guard { setting, ..Guard::default() };
+            house.plan(&guard, Layers::FULL, &environment(&ENVIRONMENT), &[], 7).required
+        };
+        assert_eq!(required(Setting::Strict), house.required);
+        assert!(required(Setting::Auto).is_empty());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -91,7 +92,8 @@ fn explain(error: &str) -> String {
 pub(crate) fn ask(program: &Path, plan: &Plan) -> Availability {
     let Some(argument) = plan.argument() else { return Availability::nothing("a path of the house is no text") };
     let mut command = Command::new(program);
-    command.arg(VERB).arg(TRY).arg(argument).current_dir("/").env_clear();
+    // Not under the name of a personality: what ends all processes of that name does not mean this one.
+    command.arg0("hostel").arg(VERB).arg(TRY).arg(argument).current_dir("/").env_clear();
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = match spawned {
         Ok(child) => child,

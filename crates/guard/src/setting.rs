@@ -38,6 +38,28 @@ impl Setting {
     }
 }
 
+/// Where the house looks for the programs that it starts itself, outside every guard.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OwnPrograms {
+    /// In directories of the system that only root can change; on the search path where they are not there.
+    #[default]
+    System,
+    /// On the search path alone.
+    Path,
+}
+
+impl OwnPrograms {
+    /// The word for it in settings.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            OwnPrograms::System => "system",
+            OwnPrograms::Path => "path",
+        }
+    }
+}
+
 /// The guard that a process is to have.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(default)]

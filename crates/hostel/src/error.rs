@@ -112,6 +112,9 @@ impl From<ClientError> for CommandError {
             ClientError::Connect { .. } => {
                 CommandError::failure(error.to_string()).hint("look for the reason with `hostel doctor`")
             }
+            ClientError::NotTheDaemon { found, .. } | ClientError::Doubtful(found) => {
+                CommandError::failure(error.to_string()).hint(found.advice())
+            }
             ClientError::Lost(_) => {
                 CommandError::failure(error.to_string()).hint("see whether it still runs with `hostel doctor`")
             }

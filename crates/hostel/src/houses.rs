@@ -148,6 +148,12 @@ impl Houses {
                 Err(error @ ClientError::Connect { .. }) if self.only.is_none() => {
                     refusal.get_or_insert(error);
                 }
+                // A personality that a hosted process has started does not keep the other houses from being asked.
+                Err(error @ ClientError::NotTheDaemon { .. })
+                    if self.only.is_none() && house.dir.root() != self.home =>
+                {
+                    refusal.get_or_insert(error);
+                }
                 Err(error) => return Err(error.into()),
             }
         }

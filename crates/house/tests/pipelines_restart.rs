@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hostel_house::approvals::Approval;
+use hostel_house::approvals::{Approval, Record};
 use hostel_house::pipelines::{End, PipelineLimits, PlanRequest, Run, RunError};
 use hostel_house::processes::Retention;
 use support::pipelines::{Opened, Place, ask};
@@ -227,6 +227,31 @@ fn a_keeper_that_dies_in_the_middle_is_told_and_nothing_runs_again() {
         let error = finish(&run).await.unwrap_err();
         assert!(matches!(error, RunError::Lost(_)), "{error:?}");
         assert_eq!(witnessed(&witness), "ran\n");
+        daemon.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
+    });
+    daemon.vanish();
+}
+
+#[test]
+fn an_approval_that_was_read_before_the_keeper_died_is_lost_and_not_called_undecided() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, PipelineLimits::default());
+    daemon.do_now(async {
+        let approval = daemon.house.approve(ask(&[&["true"]])).await;
+        let keeper = rustix::process::Pid::from_raw(daemon.house.processes.keeper_status().pid as i32).unwrap();
+        rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+        let records = async || daemon.house.approvals.audit().show(0, 100).await.unwrap();
+        let is_lost = |records: &Vec<_>| records.iter().any(|record: &Record| record.kind == "key_lost");
+        until("everything is sealed anew", records, is_lost).await;
+        let run = daemon.house.pipelines.run(&approval).await.unwrap();
+        let error = finish(&run).await.unwrap_err();
+        assert!(matches!(error, RunError::Lost(_)), "{error:?}");
+        assert!(matches!(daemon.house.recorded(&approval.id).await.end, End::Lost { .. }));
+        // What the house has not decided is not run, whatever a copy says.
+        let mut forged = daemon.house.approve(ask(&[&["true"]])).await;
+        forged.runs.push(forged.runs[0]);
+        let error = daemon.house.pipelines.run(&forged).await.err().unwrap();
+        assert!(matches!(error, RunError::NotRun(_)), "{error:?}");
         daemon.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
     });
     daemon.vanish();

@@ -164,6 +164,7 @@ async fn a_rule_answers_instead_of_a_person() {
             cwd: glob("/**"),
             tool: glob("ba[s]h"),
             argv: None,
+            env: None,
             privileged: None,
         };
         let house = House::with_rules("", vec![rule]).await;

@@ -245,6 +245,7 @@ fn rules_have_to_name_the_mesh() {
         cwd: None,
         tool: None,
         argv: None,
+        env: None,
         privileged: None,
     };
     for (requester, through) in [(None, false), (Some("alice"), false), (Some("mesh"), true)] {

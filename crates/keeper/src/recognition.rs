@@ -11,8 +11,10 @@
 //! connects for the first time lets itself be looked at during its greeting, hides its memory when it has been welcomed,
 //! and asks for the key after that. What makes itself unreadable before cannot be recognised by rule 2.
 //!
-//! Callers have checked before that the peer is of the same user and does not descend from the keeper. Nothing here reads
-//! a process's memory (its environment, for one): whoever connects could make that wait for ever.
+//! Callers have checked before that the peer is of the same user, does not descend from the keeper and is not further
+//! inside a house than the keeper ([`crate::marks`]): a hosted process may run the daemon's own file, with a library of its
+//! own loaded into it. Nothing here reads a process's memory (its environment, for one): whoever connects could make that
+//! wait for ever.
 
 use std::fs::Metadata;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,7 @@
-//! A filter of system calls for programs that shall not reach others on this machine: seccomp in its classic form.
+//! Filters of system calls: seccomp in its classic form. Every filter of this program is built here.
 //!
-//! What a process with this filter cannot do, and neither can anything it starts, for good:
+//! What a process with the filter for programs that shall not reach others on this machine ([`SyscallFilter::isolated`])
+//! cannot do, and neither can anything it starts, for good:
 //!
 //! | call | why |
 //! |---|---|
@@ -10,10 +11,13 @@
 //! | `ioctl(TIOCSTI)`, `ioctl(TIOCLINUX)` | writes into the input of a terminal |
 //! | calls of another architecture | the numbers above are this one's |
 //!
+//! [`SyscallFilter::sealed`] is for programs that never execute another one ([`crate::confine::seal`]).
+//!
 //! Guarantee: a call that is not named here is let through as it is. Installing a filter gives up the right to gain
 //! privileges by executing a program (`no_new_privs`), which the kernel demands.
 
 use std::io;
+use std::os::fd::RawFd;
 
 use crate::sys;
 
@@ -61,16 +65,7 @@ impl SyscallFilter {
     /// # Errors
     /// This architecture is not known.
     pub fn isolated(unix_sockets: bool) -> io::Result<Self> {
-        let native = NATIVE.ok_or(io::ErrorKind::Unsupported)?;
-        let mut filter = Self(Vec::new());
-        filter.load(ARCHITECTURE);
-        filter.jump_if_equal(native, 1, 0);
-        filter.refuse(libc::ENOSYS);
-        filter.load(NUMBER);
-        if cfg!(target_arch = "x86_64") {
-            filter.0.push(instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, X32));
-            filter.refuse(libc::ENOSYS);
-        }
+        let mut filter = Self::of_native_calls(libc::ENOSYS)?;
         if !unix_sockets {
             let any = u32::MAX;
             filter.refuse_argument(libc::SYS_socket, 0, any, libc::AF_UNIX as u32, libc::EACCES);
@@ -88,12 +83,45 @@ impl SyscallFilter {
         Ok(filter)
     }
 
+    /// The filter for a process that may execute the file behind a descriptor, and no other one. Programs take what it
+    /// answers for a file that may not be executed.
+    ///
+    /// # Errors
+    /// This architecture is not known.
+    pub(crate) fn sealed(program: RawFd) -> io::Result<Self> {
+        let mut filter = Self::of_native_calls(libc::EACCES)?;
+        filter.refuse_call(libc::SYS_execve, libc::EACCES);
+        filter.allow_argument(libc::SYS_execveat, 0, program as u32, libc::EACCES);
+        filter.give(libc::SECCOMP_RET_ALLOW);
+        Ok(filter)
+    }
+
+    /// The beginning of every filter: calls of other architectures and numberings are refused. The number of the call is
+    /// loaded then.
+    fn of_native_calls(error: i32) -> io::Result<Self> {
+        let native = NATIVE.ok_or(io::ErrorKind::Unsupported)?;
+        let mut filter = Self(Vec::new());
+        filter.load(ARCHITECTURE);
+        filter.jump_if_equal(native, 1, 0);
+        filter.refuse(error);
+        filter.load(NUMBER);
+        if cfg!(target_arch = "x86_64") {
+            filter.0.push(instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 0, 1, X32));
+            filter.refuse(error);
+        }
+        Ok(filter)
+    }
+
+    pub(crate) fn instructions(&self) -> &[Instruction] {
+        &self.0
+    }
+
     /// Installs it in this thread and in whatever it becomes or starts. There must be no other thread.
     ///
     /// # Errors
     /// The kernel has no such filters, or refuses this one.
     pub fn install(&self) -> io::Result<()> {
-        sys::filter_syscalls(&self.0)
+        sys::install_filter(&sys::kernel_filter(self))
     }
 
     /// As `bwrap --seccomp` reads it.
@@ -133,13 +161,27 @@ impl SyscallFilter {
     /// Refuses a call whose argument has this value under a mask. The kernel takes these arguments as 32 bits, whatever
     /// stands above them.
     fn refuse_argument(&mut self, call: libc::c_long, argument: u32, mask: u32, value: u32, error: i32) {
-        let upper = if cfg!(target_endian = "big") { 4 } else { 0 };
         self.jump_if_equal(call as u32, 0, 5);
-        self.load(ARGUMENTS + 8 * argument + upper);
+        self.load_argument(argument);
         self.0.push(instruction(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, mask));
         self.jump_if_equal(value, 0, 1);
         self.refuse(error);
         self.load(NUMBER);
+    }
+
+    /// Refuses a call unless an argument has this value.
+    fn allow_argument(&mut self, call: libc::c_long, argument: u32, value: u32, error: i32) {
+        self.jump_if_equal(call as u32, 0, 4);
+        self.load_argument(argument);
+        self.jump_if_equal(value, 1, 0);
+        self.refuse(error);
+        self.load(NUMBER);
+    }
+
+    /// Loads the lower half of an argument.
+    fn load_argument(&mut self, argument: u32) {
+        let lower = if cfg!(target_endian = "big") { 4 } else { 0 };
+        self.load(ARGUMENTS + 8 * argument + lower);
     }
 }
 
@@ -215,6 +257,22 @@ mod tests {
             assert_eq!(judge(&filter, 0x4000_0003, 102, [1, 0, 0, 0, 0, 0]), refused(libc::ENOSYS), "32 bits");
             assert_eq!(filter.to_bytes().len(), filter.0.len() * INSTRUCTION);
         }
+    }
+
+    #[test]
+    fn a_sealed_process_executes_one_descriptor_and_does_everything_else() {
+        let native = NATIVE.unwrap();
+        let filter = SyscallFilter::sealed(7).unwrap();
+        let call = |number: libc::c_long, first: u64| judge(&filter, native, number as u32, [first, 0, 0, 0, 0, 0]);
+        assert_eq!(call(libc::SYS_execve, 7), refused(libc::EACCES));
+        assert_eq!(call(libc::SYS_execveat, 7), libc::SECCOMP_RET_ALLOW);
+        for other in [8, libc::AT_FDCWD as u32 as u64, 0] {
+            assert_eq!(call(libc::SYS_execveat, other), refused(libc::EACCES));
+        }
+        for number in [libc::SYS_read, libc::SYS_openat, libc::SYS_clone, libc::SYS_socket, 1023] {
+            assert_eq!(call(number, 7), libc::SECCOMP_RET_ALLOW, "{number}");
+        }
+        assert_eq!(judge(&filter, 0x4000_0003, 11, [7, 0, 0, 0, 0, 0]), refused(libc::EACCES), "32 bits");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use hostel_journal::ProcessId;
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::TAG_VARIABLE;
+use crate::marks::{self, NAMES_A_PROCESS};
 
 /// The value of [`TAG_VARIABLE`] for a process of a house.
 pub fn tag_value(house_tag: &str, id: ProcessId) -> String {
@@ -42,10 +43,8 @@ impl Marks {
     }
 }
 
-/// Set in every mark that is a limit, so that it is no limit anybody would choose.
-const LIMIT_MARK: u64 = 1 << 62;
-/// Where the house's part of such a mark is.
-const LIMIT_HOUSE: u64 = (LIMIT_MARK - 1) & !0xffff_ffff;
+/// Where the house's part of a mark is that is a limit.
+const LIMIT_HOUSE: u64 = (NAMES_A_PROCESS - 1) & !0xffff_ffff;
 
 /// The mark of a process among its limits: the limit of file locks, which the kernel has ignored since version 2.4 but
 /// still hands down to every descendant, through `env -i`, `setsid` and `sudo`.
@@ -56,21 +55,12 @@ pub fn limit_tag(house_tag: &str, id: ProcessId) -> u64 {
 
 fn limit_house(house_tag: &str) -> u64 {
     let house = u64::from_str_radix(house_tag, 16).unwrap_or_else(|_| u64::from(crc32c::crc32c(house_tag.as_bytes())));
-    LIMIT_MARK | (house << 32 & LIMIT_HOUSE)
+    NAMES_A_PROCESS | (house << 32 & LIMIT_HOUSE)
 }
 
-/// The limit of file locks of a process, if it is a mark. Everybody's can be read, other users' too.
+/// The limit of file locks of a process, if it is the mark of a single one.
 fn limit_of(pid: u32) -> Option<u64> {
-    let text = bounded_file(&format!("/proc/{pid}/limits"), 4096)?;
-    let line = text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Max file locks"))?;
-    let value: u64 = str::from_utf8(line).ok()?.split_ascii_whitespace().next()?.parse().ok()?;
-    (value & LIMIT_MARK != 0 && value < LIMIT_MARK << 1).then_some(value)
-}
-
-/// Whether the limits of a process carry the mark of a house. Unlike the environment they can be read without waiting for
-/// the process.
-pub(crate) fn carries_limit_mark(pid: u32, house_tag: &str) -> bool {
-    limit_of(pid).is_some_and(|limit| is_of_house(limit, house_tag))
+    marks::hard_limit_of(pid).filter(|limit| marks::names_a_process(*limit))
 }
 
 fn is_of_house(limit: u64, house_tag: &str) -> bool {
@@ -382,7 +372,7 @@ mod tests {
         let mark = limit_tag(house, id);
         assert!(is_of_house(mark, house) && !is_of_house(mark, "0123456789abcdee"));
         assert_ne!(mark, limit_tag(house, ProcessId([8; 16])));
-        assert!(mark < 1 << 63, "it must not be mistaken for no limit");
+        assert!(marks::names_a_process(mark), "it must not be mistaken for no limit");
         assert_eq!(limit_of(std::process::id()).filter(|limit| *limit == mark), None);
         let limited = |value: u64| {
             let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
@@ -405,15 +395,16 @@ mod tests {
             drop(child_failure);
             assert_eq!(failure.read_to_end(&mut Vec::new()).unwrap(), 0, "it was executed");
             drop(birth);
-            let (found, session) = (limit_of(pid), read_stat(pid).unwrap().session);
+            let (found, session) = ((limit_of(pid), marks::is_inside(pid)), read_stat(pid).unwrap().session);
             assert_eq!(session, pid);
             let pid = Pid::from_raw(pid as i32).unwrap();
             rustix::process::kill_process(pid, Signal::KILL).unwrap();
             rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
             found
         };
-        assert_eq!(limited(mark), Some(mark));
-        assert_eq!(limited(1024), None, "somebody's own limit is no mark");
+        assert_eq!(limited(mark), (Some(mark), Some(true)));
+        assert_eq!(limited(1024), (None, Some(true)), "somebody's own limit names no process");
+        assert_eq!(limited(0), (None, Some(true)), "every hosted process is known to be inside");
     }
 
     #[test]

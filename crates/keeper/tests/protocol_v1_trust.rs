@@ -31,7 +31,7 @@ fn welcome() -> Welcome {
     Welcome {
         proto: 1,
         // What was there when the bytes were recorded.
-        features: feature::ALL & !feature::ANCHOR,
+        features: feature::ALL & !feature::ANCHOR & !feature::LEASES,
         keeper_id: [7; 16],
         pid: 4711,
         since_ns: 1,
@@ -136,4 +136,5 @@ fn their_numbers_are_what_they_were() {
     let bits = [feature::DESCRIPTORS, feature::OWNED_INPUT, feature::UPGRADE_BY_DESCRIPTOR, feature::HOUSE_KEY];
     assert_eq!(bits, [32, 64, 128, 256]);
     assert_eq!((Execute::Program.to_wire(), Execute::Script.to_wire(), Outcome::Owned.to_wire()), (1, 2, 7));
+    assert_eq!((Execute::Leased.to_wire(), feature::LEASES), (3, 1 << 13));
 }

@@ -5,6 +5,7 @@
 //! | `peer` | one connection's other end, captured when it connected |
 //! | `standing` | owner, insider, other user, remote or unknown; how that is decided |
 //! | `marks` | the mark that everything inside a house carries and cannot take off |
+//! | `server` | the process that serves a socket, for whoever connects to it |
 //! | `registry` | the hostel processes of this user that are known by number |
 //! | `process`, `tree` | a process held by a descriptor; whose tree it belongs to |
 //! | `tcp`, `holders` | the two ends of a TCP connection, and the processes that hold one |
@@ -24,6 +25,7 @@ pub mod accept;
 pub mod http;
 pub mod marks;
 pub mod registry;
+pub mod server;
 pub mod tcp;
 
 mod holders;

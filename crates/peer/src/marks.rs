@@ -9,6 +9,11 @@
 //! The keeper, the mesh daemon and the broker mark themselves when they start, which marks all they ever start. The
 //! daemon of a house is itself a client of mesh daemons and stays unmarked; it marks each program it starts.
 //!
+//! What is hosted has a lower limit than those programs of ours: the keeper lowers it for each process that it starts, and
+//! so do a hook's launcher and [`mark_children_of`]. So a hosted process that poses as a keeper or as a daemon is told from
+//! a real one, although that is marked as well. A house that somebody runs inside a hosted process begins with that
+//! process's limit, and what it hosts is lower again. `hostel_keeper` has the same numbers (`marks`).
+//!
 //! Processes that older versions have started carry the variable [`TAG_VARIABLE`] instead; it is read as well, but a
 //! process can do without it.
 
@@ -23,45 +28,80 @@ use crate::{proc, sys};
 /// The environment variable that hosted processes are started with; its value names house and process.
 pub const TAG_VARIABLE: &str = "HOSTEL_PROCESS";
 
-/// The hard limit of a marked process, where the first process has none. The marks that name a single process
+/// The hard limit of a marked program of ours, where the first process has none. The marks that name a single process
 /// (`hostel_keeper::tree::limit_tag`) are lower, so that they can still be set.
 const CEILING: u64 = (1 << 63) - 1;
 
-/// Marks this process and everything it starts from now on. A process that is marked already stays as it is.
+/// Set in every mark that names a process; such a mark stays as it is, because somebody looks for it.
+const NAMES_A_PROCESS: u64 = 1 << 62;
+
+/// So many marks, the highest ones, name no process: one for each house inside another one.
+const LEVELS: u64 = 4096;
+
+/// Marks this process, a program of ours that serves others, and everything it starts from now on. A process that is
+/// marked already stays as it is.
 ///
 /// # Errors
 /// The kernel refused to set the limit.
 pub fn mark_this_process() -> io::Result<()> {
-    match limit_of_marked() {
-        Some(limit) => Ok(rustix::process::setrlimit(Resource::Locks, limit)?),
-        None => Ok(()),
-    }
+    Ok(rustix::process::setrlimit(Resource::Locks, limit_to(served_by))?)
 }
 
-/// Marks the processes that a command will start.
+/// Marks this process as a hosted one, before it becomes a program that is not ours.
+///
+/// # Errors
+/// The kernel refused to set the limit.
+pub fn mark_as_hosted() -> io::Result<()> {
+    Ok(rustix::process::setrlimit(Resource::Locks, limit_to(hosted_by))?)
+}
+
+/// Marks the processes that a command will start as hosted ones.
 pub fn mark_children_of(command: &mut Command) {
-    if let Some(limit) = limit_of_marked() {
-        sys::limit_before_exec(command, Resource::Locks, limit);
-    }
+    sys::limit_before_exec(command, Resource::Locks, limit_to(hosted_by));
 }
 
-/// The limit that marks a process which has this one's limit now; none if it is marked already.
-fn limit_of_marked() -> Option<Rlimit> {
+/// The limits of this process with another hard limit, which is made of the present one and that of the first process.
+fn limit_to(hard: impl FnOnce(u64, u64) -> u64) -> Rlimit {
     let own = rustix::process::getrlimit(Resource::Locks);
-    lowered(own.maximum.unwrap_or(u64::MAX), baseline())
-        .map(|hard| Rlimit { current: Some(own.current.unwrap_or(u64::MAX).min(hard)), maximum: Some(hard) })
+    let hard = hard(own.maximum.unwrap_or(u64::MAX), baseline());
+    Rlimit { current: Some(own.current.unwrap_or(u64::MAX).min(hard)), maximum: Some(hard) }
 }
 
-fn lowered(own: u64, baseline: u64) -> Option<u64> {
+/// The hard limit of a program of ours that serves others, when whoever starts it has the limit `own`.
+fn served_by(own: u64, baseline: u64) -> u64 {
     match own < baseline {
-        true => None,
-        false => Some(CEILING.min(baseline.saturating_sub(1))),
+        true => own,
+        false => CEILING.min(baseline.saturating_sub(1)),
     }
+}
+
+/// The hard limit of what is hosted, when the program of ours that starts it has the limit `own`.
+fn hosted_by(own: u64, baseline: u64) -> u64 {
+    let served = served_by(own, baseline);
+    match served & NAMES_A_PROCESS != 0 && served <= CEILING - LEVELS {
+        true => served,
+        false => served.saturating_sub(1),
+    }
+}
+
+/// The hard limit of this process.
+pub(crate) fn own_limit() -> u64 {
+    rustix::process::getrlimit(Resource::Locks).maximum.unwrap_or(u64::MAX)
+}
+
+/// The lowest hard limit that a keeper has which a process with the limit `own` may take for its own.
+pub(crate) fn limit_of_keeper_of(own: u64) -> u64 {
+    served_by(own, baseline())
 }
 
 /// Reads what marks are compared with, so that later nothing has to be read.
 pub(crate) fn prepare() {
     baseline();
+}
+
+/// Whether this process carries the mark.
+pub(crate) fn is_this_process_marked() -> bool {
+    own_limit() < baseline()
 }
 
 /// Whether a process carries the mark. `None` if it cannot be looked at.
@@ -89,12 +129,23 @@ mod tests {
 
     #[test]
     fn a_mark_is_below_what_the_first_process_has() {
-        assert_eq!(lowered(u64::MAX, u64::MAX), Some(CEILING));
-        assert_eq!(lowered(4096, 4096), Some(4095));
-        assert_eq!(lowered(u64::MAX, 4096), Some(4095));
-        assert_eq!(lowered(CEILING, u64::MAX), None, "it is marked already");
-        assert_eq!(lowered(1024, u64::MAX), None, "a lower limit is a mark as well");
-        assert_eq!(lowered(0, 0), Some(0), "nothing is below this");
+        assert_eq!(served_by(u64::MAX, u64::MAX), CEILING);
+        assert_eq!(served_by(4096, 4096), 4095);
+        assert_eq!(served_by(u64::MAX, 4096), 4095);
+        assert_eq!(served_by(CEILING, u64::MAX), CEILING, "it is marked already");
+        assert_eq!(served_by(1024, u64::MAX), 1024, "a lower limit is a mark as well");
+        assert_eq!(served_by(0, 0), 0, "nothing is below this");
+    }
+
+    #[test]
+    fn what_is_hosted_is_below_the_program_that_starts_it() {
+        // By a daemon, by a keeper or mesh daemon, and by a keeper inside a hosted process.
+        assert_eq!(hosted_by(u64::MAX, u64::MAX), CEILING - 1);
+        assert_eq!(hosted_by(CEILING, u64::MAX), CEILING - 1);
+        assert_eq!(hosted_by(CEILING - 1, u64::MAX), CEILING - 2);
+        assert_eq!(hosted_by(4096, 4096), 4094);
+        let stage = NAMES_A_PROCESS | 0x1234_5678_9abc;
+        assert_eq!(hosted_by(stage, u64::MAX), stage, "the house of the stage looks for it");
     }
 
     #[test]

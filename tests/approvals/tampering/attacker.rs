@@ -53,7 +53,7 @@ impl House {
     pub(crate) fn copy_row(&self, table: &str, condition: &str) -> SavedRow {
         let database = self.database();
         let mut statement = database.prepare(&format!("SELECT * FROM {table} WHERE {condition}")).expect("a table");
-        let columns: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let count = columns.len();
         let values = statement
             .query_row([], |row| (0..count).map(|at| row.get::<_, SqlValue>(at)).collect::<rusqlite::Result<_>>())

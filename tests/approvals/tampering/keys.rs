@@ -67,6 +67,42 @@ fn a_lock_out_counts_as_the_longest_after_a_lost_key() {
 }
 
 #[test]
+fn wrong_passphrases_before_a_lost_key_count_as_the_most_there_may_be() {
+    let house = House::guarded();
+    let unlock = |passphrase: &str| {
+        house.native().call("approval/unlock", json!({"passphrase": passphrase}))["error"]["message"].to_string()
+    };
+    for _ in 0..4 {
+        unlock("a wrong guess");
+    }
+    house.lose_key(|house| house.sql("UPDATE lockout SET wrong = 0"));
+    // The last of five.
+    assert!(unlock("a wrong guess").contains("too many"));
+    assert!(unlock(PASSPHRASE).contains("too many"));
+}
+
+#[test]
+fn a_lost_key_is_recorded_even_if_it_made_nothing_void() {
+    let house = House::guarded();
+    house.lose_key(|_| {});
+    assert!(house.kinds().contains(&"key_lost".to_owned()), "{:?}", house.records());
+    house.check_peace();
+}
+
+#[test]
+fn no_session_keeps_more_than_asking_whatever_door_its_row_names() {
+    let house = House::guarded();
+    let params = json!({"agent_alias": "echo", "mode": "ask", "cwd": house.path()});
+    let session = house.native().ask("session/new", params)["session_id"].as_str().expect("a session").to_owned();
+    house.lose_key(|house| {
+        house.sql(&format!("UPDATE sessions SET door = 'codecast', mode = 'auto' WHERE id = '{session}'"));
+    });
+    let read = "SELECT mode FROM sessions WHERE id = ?";
+    let mode: String = house.database().query_row(read, [&session], |row| row.get(0)).expect("a row");
+    assert_eq!(mode, "ask");
+}
+
+#[test]
 fn a_keeper_that_dies_under_the_daemon_takes_the_key_with_it() {
     let house = House::guarded();
     let first = house.ask_run("first", &["true"]);

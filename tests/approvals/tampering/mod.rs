@@ -8,5 +8,6 @@ mod attacker;
 mod audit;
 mod keys;
 mod passphrase;
+mod prompts;
 mod rows;
 mod settings;

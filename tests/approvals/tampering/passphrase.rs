@@ -61,6 +61,108 @@ fn a_digest_that_is_replaced_while_the_daemon_is_down_is_not_taken() {
     house.wait_tampered("approver");
 }
 
+/// The passphrase was used, and the audit has what proves it.
+fn endorsed_house() -> House {
+    let house = House::guarded();
+    wait::until_true(wait::LIMIT, "an endorsement", || house.kinds().contains(&"endorsed".to_owned()));
+    house
+}
+
+fn approver_tampered(house: &House) -> bool {
+    let is_it = |record: &serde_json::Value| record["kind"] == "tampered" && record["body"]["what"] == "approver";
+    house.records().iter().any(is_it)
+}
+
+#[test]
+fn a_passphrase_is_not_chosen_by_whoever_ends_the_keeper() {
+    let house = endorsed_house();
+    let digest = other_digest();
+    house.lose_key(|house| {
+        replace_file(house, &digest);
+        house.sql(&format!("UPDATE approver SET digest = '{0}', previous = '{0}'", digest.trim()));
+    });
+    for _ in 0..3 {
+        let refused = unlock(&house, OTHER).expect_err("the attacker's passphrase is taken");
+        assert!(refused.contains("behind the house's back") && refused.contains("hostel approver set"), "{refused}");
+    }
+    assert!(approver_tampered(&house) && !house.alarms().is_empty());
+    // Nor by another restart, which finds the key that it left.
+    house.crash();
+    house.start();
+    assert!(unlock(&house, OTHER).is_err(), "the attacker's passphrase is taken");
+    let told = unlock(&house, PASSPHRASE).expect_err("its digest is gone");
+    assert!(told.contains("hostel approver set"), "{told}");
+    let refused = house.native().call("approver/set", json!({"passphrase": OTHER, "old": OTHER}));
+    assert!(refused["error"].is_object(), "{refused}");
+    // The approver puts it right.
+    house.native().ask("approver/set", json!({"passphrase": PASSPHRASE, "old": PASSPHRASE}));
+    assert_eq!(unlock(&house, PASSPHRASE), Ok(()));
+    let changed = house.records().into_iter().find(|record| record["kind"] == "approver_changed").expect("a record");
+    assert_eq!(changed["body"]["proved_by"], "endorsement");
+    // From then on it is proved again.
+    wait::until_true(wait::LIMIT, "another endorsement", || {
+        house.kinds().iter().rev().take_while(|kind| *kind != "approver_changed").any(|kind| kind == "endorsed")
+    });
+    house.lose_key(|_| {});
+    assert_eq!(unlock(&house, PASSPHRASE), Ok(()));
+}
+
+#[test]
+fn a_passphrase_is_not_removed_by_whoever_ends_the_keeper() {
+    for row in ["DELETE FROM approver", "UPDATE approver SET digest = NULL, previous = NULL"] {
+        for (file, plant) in [(true, false), (false, false), (true, true)] {
+            let house = endorsed_house();
+            let digest = other_digest();
+            house.lose_key(|house| {
+                house.sql(row);
+                if file {
+                    fs::remove_file(house.home().join("approver")).expect("the file is there");
+                }
+                if plant {
+                    replace_file(house, &digest);
+                }
+            });
+            let told = format!("{row} {file} {plant}");
+            let set = house.native().call("approver/set", json!({"passphrase": OTHER}));
+            assert!(set["error"].is_object(), "{told}: {set}");
+            assert!(unlock(&house, OTHER).is_err(), "{told}");
+            let is_recorded = |record: &serde_json::Value| record["kind"] == "tampered";
+            assert!(house.records().iter().any(is_recorded), "{told}: {:?}", house.records());
+        }
+    }
+}
+
+#[test]
+fn a_proof_that_was_exchanged_with_the_digest_is_noticed() {
+    let attackers = House::up();
+    attackers.native().ask("approver/set", json!({"passphrase": OTHER}));
+    wait::until_true(wait::LIMIT, "an endorsement", || attackers.kinds().contains(&"endorsed".to_owned()));
+    let theirs = attackers.records().into_iter().find(|record| record["kind"] == "endorsed").expect("a record");
+    let digest = fs::read_to_string(attackers.home().join("approver")).expect("a digest");
+    let house = endorsed_house();
+    house.lose_key(|house| {
+        replace_file(house, &digest);
+        house.sql(&format!("UPDATE approver SET digest = '{0}', previous = '{0}'", digest.trim()));
+        house.sql("DROP TRIGGER audit_is_not_changed");
+        house.sql(&format!("UPDATE audit SET body = '{}' WHERE kind = 'endorsed'", theirs["body"]));
+    });
+    assert!(unlock(&house, OTHER).is_err(), "the attacker's passphrase is taken");
+    house.wait_tampered("approver");
+}
+
+#[test]
+fn control_the_passphrase_counts_after_a_lost_key() {
+    let house = endorsed_house();
+    for _ in 0..2 {
+        house.lose_key(|_| {});
+        assert_eq!(unlock(&house, PASSPHRASE), Ok(()));
+        house.crash();
+        house.start();
+        assert_eq!(unlock(&house, PASSPHRASE), Ok(()));
+    }
+    house.check_peace();
+}
+
 #[test]
 fn a_passphrase_is_not_set_or_removed_by_a_file() {
     let house = House::up();

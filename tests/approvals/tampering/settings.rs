@@ -124,6 +124,35 @@ fn after_a_lost_key_a_forged_row_proves_nothing() {
 }
 
 #[test]
+fn after_a_lost_key_settings_that_were_endorsed_earlier_prove_nothing() {
+    let endorsed = |house: &House, times: usize| {
+        wait::eventually(&format!("{times} endorsements"), || {
+            let kinds = house.kinds();
+            if kinds.iter().filter(|kind| *kind == "endorsed").count() >= times {
+                Ok(())
+            } else {
+                Err(format!("{kinds:?}"))
+            }
+        });
+    };
+    let house = House::guarded_with(RULE);
+    endorsed(&house, 1);
+    let early = house.copy_row("policy", "one = 1");
+    restart_with(&house, "");
+    confirm(&house);
+    endorsed(&house, 2);
+    house.lose_key(|house| {
+        house.put_back(&early);
+        write(house, RULE);
+    });
+    assert!(unasked(&house, "early").is_err(), "the earlier rule applies");
+    deny_all(&house);
+    house.wait_tampered("settings");
+    assert!(unasked(&house, "late").is_err(), "the earlier rule applies once the passphrase was shown");
+    deny_all(&house);
+}
+
+#[test]
 fn without_a_passphrase_a_change_is_recorded_and_told() {
     let house = House::up_with(SETTINGS, &[]);
     restart_with(&house, RULE);

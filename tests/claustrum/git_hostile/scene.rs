@@ -45,6 +45,7 @@ impl Scene {
     /// A house whose git runs the program by way of some other command first.
     pub(crate) fn start_with_wrapper(way: &str) -> Self {
         let scene = Self::prepare();
+        scene.sandbox.write_settings(&format!("{SETTINGS}[guard]\nprograms = \"path\"\n"));
         let programs = scene.sandbox.make("programs");
         let search_path = std::env::var_os("PATH").expect("a search path");
         let mut found = std::env::split_paths(&search_path).map(|directory| directory.join("git"));

@@ -64,12 +64,15 @@ fn an_orphan_of_a_guarded_agent_starts_nothing_without_a_guard() {
     if !place.is_full() {
         return;
     }
-    let out = place.work().join("orphan");
+    let (out, client) = (place.work().join("orphan"), place.work().join("client"));
+    let look = look(&place);
+    let script = place.write("work/orphan.sh", &format!("sh {look} >{0}.new 2>&1; mv {0}.new {0}\n", out.display()));
+    // It may start processes, and none of them is its own afterwards: it cannot follow what they print.
     place.script(&format!(
-        "setsid -f sh -c '(sleep 0; {0} run -- sh {1} >{2}.new 2>&1; mv {2}.new {2}) &' </dev/null >/dev/null 2>&1",
+        "setsid -f sh -c '(sleep 0; {} run -d -- sh {} >{} 2>&1) &' </dev/null >/dev/null 2>&1",
         place.hostel.display(),
-        look(&place),
-        out.display()
+        script.display(),
+        client.display()
     ));
     let listed = wait::eventually("the orphan's process", || fs::read_to_string(&out).ok());
     assert!(is_view(&listed), "{listed}");

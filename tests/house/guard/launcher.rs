@@ -15,7 +15,7 @@ fn under(place: &Place, plan: &Value, script: &str) -> Output {
     run(command)
 }
 
-fn view(more: Value) -> Value {
+fn view(more: &Value) -> Value {
     let mut plan = json!({"layers": {"view": true, "scopes": true}});
     for (key, value) in more.as_object().unwrap() {
         plan[key] = value.clone();
@@ -25,7 +25,7 @@ fn view(more: Value) -> Value {
 
 fn can(place: &Place) -> bool {
     let mut command = place.command(&place.hostel);
-    command.args(["guard-launch", "--try", &view(json!({})).to_string()]);
+    command.args(["guard-launch", "--try", &view(&json!({})).to_string()]);
     let tried = text(&run(command));
     let full = tried == r#"{"no_view":null,"no_scopes":null}"#;
     if !full {
@@ -41,7 +41,7 @@ fn a_program_gets_its_words_its_environment_and_its_directory() {
         return;
     }
     let mut command = place.command(&place.hostel);
-    let plan = view(json!({"unset": ["GONE"], "path_first": "/x"}));
+    let plan = view(&json!({"unset": ["GONE"], "path_first": "/x"}));
     command.env("GONE", "1").env("KEPT", "a b");
     command.args([
         "guard-launch",
@@ -56,9 +56,9 @@ fn a_program_gets_its_words_its_environment_and_its_directory() {
     let output = run(command);
     let expected = format!("zero one two a b gone /x:{}\n{}\n", super::place::PATH, place.work().display());
     assert_eq!(text(&output), expected);
-    assert_eq!(under(&place, &view(json!({})), "exit 7").status.code(), Some(7));
+    assert_eq!(under(&place, &view(&json!({})), "exit 7").status.code(), Some(7));
     // A pipe that nobody reads ends a program as it does elsewhere.
-    assert_eq!(text(&under(&place, &view(json!({})), "yes | head -n 1; trap")), "y\n");
+    assert_eq!(text(&under(&place, &view(&json!({})), "yes | head -n 1; trap")), "y\n");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn what_cannot_be_enforced_or_started_is_said_and_nothing_runs() {
         let output = run(command);
         (output.status.code(), text(&output))
     };
-    let plan = view(json!({})).to_string();
+    let plan = view(&json!({})).to_string();
     let plan = plan.as_str();
     for arguments in
         [&[][..], &[plan], &[plan, "/bin/true"], &["{}x", "/bin/true", "true"], &["{\"walls\":1}", "/bin/true", "true"]]
@@ -89,7 +89,7 @@ fn what_cannot_be_enforced_or_started_is_said_and_nothing_runs() {
     );
     assert_eq!(failed(&[plan, "/etc/passwd", "passwd"]).0, Some(126));
     // A directory that vanishes cannot be worked in.
-    let hidden = view(json!({"hidden": [place.path()]}));
+    let hidden = view(&json!({"hidden": [place.path()]}));
     let output = under(&place, &hidden, "echo ran");
     assert_eq!(output.status.code(), Some(125));
     assert!(text(&output).contains("hides the working directory"), "{}", text(&output));
@@ -108,7 +108,7 @@ fn a_socket_vanishes_and_its_neighbours_stay() {
     let sockets: Vec<_> =
         ["docker.sock", "other.sock"].iter().map(|name| UnixListener::bind(shared.join(name)).unwrap()).collect();
     place.own(&shared);
-    let plan = view(json!({"sockets": [shared.join("docker.sock")]}));
+    let plan = view(&json!({"sockets": [shared.join("docker.sock")]}));
     let script = "cd ../shared; ls; cat folder/file plain link; test -S other.sock && echo socket; touch x 2>/dev/null || echo closed";
     let expected = "folder\nlink\nother.sock\nplain\nin a folder\nplain\nplain\nsocket\nclosed\n";
     assert_eq!(text(&under(&place, &plan, script)), expected);
@@ -116,7 +116,7 @@ fn a_socket_vanishes_and_its_neighbours_stay() {
 }
 
 /// A user with a name: ssh wants one.
-const NOBODY: u32 = 65534;
+const SYSTEM_USER: u32 = 1;
 
 /// Runs a shell under a plan on a machine that the test has changed: in a private mount namespace.
 fn in_private(place: &Place, user: u32, preparation: &str, plan: &Value, script: &str) -> Output {
@@ -155,7 +155,7 @@ fn a_directory_is_hidden_in_every_place_where_it_is_mounted() {
         "cat {0}/house/secret {0}/alias/secret {0}/above/house/secret 2>/dev/null; echo end",
         place.path().display()
     );
-    let plan = view(json!({"hidden": [house]}));
+    let plan = view(&json!({"hidden": [house]}));
     assert_eq!(text(&in_private(&place, place.user, &preparation, &plan, &script)), "end\n");
     // Without the guard it is there three times.
     let open = json!({"layers": {"view": false, "scopes": false}});
@@ -183,10 +183,10 @@ fn ssh_reads_the_configuration_that_root_has_made() {
     );
     let script = "ssh -G some.host.example 2>&1 | grep -E '^port|Bad owner'";
     let hidden = place.sandbox.make("house");
-    std::os::unix::fs::chown(&hidden, Some(NOBODY), Some(NOBODY)).unwrap();
-    let plan = view(json!({"hidden": [hidden]}));
-    assert_eq!(text(&in_private(&place, NOBODY, &preparation, &plan, script)), "port 4711\n");
+    std::os::unix::fs::chown(&hidden, Some(SYSTEM_USER), Some(SYSTEM_USER)).unwrap();
+    let plan = view(&json!({"hidden": [hidden]}));
+    assert_eq!(text(&in_private(&place, SYSTEM_USER, &preparation, &plan, script)), "port 4711\n");
     // Without the copies it does not: there is no place for them without something hidden.
-    let without = text(&in_private(&place, NOBODY, &preparation, &view(json!({})), script));
+    let without = text(&in_private(&place, SYSTEM_USER, &preparation, &view(&json!({})), script));
     assert!(without.contains("Bad owner"), "{without}");
 }

@@ -174,7 +174,7 @@ impl Place {
     pub(crate) fn told(&self, agent: &str, command: &str) -> String {
         let said = self.good(&["run", "--agent", agent, &format!("tool {command}")]);
         let said = said.trim_end();
-        let heard = said.rsplit_once("tool said: ").map(|(_, heard)| heard);
+        let heard = said.rsplit_once("tool said:").map(|(_, heard)| heard.trim_start_matches(' '));
         heard.unwrap_or_else(|| panic!("no tool ran: {said}")).to_owned()
     }
 

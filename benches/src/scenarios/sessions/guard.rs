@@ -50,6 +50,9 @@ pub(super) fn run(bench: &Bench, report: &mut Report) -> Result<()> {
         metric("without a guard", |turns| turns.without),
         metric("with a guard", |turns| turns.with),
         added,
+        collected.metric("guard", "a trivial CLI, with a guard over without", ("times", 2), |turns: &Turns| {
+            turns.with / turns.without.max(f64::MIN_POSITIVE)
+        }),
     ]);
     Ok(())
 }

@@ -76,7 +76,7 @@ impl Door {
             LoginPath::Inherit => LoginShell::not_asked(),
             LoginPath::Ask { helper } => LoginShell::ask(environment.clone(), helper, settings.log.clone()),
         };
-        let mut git = Git::new(settings.limits.git);
+        let mut git = Git::new(settings.limits.git).from(processes.guards().own_programs());
         for private in environment::PRIVATE {
             git = git.hiding(private);
         }

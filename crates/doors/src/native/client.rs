@@ -1,6 +1,8 @@
 //! The asking side of our own protocol.
 //!
-//! Invariant: a connection that was opened has been initialized; an answer is matched to its question by id.
+//! Invariant: a connection that was opened has been initialized; an answer is matched to its question by id. Nothing is said
+//! to a process inside a house that has put its own socket into the daemon's place, and no passphrase to a process that may
+//! be another program ([`hostel_peer::server`]).
 //!
 //! It does not reconnect: who must not lose anything knows best where to go on.
 
@@ -8,6 +10,8 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use hostel_peer::server;
+use hostel_peer::server::ServerError;
 use serde::Deserialize;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -40,6 +44,17 @@ pub enum ClientError {
         /// What the system said.
         source: io::Error,
     },
+    /// Whoever listens there is not the daemon.
+    #[error("`{}` is not served by the daemon of the house: {found}", path.display())]
+    NotTheDaemon {
+        /// The socket's path as people know it.
+        path: PathBuf,
+        /// What was found.
+        found: ServerError,
+    },
+    /// Whoever listens there may be another program than the daemon, and was to be told a passphrase.
+    #[error("the passphrase was not sent: {0}")]
+    Doubtful(ServerError),
     /// The daemon went away in the middle.
     #[error("the daemon went away: {0}")]
     Lost(io::Error),
@@ -126,13 +141,19 @@ pub struct Questions {
     writer: OwnedWriteHalf,
     next_id: u64,
     line: Vec<u8>,
+    /// Why the server may be another program than the daemon.
+    doubt: Option<ServerError>,
 }
+
+/// How a passphrase begins in a question. In a text the quotation marks would be escaped.
+const SECRETS: [&[u8]; 2] = [b"\"passphrase\":\"", b"\"old\":\""];
 
 impl Questions {
     /// Sends a question and returns its id.
     ///
     /// # Errors
-    /// `Lost` when the daemon is gone, `Protocol` when the parameters cannot be encoded.
+    /// `Lost` when the daemon is gone, `Protocol` when the parameters cannot be encoded, `Doubtful` when a passphrase is
+    /// among them and the server may be another program.
     pub async fn send(&mut self, method: &str, params: &impl Serialize) -> Result<u64, ClientError> {
         let id = self.next_id;
         self.next_id += 1;
@@ -140,13 +161,15 @@ impl Questions {
         serde_json::to_writer(&mut self.line, &Request { jsonrpc: "2.0", id, method, params })
             .map_err(|error| ClientError::Protocol(error.to_string()))?;
         self.line.push(b'\n');
-        let sent = self.writer.write_all(&self.line).await;
-        if method.starts_with("approv") {
-            // There may be a passphrase in it.
+        let is_secret = SECRETS.iter().any(|secret| self.line.windows(secret.len()).any(|part| part == *secret));
+        let sent = match &self.doubt {
+            Some(doubt) if is_secret => Err(ClientError::Doubtful(doubt.clone())),
+            _ => self.writer.write_all(&self.line).await.map_err(ClientError::Lost),
+        };
+        if is_secret {
             self.line.zeroize();
         }
-        sent.map_err(ClientError::Lost)?;
-        Ok(id)
+        sent.map(|()| id)
     }
 }
 
@@ -201,22 +224,28 @@ impl Client {
     /// Connects to `dial` and introduces itself; `shown` is the path to name in an error.
     ///
     /// # Errors
-    /// `Connect` when nobody listens, else as `call`.
+    /// `Connect` when nobody listens, `NotTheDaemon` when somebody else does, else as `call`.
     pub async fn connect(dial: &Path, shown: &Path) -> Result<Self, ClientError> {
         let stream = UnixStream::connect(dial)
             .await
             .map_err(|source| ClientError::Connect { path: shown.to_owned(), source })?;
-        Client::over(stream).await
+        let served = server::daemon(&stream).await;
+        let served = served.map_err(|found| ClientError::NotTheDaemon { path: shown.to_owned(), found })?;
+        Client::with(stream, served.doubt).await
     }
 
-    /// Introduces itself on a connection that is there already.
+    /// Introduces itself on a connection to this process itself.
     ///
     /// # Errors
     /// As `call`.
     pub async fn over(stream: UnixStream) -> Result<Self, ClientError> {
+        Client::with(stream, None).await
+    }
+
+    async fn with(stream: UnixStream, doubt: Option<ServerError>) -> Result<Self, ClientError> {
         let (reader, writer) = stream.into_split();
         let mut client = Client {
-            questions: Questions { writer, next_id: 1, line: Vec::new() },
+            questions: Questions { writer, next_id: 1, line: Vec::new(), doubt },
             messages: Messages { lines: LineReader::new(reader, ANSWER_LIMIT) },
             server: Initialized {
                 protocol_version: PROTOCOL_VERSION,

@@ -88,6 +88,7 @@ impl Door {
         settings: Settings,
         log: Log,
     ) -> Self {
+        let git = Git::new(GIT).from(processes.guards().own_programs());
         Door(Arc::new(Inner {
             sessions,
             approvals,
@@ -96,7 +97,7 @@ impl Door {
             settings,
             log,
             turns: Turns::default(),
-            git: Git::new(GIT),
+            git,
             known: Mutex::default(),
             clients: watch::Sender::new(Clients::default()),
             next: AtomicU64::new(0),

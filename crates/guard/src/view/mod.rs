@@ -53,6 +53,9 @@ impl<T, E: Into<io::Error>> InStep<T> for Result<T, E> {
 /// Enters a namespace of our own and makes the view in it. The process must have one thread.
 pub(crate) fn enter(plan: &Plan) -> Result<(), ViewError> {
     let here = std::env::current_dir().step(|| "the working directory cannot be found".to_owned())?;
+    for path in &plan.required {
+        fs::symlink_metadata(path).step(|| format!("`{}` must be protected", path.display()))?;
+    }
     claim(&plan.claimed);
     let is_root = rustix::process::geteuid().is_root();
     leave_namespaces(is_root)?;

@@ -20,6 +20,8 @@ use hostel_doors::native::protocol::HouseStatus;
 use hostel_doors::native::protocol::ProcessList;
 use hostel_doors::native::protocol::State;
 use hostel_doors::native::protocol::Usage;
+use hostel_guard::OwnPrograms;
+use hostel_house::processes::program;
 use hostel_house::workspace::git::Git;
 use hostel_house::workspace::git::Limits;
 use rustix::process::Resource;
@@ -94,9 +96,11 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
     let mut findings = Findings::default();
     let dir = context.houses.one()?.dir;
     machine(&mut findings);
-    git(&mut findings).await;
+    let settings = context.settings();
+    let programs = settings.as_ref().map(|settings| settings.guard.programs).unwrap_or_default();
+    git(programs, &mut findings).await;
     directory(&dir, &mut findings);
-    let settings = match context.settings() {
+    let settings = match settings {
         Ok(settings) => {
             findings.good("configuration", "is in order");
             settings
@@ -108,6 +112,7 @@ pub(super) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError>
     };
     agents::check(&settings, &mut findings).await?;
     guard::ways_out(&settings, &mut findings);
+    guard::own_programs(&settings, &mut findings);
     consent::check(&context.home, &settings, &mut findings);
     journals(&dir, &settings, &mut findings);
     database(&dir, &mut findings);
@@ -144,17 +149,19 @@ fn machine(findings: &mut Findings) {
 }
 
 /// Git: whether it is there, and whether it can be kept from running other programs.
-async fn git(findings: &mut Findings) {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if !std::env::split_paths(&path).any(|directory| directory.join("git").is_file()) {
-        findings.warn("git", "is not in PATH: the claustrum door's git methods will fail", "install git");
-    } else if Git::new(Limits::default()).is_sealed().await {
-        findings.good("git", "is in PATH");
+async fn git(from: OwnPrograms, findings: &mut Findings) {
+    let Some(found) = program::own("git", from, std::env::var_os("PATH").as_deref()) else {
+        return findings.warn("git", "is not there: the claustrum door's git methods will fail", "install git");
+    };
+    if !found.is_protected {
+        guard::unprotected("git", &found.file, findings);
+    } else if Git::new(Limits::default()).from(from).is_sealed().await {
+        findings.good("git", "is there, and only root can change it");
     } else {
         findings.warn(
             "git",
             "starts other programs to do its work, so the kernel cannot keep it from running those of a repository",
-            "put the git program itself first in PATH instead of a script or wrapper",
+            "install the git program itself instead of a script or wrapper",
         );
     }
 }

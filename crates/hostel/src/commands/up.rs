@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::process::Stdio;
 
+use hostel_doors::native::client::ClientError;
 use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::native::protocol::HouseStatus;
 use serde_json::json;
@@ -78,7 +79,12 @@ pub(super) fn run(context: &Context<'_>, arguments: &Up) -> Result<ExitCode, Com
 fn running(context: &Context<'_>) -> Result<Option<HouseStatus>, CommandError> {
     let mut status = None;
     wait(async {
-        if let Ok(mut client) = context.houses.main().connect().await {
+        // Somebody else in the daemon's place would not let another one begin.
+        let connected = match context.houses.main().connect().await {
+            Err(error @ ClientError::NotTheDaemon { .. }) => return Err(error.into()),
+            connected => connected,
+        };
+        if let Ok(mut client) = connected {
             status = Some(client.call("house/status", &json!({})).await?);
         }
         Ok(ExitCode::SUCCESS)

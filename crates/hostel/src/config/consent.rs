@@ -123,6 +123,8 @@ pub(crate) struct RuleSettings {
     pub(crate) tool: Option<String>,
     /// One glob for each word; a last `**` for any further ones.
     pub(crate) argv: Option<Vec<String>>,
+    /// One glob for each name of a variable that may be set although programs run other code by it.
+    pub(crate) env: Option<Vec<String>>,
     /// Whether it is about requests for root; none = see the action.
     pub(crate) privileged: Option<bool>,
     /// Where it stands, `FILE:LINE`.
@@ -271,10 +273,15 @@ impl RuleSettings {
             return Some(problem);
         }
         let globs = [&self.requester, &self.session, &self.cwd, &self.tool].into_iter().flatten();
-        for glob in globs.chain(self.argv.iter().flatten()) {
+        for glob in globs.chain(self.argv.iter().flatten()).chain(self.env.iter().flatten()) {
             if let Err(error) = Glob::new(glob) {
                 return Some(format!("in `{name}`: {error}"));
             }
+        }
+        if self.env.is_some() && (self.action != RuleAction::Allow || self.argv.is_none()) {
+            return Some(format!(
+                "`env` of `{name}` names variables that a command may bring; it is for rules that allow, with `argv`"
+            ));
         }
         match self.argv.as_deref() {
             Some([]) => Some(format!("`argv` of `{name}` is empty; write for example `argv = [\"make\", \"test\"]`")),
@@ -323,6 +330,10 @@ impl RuleSettings {
         if let Some(argv) = &self.argv {
             let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
             write!(line, ", argv = [{}]", words.join(", ")).unwrap_or_default();
+        }
+        if let Some(env) = &self.env {
+            let names: Vec<String> = env.iter().map(|name| quoted(name)).collect();
+            write!(line, ", env = [{}]", names.join(", ")).unwrap_or_default();
         }
         if let Some(privileged) = self.privileged {
             write!(line, ", privileged = {privileged}").unwrap_or_default();
@@ -373,6 +384,7 @@ pub(super) struct Rule {
     cwd: Option<String>,
     tool: Option<String>,
     argv: Option<OneOrMany>,
+    env: Option<OneOrMany>,
     privileged: Option<bool>,
 }
 
@@ -387,6 +399,7 @@ impl Rule {
             cwd: self.cwd.map(|cwd| crate::paths::expand(&cwd).display().to_string()),
             tool: self.tool,
             argv: self.argv.map(|words| words.0),
+            env: self.env.map(|names| names.0),
             privileged: self.privileged,
             origin,
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use hostel_guard::Names;
+use hostel_guard::OwnPrograms;
 use hostel_guard::Setting;
 use serde::Deserialize;
 
@@ -19,6 +20,8 @@ pub(crate) struct GuardSettings {
     pub(crate) hide: Vec<PathBuf>,
     /// Paths that agents see and cannot change.
     pub(crate) read_only: Vec<PathBuf>,
+    /// Where the daemon looks for the programs that it starts itself.
+    pub(crate) programs: OwnPrograms,
 }
 
 impl Default for GuardSettings {
@@ -26,7 +29,13 @@ impl Default for GuardSettings {
         // A key that an agent adds there lets it come back by ssh, outside its guard.
         let keys = paths::expand("~/.ssh/authorized_keys");
         let read_only = Some(keys).filter(|keys| keys.is_absolute()).into_iter().collect();
-        GuardSettings { setting: Setting::Auto, grant: Vec::new(), hide: Vec::new(), read_only }
+        GuardSettings {
+            setting: Setting::Auto,
+            grant: Vec::new(),
+            hide: Vec::new(),
+            read_only,
+            programs: OwnPrograms::System,
+        }
     }
 }
 
@@ -37,6 +46,7 @@ pub(super) struct Guard {
     pub(super) grant: Option<OneOrMany>,
     pub(super) hide: Option<OneOrMany>,
     pub(super) read_only: Option<OneOrMany>,
+    pub(super) programs: Option<OwnPrograms>,
 }
 
 impl GuardSettings {

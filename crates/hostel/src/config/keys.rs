@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 93] = [
+pub(super) const KEYS: [(&str, Shape); 94] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -94,6 +94,7 @@ pub(super) const KEYS: [(&str, Shape); 93] = [
     ("guard.grant", Shape::List),
     ("guard.hide", Shape::List),
     ("guard.read_only", Shape::List),
+    ("guard.programs", Shape::Text),
     ("journal.dir", Shape::Text),
     ("journal.quota", Shape::Text),
     ("journal.per_process_quota", Shape::Text),
@@ -241,6 +242,7 @@ impl Settings {
         take!("guard.grant", from.grant.map(super::guard::grants), into.grant);
         take!("guard.hide", from.hide.map(all), into.hide);
         take!("guard.read_only", from.read_only.map(all), into.read_only);
+        take!("guard.programs", from.programs, into.programs);
 
         let from = layer.journal;
         let into = &mut self.journal;
@@ -362,6 +364,7 @@ impl Settings {
             "guard.grant" => self.guard.grant.join(","),
             "guard.hide" => all(&self.guard.hide),
             "guard.read_only" => all(&self.guard.read_only),
+            "guard.programs" => self.guard.programs.name().to_owned(),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
             "journal.per_process_quota" => text::size(self.journal.per_process_quota),

@@ -262,6 +262,13 @@ impl Settings {
         self.origins.get(key).cloned().unwrap_or_else(|| "built in".to_owned())
     }
 
+    /// The paths that a person named as hidden from agents or as read-only for them.
+    pub(crate) fn named_guard_paths(&self) -> Vec<PathBuf> {
+        let named = self.origins.contains_key("guard.read_only");
+        let read_only = self.guard.read_only.iter().filter(|_| named);
+        self.guard.hide.iter().chain(read_only).cloned().collect()
+    }
+
     /// The agents that ask for this guard themselves.
     pub(crate) fn agents_with_guard(&self, setting: Setting) -> Vec<&str> {
         let asks = self.agents.iter().filter(|(_, agent)| agent.guard() == Some(setting));

@@ -56,7 +56,9 @@ fn rule(settings: &RuleSettings) -> Result<Rule, CommandError> {
         })
     };
     let one = |key: &str, text: &Option<String>| text.as_ref().map(|text| glob(key, text)).transpose();
-    let words = settings.argv.as_ref().map(|words| words.iter().map(|word| glob("argv", word)).collect());
+    let many = |key: &str, texts: &Option<Vec<String>>| {
+        texts.as_ref().map(|texts| texts.iter().map(|text| glob(key, text)).collect::<Result<_, _>>()).transpose()
+    };
     Ok(Rule {
         name: settings.name.clone(),
         action: match settings.action {
@@ -68,7 +70,8 @@ fn rule(settings: &RuleSettings) -> Result<Rule, CommandError> {
         session: one("session", &settings.session)?,
         cwd: one("cwd", &settings.cwd)?,
         tool: one("tool", &settings.tool)?,
-        argv: words.transpose()?,
+        argv: many("argv", &settings.argv)?,
+        env: many("env", &settings.env)?,
         privileged: settings.privileged,
     })
 }

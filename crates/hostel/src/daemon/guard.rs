@@ -28,6 +28,9 @@ use crate::paths::HouseDir;
 /// The name by which agents ask for root's rights.
 pub(crate) const SUDO: &str = "sudo";
 
+/// Another house of the same user, the meshes, and the directories of the doors' own endpoints, which hold nothing else.
+const IN_HOME: [&str; 5] = ["~/.hostel", "~/.claudemesh", "~/.codecast", "~/.claude/remote", "~/.zeroclaw/data"];
+
 /// The guards of this house.
 pub(crate) fn guards(dir: &HouseDir, settings: &Settings) -> Result<Guards, CommandError> {
     let usual = Guard { setting: settings.guard.setting, grants: settings.guard.grant.iter().cloned().collect() };
@@ -41,6 +44,8 @@ fn house_view(dir: &HouseDir, settings: &Settings) -> Result<HouseView, CommandE
         hidden: hidden(dir, settings),
         shown: shown(dir),
         read_only: settings.guard.read_only.clone(),
+        required: settings.named_guard_paths(),
+        own_programs: settings.guard.programs,
         own_roots: vec![dir.mesh_sessions(), dir.launches()],
         commands: Some(Shown { from: dir.agents().join("bin"), to: dir.run().join("bin") }),
         program,
@@ -82,9 +87,7 @@ fn hidden(dir: &HouseDir, settings: &Settings) -> Vec<PathBuf> {
     if let Ok(places) = Places::from_environment() {
         hidden.extend([places.config_dir().to_owned(), places.daemon_root().to_owned()]);
     }
-    // Another house of the same user, and the directories of the doors' own endpoints. They hold nothing else.
-    let in_home = ["~/.hostel", "~/.claudemesh", "~/.codecast", "~/.claude/remote", "~/.zeroclaw/data"];
-    hidden.extend(in_home.into_iter().map(paths::expand));
+    hidden.extend(IN_HOME.into_iter().map(paths::expand));
     hidden.extend(settings.guard.hide.iter().cloned());
     hidden.retain(|path| path.is_absolute());
     hidden.sort_unstable();
@@ -106,8 +109,9 @@ fn shown(dir: &HouseDir) -> Vec<Shown> {
 
 /// Finds out which guard the machine allows, before the first agent wants one, and says so in the log.
 pub(super) async fn try_out(guards: Arc<Guards>, log: Log) {
-    let tried = hostel_tasks::spawn_blocking(move || (guards.look(), guards.usual_status())).await;
-    let Ok((found, usual)) = tried else { return };
+    let absent = |guards: &Guards| guards.absent().into_iter().map(Path::to_owned).collect::<Vec<_>>();
+    let tried = hostel_tasks::spawn_blocking(move || (guards.look(), guards.usual_status(), absent(&guards))).await;
+    let Ok((found, usual, absent)) = tried else { return };
     let reason = found.why_not_full().map(|reason| format!("; {reason}")).unwrap_or_default();
     log.info(format_args!(
         "[hostel] guard of agents: {} (setting {}, this machine allows {}{reason})",
@@ -115,20 +119,38 @@ pub(super) async fn try_out(guards: Arc<Guards>, log: Log) {
         usual.setting.name(),
         found.layers().name()
     ));
+    for path in absent {
+        log.warn(format_args!(
+            "[hostel] `{}` does not exist: a guard that is made now does not protect it when it appears",
+            path.display()
+        ));
+    }
 }
 
-/// Makes what agents are shown. A machine without `sudo` gets none of it either way: agents who ask for it ask here.
+/// Makes the directories of ours that agents must not see: what does not exist when a view is made can appear in it later,
+/// and an agent could make it and put something into it. One whose parent is missing stays missing, and one that cannot be
+/// made nobody of this user can make.
+fn claim() {
+    let make = |path: &Path, whole: bool| {
+        std::fs::DirBuilder::new().recursive(whole).mode(0o700).create(path).unwrap_or_default();
+    };
+    for path in IN_HOME.into_iter().map(paths::expand).filter(|path| path.is_absolute()) {
+        make(&path, false);
+    }
+    if let Ok(places) = Places::from_environment() {
+        make(places.config_dir(), true);
+        // Meshes that are joined later appear in it.
+        make(&places.agents_root(), true);
+    }
+}
+
+/// Makes what agents are shown and what they must not see. A machine without `sudo` gets none of it either way: agents who ask for it ask here.
 pub(super) fn prepare(dir: &HouseDir) -> Result<(), CommandError> {
     let commands = dir.agents().join("bin");
     for directory in [dir.agents(), commands.clone()] {
         paths::private_directory(&directory)?;
     }
-    if let Ok(places) = Places::from_environment()
-        && places.daemon_root().is_dir()
-    {
-        // Meshes that are joined later appear in it.
-        std::fs::DirBuilder::new().mode(0o700).create(places.agents_root()).unwrap_or_default();
-    }
+    claim();
     let program = own_program()?;
     if program == Path::new(OWN_LINK) {
         // The file is gone; the link of an earlier start leads nowhere, and the next start makes it anew.

@@ -182,6 +182,7 @@ impl House {
     ) -> Result<Self, CommandError> {
         let program = system::open_own_program()?;
         dir.create()?;
+        system::refuse_inside(&dir)?;
         // What this daemon starts is inside, also what was started without a mark.
         let add = || hostel_peer::registry::registry().add_this_process();
         hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
@@ -316,6 +317,7 @@ impl House {
         let abandoned = consent::look_after(self.approvals.clone(), self.pipelines.clone(), self.log.clone());
         let news = notify::run(
             self.settings.approvals.notify.clone(),
+            self.settings.guard.programs,
             self.dir.own_label(),
             self.approvals.clone(),
             self.sessions.clone(),

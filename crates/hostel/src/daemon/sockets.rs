@@ -114,6 +114,16 @@ impl Bound {
 }
 
 impl SocketFile {
+    /// Gives the socket another name on the same file system. A socket left there is replaced; anything else stays and is
+    /// an error.
+    pub(crate) fn link_to(&self, path: &Path) -> io::Result<SocketFile> {
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket()) {
+            std::fs::remove_file(path)?;
+        }
+        std::fs::hard_link(&self.path, path)?;
+        Ok(SocketFile { path: path.to_owned(), inode: self.inode })
+    }
+
     /// Removes the file if it is still the one we made.
     pub(crate) fn unlink(&self) {
         let same = self.path.symlink_metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.inode);
@@ -144,6 +154,25 @@ mod tests {
         let third = Bound::replace(&path, &path).unwrap();
         third.file().unlink();
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_second_name_leads_to_the_same_socket_and_goes_with_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [path, other] = ["s.sock", "t.sock"].map(|name| scratch.path().join(name));
+        let first = Bound::replace(&path, &path).unwrap();
+        let name = first.file().link_to(&other).unwrap();
+        assert_eq!((occupant(&path), occupant(&other)), (Occupant::Listening, Occupant::Listening));
+        drop(first);
+        assert_eq!(occupant(&other), Occupant::Stale);
+        let second = Bound::replace(&path, &path).unwrap();
+        let newer = second.file().link_to(&other).unwrap();
+        name.unlink();
+        assert_eq!(occupant(&other), Occupant::Listening, "a successor's name was removed");
+        newer.unlink();
+        assert!(!other.exists() && path.exists());
+        std::fs::write(&other, "text").unwrap();
+        assert!(second.file().link_to(&other).is_err());
     }
 
     #[test]

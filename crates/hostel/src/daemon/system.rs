@@ -114,6 +114,22 @@ pub(crate) fn raise_open_files() {
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
 }
 
+/// Refuses to be the daemon of the house in which this process runs: what it decides would count for nothing, and nobody
+/// outside would take it for the daemon. This is for people, to tell them at once; a process can hide what is asked here
+/// from us, and then keeper and commands refuse it.
+pub(super) fn refuse_inside(dir: &HouseDir) -> Result<(), CommandError> {
+    let tag = std::fs::read_to_string(dir.run().join(hostel_keeper::TAG_NAME)).unwrap_or_default();
+    let own = std::env::var(hostel_keeper::TAG_VARIABLE).unwrap_or_default();
+    match own.split_once('.') {
+        Some((house, _)) if house == tag.trim() => Err(CommandError::failure(format!(
+            "this process runs inside the house in `{}`, so it cannot be its daemon",
+            dir.root().display()
+        ))
+        .hint("run `hostel up` from a terminal outside of the house")),
+        _ => Ok(()),
+    }
+}
+
 /// Marks this process and everything it starts as inside the house. Not for the daemon of a house, which speaks to mesh
 /// daemons in the owner's name.
 pub(crate) fn mark_inside() {

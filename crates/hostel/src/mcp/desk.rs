@@ -47,7 +47,8 @@ impl Desk {
     }
 
     fn in_terminal(&self, host: Option<&str>, first: FirstContact) -> Result<Launched, LaunchError> {
-        let emulator = terminal::emulator().map_err(LaunchError::NoTerminal)?;
+        let the_house = matches!(self.local, Local::Here);
+        let emulator = terminal::emulator(the_house).map_err(LaunchError::NoTerminal)?;
         let mut words = self.program.clone();
         if let Some(host) = host {
             if first == FirstContact::AskInTerminal {
@@ -58,8 +59,7 @@ impl Desk {
             }
             words.extend(["--host".into(), host.into()]);
         }
-        let the_house = matches!(self.local, Local::Here);
-        terminal::open(emulator, &words, the_house).map_err(LaunchError::Spawn)?;
+        terminal::open(&emulator, &words, the_house).map_err(LaunchError::Spawn)?;
         Ok(Launched::Terminal)
     }
 }

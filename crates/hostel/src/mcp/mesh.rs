@@ -144,9 +144,8 @@ impl Mesh {
         if let Some(mesh) = self.speaker(caller).await?.mesh {
             return Ok(vec![mesh]);
         }
-        let found = hostel_tasks::spawn_blocking(|| Host::quiet()?.meshes());
-        let meshes = found.await.map_err(|error| Failure::internal(error.to_string()))??;
-        Ok(meshes.into_iter().map(|joined| joined.slug).collect())
+        let found = hostel_tasks::spawn_blocking(|| Host::quiet()?.usable());
+        found.await.map_err(|error| Failure::internal(error.to_string()))?
     }
 
     async fn stream(&self, caller: &Caller, mesh: &str, last: Option<&str>) -> Result<MeshFollowed, Failure> {

@@ -10,6 +10,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::process::Stdio;
 
+use hostel_guard::OwnPrograms;
+use hostel_house::processes::program::own;
+
 /// The emulators that are known, in the order they are looked for.
 const KNOWN: [&str; 5] = ["x-terminal-emulator", "gnome-terminal", "konsole", "xfce4-terminal", "xterm"];
 
@@ -25,19 +28,30 @@ fn find_in(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(is_program)
 }
 
-/// The emulator there is; which were looked for, if there is none.
-pub(super) fn emulator() -> Result<&'static str, String> {
+/// A terminal emulator.
+pub(super) struct Emulator {
+    name: &'static str,
+    file: PathBuf,
+}
+
+/// The emulator there is; which were looked for, if there is none. `the_house` itself takes one of the system first.
+pub(super) fn emulator(the_house: bool) -> Result<Emulator, String> {
+    let path = std::env::var_os("PATH");
+    let file = |name: &str| match the_house {
+        true => own(name, OwnPrograms::System, path.as_deref()).map(|found| found.file),
+        false => find_in(name, path.as_deref()),
+    };
     KNOWN
         .into_iter()
-        .find(|name| find(name).is_some())
+        .find_map(|name| Some(Emulator { name, file: file(name)? }))
         .ok_or_else(|| format!("no terminal emulator found (tried {})", KNOWN.join(", ")))
 }
 
 /// Runs a command in a terminal of its own and does not wait for it. What `the_house` itself opens counts as inside of
 /// it: ssh runs programs that its settings name.
-pub(super) fn open(emulator: &str, words: &[OsString], the_house: bool) -> io::Result<()> {
-    let mut command = Command::new(emulator);
-    command.arg(separator(emulator)).args(words);
+pub(super) fn open(emulator: &Emulator, words: &[OsString], the_house: bool) -> io::Result<()> {
+    let mut command = Command::new(&emulator.file);
+    command.arg(separator(emulator.name)).args(words);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     if the_house {
         hostel_peer::marks::mark_children_of(&mut command);

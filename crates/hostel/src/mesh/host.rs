@@ -11,6 +11,7 @@ use hostel_mesh::home::Membership;
 use hostel_mesh::home::Memberships;
 use hostel_mesh::home::MeshDir;
 use hostel_mesh::home::Places;
+use hostel_wire::topic::is_mesh_slug;
 use sha2::Digest as _;
 use sha2::Sha256;
 
@@ -94,17 +95,33 @@ impl Host {
         Memberships::load(&self.places).map(|known| known.problems().to_vec()).unwrap_or_default()
     }
 
-    /// The slugs of every mesh that is joined or has left a directory.
+    /// The slugs of every mesh that is joined or has left a directory. A guarded agent sees a directory for each mesh, with
+    /// the daemon's socket while that runs, and neither keys nor memberships.
     pub(crate) fn slugs(&self) -> Result<Vec<String>, Failure> {
         let mut slugs: BTreeSet<String> = self.meshes()?.into_iter().map(|joined| joined.slug).collect();
+        let guarded = self.is_guarded();
         for entry in std::fs::read_dir(self.places.daemon_root()).into_iter().flatten().flatten() {
             if let Ok(name) = entry.file_name().into_string()
-                && self.dir(&name).pid().exists()
+                && (self.dir(&name).pid().exists() || guarded && is_mesh_slug(&name))
             {
                 slugs.insert(name);
             }
         }
         Ok(slugs.into_iter().collect())
+    }
+
+    /// The slugs of the meshes that this process can use: those that are joined, or those that the guard shows.
+    pub(crate) fn usable(&self) -> Result<Vec<String>, Failure> {
+        match self.is_guarded() {
+            true => self.slugs(),
+            false => Ok(self.meshes()?.into_iter().map(|joined| joined.slug).collect()),
+        }
+    }
+
+    /// Whether a guard hides the memberships from this process. Its view of the daemons' directory is the directory for
+    /// agents, so that one is not there a second time.
+    pub(crate) fn is_guarded(&self) -> bool {
+        !self.places.config_file().exists() && !self.places.agents_root().exists()
     }
 
     /// The slug that is meant: the one asked for, else the only one.

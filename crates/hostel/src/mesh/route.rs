@@ -45,7 +45,11 @@ pub(crate) fn is_set(name: &str) -> bool {
 
 /// The daemon of the mesh, else a connection of our own.
 pub(super) async fn choose(desk: &Desk<'_>) -> Result<Route, Failure> {
-    let joined = desk.host.joined(desk.mesh.as_deref())?;
+    let joined = match desk.host.joined(desk.mesh.as_deref()) {
+        // A guarded agent has no keys with which it could connect on its own.
+        Err(_) if desk.host.is_guarded() => return daemon(desk, "a guarded agent").await.map(Route::Daemon),
+        joined => joined?,
+    };
     match find(&desk.host, &joined.slug).await {
         Found::Daemon(client, version) => {
             compare(desk, &joined.slug, &version);

@@ -3,35 +3,38 @@
 //! Invariant: only arguments, never a shell; text is escaped for the markup that desktops read; a program that hangs is
 //! ended.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_doors::claustrum::Log;
+use hostel_guard::OwnPrograms;
+use hostel_house::processes::program::own;
 use tokio::process::Command;
 
 use super::Queue;
 use super::news::News;
-use crate::config::agents::find;
 
-const PROGRAM: &str = "notify-send";
+/// The program that shows something on a desktop.
+pub(crate) const PROGRAM: &str = "notify-send";
 
 /// How long it may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether somebody could see it.
-pub(super) fn exists() -> bool {
+/// The program, if somebody could see what it shows.
+pub(super) fn program(from: OwnPrograms) -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let session = ["DISPLAY", "WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS"].into_iter().any(set);
-    session && find(PROGRAM, std::env::var_os("PATH").as_deref()).is_some()
+    own(PROGRAM, from, std::env::var_os("PATH").as_deref()).filter(|_| session).map(|found| found.file)
 }
 
 /// Shows news, one after the other.
-pub(super) async fn tell(queue: Arc<Queue>, log: Log) {
+pub(super) async fn tell(program: PathBuf, queue: Arc<Queue>, log: Log) {
     let mut failed = false;
     loop {
         let (news, _) = queue.next().await;
-        let mut command = Command::new(PROGRAM);
+        let mut command = Command::new(&program);
         command.args(arguments(&news)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         hostel_peer::marks::mark_children_of(command.kill_on_drop(true).as_std_mut());
         let shown = command.status();

@@ -1,8 +1,8 @@
 //! Telling people who are not looking: a request waits, a turn has ended.
 //!
 //! The daemon calls one function, beside its doors, and drops it to end it:
-//! `notify::run(settings.approvals.notify.clone(), label, approvals.clone(), sessions.clone(), log.clone()).await`,
-//! where `label` is the house's name for people. It never returns by itself and never fails.
+//! `notify::run(settings.approvals.notify.clone(), programs, label, approvals.clone(), sessions.clone(), log.clone())`,
+//! where `programs` says where `notify-send` is looked for and `label` is the house's name for people. It never returns by itself and never fails.
 //!
 //! Invariant: nobody waits for a notification. What is told goes through a short queue per way; a way that is slow loses
 //! its oldest news and says so in the log. What is told holds ids, kinds and the name of a program, never arguments,
@@ -18,6 +18,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hostel_doors::claustrum::Log;
+use hostel_guard::OwnPrograms;
 use hostel_house::approvals::Approvals;
 use hostel_house::sessions::NextEvents;
 use hostel_house::sessions::Session;
@@ -31,17 +32,26 @@ use crate::config::NotifySettings;
 use crate::config::Occasion;
 use news::News;
 
+pub(crate) use desktop::PROGRAM as NOTIFIER;
+
 /// News that may wait on one way; older ones are given up.
 const QUEUE: usize = 128;
 
 /// Tells what happens, until it is dropped.
-pub(crate) async fn run(settings: NotifySettings, house: String, approvals: Approvals, sessions: Sessions, log: Log) {
+pub(crate) async fn run(
+    settings: NotifySettings,
+    programs: OwnPrograms,
+    house: String,
+    approvals: Approvals,
+    sessions: Sessions,
+    log: Log,
+) {
     let mut ways = JoinSet::new();
     let mut queues = Vec::new();
-    if settings.desktop && desktop::exists() {
+    if let Some(program) = desktop::program(programs).filter(|_| settings.desktop) {
         let queue = Queue::new();
         queues.push(Arc::clone(&queue));
-        ways.spawn_boxed(desktop::tell(queue, log.clone()));
+        ways.spawn_boxed(desktop::tell(program, queue, log.clone()));
     }
     if let (Some(url), Some(secret)) = (settings.webhook.clone(), settings.secret_file.clone()) {
         match webhook::Webhook::new(&url, secret) {

@@ -14,8 +14,9 @@ use super::audit::{self, Event, Line};
 use super::loading::{CHANGED, deny};
 use super::types::{Approval, RunState, State};
 use super::{Approvals, grants, rows, settings};
-use crate::seals::Table;
+use crate::seals::{Ledger, Table};
 use crate::sessions::now_ns;
+use crate::sessions::prompts::{self, PromptRow};
 use crate::sessions::rights;
 use crate::store::StoreError;
 
@@ -54,6 +55,19 @@ impl Approvals {
     /// Whether the house itself decided that this is to be carried out.
     pub(crate) fn vouches_for(&self, approval: &Approval) -> bool {
         approval.state == State::Approved && self.is_authentic(approval)
+    }
+
+    /// A request that is to be carried out, as the house itself decided it. Whoever hands it in may have read it before the
+    /// keeper ended and everything was sealed anew: such a copy stands for the same decision. None if the house has decided
+    /// nothing like it.
+    pub(crate) fn as_decided(&self, approval: &Approval) -> Option<Approval> {
+        if self.vouches_for(approval) {
+            return Some(approval.clone());
+        }
+        let known = self.inner.running.lock().get(&approval.id).cloned()?;
+        let is_same = (known.no, known.digest, &known.runs) == (approval.no, approval.digest, &approval.runs);
+        let is_open = known.stored.seal.is_some() && self.inner.ledger.get(rows::key(known.no)) == known.stored.seal;
+        (is_same && is_open && known.state == State::Approved).then_some(known)
     }
 
     /// A request as the house knows it: nothing that somebody else wrote into its row counts. None if there is none.
@@ -168,6 +182,7 @@ impl Approvals {
             })?;
         }
         self.inspect_sessions(transaction)?;
+        self.inspect_prompts(transaction)?;
         let row = self.inner.in_force.lock().row.clone();
         if settings::load(transaction)?.is_none_or(|found| (found.text != row.text) || found.unproved != row.unproved) {
             settings::save(transaction, ledger, &row)?;
@@ -243,17 +258,48 @@ impl Approvals {
         let ledger = &self.inner.ledger;
         for rights in rights::load(transaction)? {
             let seal = rights.seal(ledger);
-            let is_news =
-                ledger.get(rights.key()) != Some(seal) && self.inner.changed_sessions.lock().insert(rights.no);
+            let is_news = ledger.get(rights.key()) != Some(seal) && self.inner.changed_rows.lock().insert(rights.key());
             if is_news {
                 let body = rights.body();
                 self.tampered(transaction, "", &body, || {
-                    format!("the rights of session {} were changed in state.db; they do not count", rights.id)
+                    format!("session {} was changed in state.db; the change does not count", rights.id)
                 })?;
             }
         }
         Ok(())
     }
+
+    /// A prompt is given as it is in memory. One that was put in is done away with; the row of one that was changed stays
+    /// as it is, and the next start does away with it.
+    fn inspect_prompts(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+        let ledger = &self.inner.ledger;
+        for (prompt, _) in prompts::load(transaction)? {
+            match ledger.get(prompt.key()) {
+                Some(known) if known == prompt.seal(ledger) => {}
+                Some(_) => {
+                    if self.inner.changed_rows.lock().insert(prompt.key()) {
+                        record_changed_prompt(transaction, ledger, &prompt)?;
+                    }
+                }
+                None => {
+                    prompt.strike(transaction, ledger, now_ns())?;
+                    record_changed_prompt(transaction, ledger, &prompt)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Records that somebody else has written a prompt, in the write that does away with it.
+pub(crate) fn record_changed_prompt(
+    transaction: &Transaction<'_>,
+    ledger: &Ledger,
+    prompt: &PromptRow,
+) -> rusqlite::Result<()> {
+    audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: "", body: prompt.body() }])?;
+    ledger.report(prompts::report());
+    Ok(())
 }
 
 /// Whether a request is being carried out, or is to be.

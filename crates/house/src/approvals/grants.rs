@@ -200,11 +200,15 @@ impl Grant {
 
 const COLUMNS: &str = "no, approval, decider, terms, uses_left, used, created_ns, expires_ns, revoked_ns";
 
-/// A grant as it was found; none where its terms cannot be read, which cover nothing.
+/// A grant as it was found; none where its row cannot be read, which covers nothing.
 fn from_row(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Grant>)> {
+    Ok((row.get::<_, i64>(0)? as u64, read(row).ok().flatten()))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Option<Grant>> {
     let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
     let (no, terms_text): (u64, String) = (number(0)?, row.get(3)?);
-    let Ok(terms) = serde_json::from_str(&terms_text) else { return Ok((no, None)) };
+    let Ok(terms) = serde_json::from_str(&terms_text) else { return Ok(None) };
     let grant = Grant {
         no,
         approval: row.get(1)?,
@@ -217,7 +221,7 @@ fn from_row(row: &Row<'_>) -> rusqlite::Result<(u64, Option<Grant>)> {
         revoked_ns: number(8)?,
         terms_text,
     };
-    Ok((no, Some(grant)))
+    Ok(Some(grant))
 }
 
 /// The grants that can be used, as they were found.

@@ -140,6 +140,7 @@ mod tests {
             cwd: None,
             tool: None,
             argv: None,
+            env: None,
             privileged: None,
         };
         // A sender may call itself anything.

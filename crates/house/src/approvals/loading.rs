@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::approver::row::{self as approver_row, ApproverRow};
 use super::asking::{decided, not_run};
+use super::audit::approver::{Proof, Testimony};
 use super::audit::{self, Event, Line};
 use super::grants::{self, Grant};
 use super::lockout::{self, Count, Limits};
@@ -22,8 +23,9 @@ use super::policy::Policy;
 use super::rows::{self, ASK_AGAIN};
 use super::settings::{self, InForce, Trust};
 use super::types::{Approval, Kind, RunState, State};
-use crate::seals::{Anchor, AuditHead, Kept, Ledger, RowKey};
+use crate::seals::{Anchor, AuditHead, Kept, Ledger, RowKey, Seal};
 use crate::sessions::now_ns;
+use crate::sessions::prompts::{self, PromptRow};
 use crate::sessions::rights::{self, Rights};
 
 /// What a decision says that nobody can vouch for.
@@ -53,6 +55,8 @@ pub(super) struct Loaded {
     pub(super) count: Count,
     /// The digest of the passphrase that is in force.
     pub(super) digest: Option<String>,
+    /// What a passphrase has to fit to besides, because nobody can prove the digest.
+    pub(super) doubt: Option<Proof>,
     /// The approver's file is to hold the digest above: a change was not finished.
     pub(super) writes_file: bool,
     pub(super) in_force: InForce,
@@ -73,6 +77,10 @@ struct Loading<'a> {
     /// What was found, and what should have been.
     found: Anchor,
     expected: Option<Anchor>,
+    /// There was never a daemon of this version.
+    is_new: bool,
+    /// What the audit says of the approver, once it was asked.
+    testimony: Option<Testimony>,
     lines: Vec<(Event, String, Value)>,
     reports: Vec<String>,
     now: u64,
@@ -86,6 +94,7 @@ struct Void {
     decisions: u64,
     grants: u64,
     sessions: u64,
+    prompts: u64,
     locked: bool,
 }
 
@@ -94,6 +103,7 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
     let approvals = rows::open(transaction)?;
     let all_grants = grants::open(transaction)?;
     let sessions = rights::load(transaction)?;
+    let prompts = prompts::load(transaction)?;
     let count = lockout::load(transaction)?;
     let approver = approver_row::load(transaction)?;
     let policy = settings::load(transaction)?;
@@ -106,8 +116,9 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
     let readable = all_grants.iter().filter_map(|(no, grant)| Some((*no, grant.as_ref()?)));
     shares.extend(readable.map(|(no, grant)| (grants::key(no), grants::seal_of(ledger, grant))));
     shares.extend(sessions.iter().map(|rights| (rights.key(), rights.seal(ledger))));
+    shares.extend(prompts.iter().map(|(prompt, _)| (prompt.key(), prompt.seal(ledger))));
     shares.extend(count.iter().map(|count| (lockout::key(), lockout::seal_of(ledger, count))));
-    let digest_of = |row: &ApproverRow| approver_row::seal_of(ledger, row.digest.as_deref());
+    let digest_of = |row: &ApproverRow| approver_row::seal_of(ledger, row.digest.as_deref(), row.doubt.as_ref());
     shares.extend(approver.iter().map(|row| (approver_row::key(), digest_of(row))));
     shares.extend(policy.iter().map(|row| (settings::key(), settings::seal_of(ledger, row))));
     let found = ledger.measure(shares, head);
@@ -120,22 +131,30 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
         ledger,
         found,
         expected,
+        is_new: approver.is_none() && policy.is_none() && !audit::has_segments(transaction)?,
+        testimony: None,
         lines: Vec::new(),
         reports: Vec::new(),
         now: now_ns(),
         void: Void::default(),
     };
+    if loading.expected.is_none() {
+        // Before anything is written behind what was found.
+        loading.testimony()?;
+    }
     loading.adopt_head(head)?;
     let approvals = loading.approvals(approvals)?;
     let grants = loading.grants(all_grants)?;
     loading.sessions(sessions)?;
+    loading.prompts(prompts)?;
     let count = loading.count(count, input.limits)?;
-    let (digest, writes_file) = loading.approver(approver, input.file)?;
-    let in_force = loading.policy(policy, input.wanted, digest.is_some())?;
+    let (approver, writes_file) = loading.approver(approver, input.file)?;
+    let in_force = loading.policy(policy, input.wanted, approver.digest.is_some())?;
     let unheard = loading.unheard()?;
     loading.missing();
     loading.finish()?;
-    Ok(Loaded { approvals, unheard, grants, count, digest, writes_file, in_force })
+    let ApproverRow { digest, doubt, .. } = approver;
+    Ok(Loaded { approvals, unheard, grants, count, digest, doubt, writes_file, in_force })
 }
 
 impl Loading<'_> {
@@ -145,6 +164,16 @@ impl Loading<'_> {
             Some(expected) if expected.agrees_about(key, &self.found) => Trust::Proved,
             Some(_) => Trust::Refuted,
         }
+    }
+
+    /// What the audit says of the approver. May read all of the audit, so it is asked only where nothing else is proved.
+    fn testimony(&mut self) -> rusqlite::Result<Testimony> {
+        if let Some(known) = &self.testimony {
+            return Ok(known.clone());
+        }
+        let found = audit::approver::testimony(self.transaction)?;
+        self.testimony = Some(found.clone());
+        Ok(found)
     }
 
     fn line(&mut self, event: Event, approval: &str, body: Value) {
@@ -176,6 +205,7 @@ impl Loading<'_> {
             let is_forged = approval.stored.seal != Some(seal);
             let checked = Checked { row: approval, key, seal, is_forged };
             let approval = match self.trust(checked.key) {
+                _ if checked.row.stored.unreadable => self.refuted(checked)?,
                 Trust::Proved => self.proved(checked)?,
                 Trust::Refuted => self.refuted(checked)?,
                 Trust::Unknown => self.unknown(checked.row)?,
@@ -200,11 +230,11 @@ impl Loading<'_> {
     /// Others may be of an earlier time: they may wait for an answer, but nothing they say was decided counts.
     fn refuted(&mut self, checked: Checked<Approval>) -> rusqlite::Result<Option<Approval>> {
         let Checked { row: mut approval, key, seal, is_forged } = checked;
-        if !is_forged && approval.state == State::Pending {
+        if !is_forged && !approval.stored.unreadable && approval.state == State::Pending {
             self.ledger.set(key, Some(seal));
             return Ok(Some(approval));
         }
-        let said = approval.state.word();
+        let said = if approval.stored.unreadable { "unreadable" } else { approval.state.word() };
         deny(&mut approval, CHANGED, self.now);
         rows::close(self.transaction, self.ledger, &mut approval)?;
         let body = json!({"what": "approval", "found": said});
@@ -291,6 +321,14 @@ impl Loading<'_> {
                     self.void.sessions += u64::from(left != rights);
                     left.write(self.transaction, self.ledger)?;
                 }
+                Trust::Refuted if !rights.is_sealed(self.transaction, self.ledger)? => {
+                    rights.close_changed(self.transaction, self.ledger, self.now)?;
+                    let report = format!(
+                        "session {} was changed in state.db; it is closed, and asks before it writes when you open it again",
+                        rights.id
+                    );
+                    self.tampered("", rights.body(), report);
+                }
                 Trust::Refuted => {
                     let left = rights.least();
                     left.write(self.transaction, self.ledger)?;
@@ -308,6 +346,30 @@ impl Loading<'_> {
         Ok(())
     }
 
+    /// Prompts that wait, or whose turns run. None is given that somebody else has written, and none is lost that the house
+    /// took: what nobody can prove is given by a turn that asks.
+    fn prompts(&mut self, found: Vec<(PromptRow, Option<Seal>)>) -> rusqlite::Result<()> {
+        for (mut prompt, carried) in found {
+            let seal = prompt.seal(self.ledger);
+            match self.trust(prompt.key()) {
+                Trust::Proved => self.ledger.set(prompt.key(), Some(seal)),
+                Trust::Unknown => {
+                    self.void.prompts += u64::from(!prompt.running);
+                    prompt.doubt(self.transaction, self.ledger)?;
+                }
+                // It was the house's own, perhaps of an earlier time.
+                Trust::Refuted if carried == Some(seal) && !prompt.running => {
+                    prompt.doubt(self.transaction, self.ledger)?;
+                }
+                Trust::Refuted => {
+                    prompt.strike(self.transaction, self.ledger, self.now)?;
+                    self.tampered("", prompt.body(), prompts::report());
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn count(&mut self, found: Option<Count>, limits: Limits) -> rusqlite::Result<Count> {
         let count = match (self.trust(lockout::key()), found) {
             (Trust::Proved, Some(count)) => count,
@@ -317,6 +379,7 @@ impl Loading<'_> {
                 self.tampered("", json!({"what": "lockout"}), report.to_owned());
                 Count::lock(limits, self.now)
             }
+            (Trust::Unknown, Some(count)) if self.is_new => count,
             (Trust::Unknown, found) => {
                 let count = Count::after_lost_key(found, last_lockout(self.transaction)?, limits, self.now);
                 self.void.locked = count.is_locked(self.now);
@@ -332,41 +395,111 @@ impl Loading<'_> {
         &mut self,
         found: Option<ApproverRow>,
         file: Result<Option<String>, String>,
-    ) -> rusqlite::Result<(Option<String>, bool)> {
+    ) -> rusqlite::Result<(ApproverRow, bool)> {
         let unusable = || Some(UNUSABLE.to_owned());
         let in_file = file.unwrap_or_else(|_| unusable());
         let (row, writes) = match (self.trust(approver_row::key()), found) {
-            (Trust::Proved | Trust::Unknown, Some(row)) if row.digest == in_file => {
-                (ApproverRow::finished(in_file), false)
-            }
+            (Trust::Proved, Some(row)) if row.digest == in_file => (ApproverRow::doubted(in_file, row.doubt), false),
             // The daemon was killed after the row was written and before the file was.
             (Trust::Proved, Some(row)) if row.previous == in_file && row.previous != row.digest => (row, true),
-            (Trust::Proved | Trust::Unknown, Some(row)) => {
-                let report = "the file with the digest of the approver's passphrase is not the one that this house knows; \
-                              the passphrase of before counts. If you changed it through another house: \
-                              `hostel approver set`";
-                self.tampered("", json!({"what": "approver_file"}), report.to_owned());
-                (ApproverRow::finished(row.digest), false)
+            (Trust::Proved, Some(row)) => {
+                self.changed_approver_file();
+                (ApproverRow::doubted(row.digest, row.doubt), false)
             }
-            // The first start of this version.
-            (Trust::Unknown, None) => (ApproverRow::finished(in_file), false),
+            (Trust::Unknown, found) => (self.unproved_approver(found.map(|row| row.digest), in_file)?, false),
             (Trust::Proved | Trust::Refuted, _) => {
-                let digest = match self.is_known(in_file.as_deref()) {
-                    true => in_file,
-                    false => unusable(),
-                };
                 let report = "the digest of the approver's passphrase was changed in state.db";
                 self.tampered("", json!({"what": "approver"}), report.to_owned());
-                (ApproverRow::finished(digest), false)
+                match self.is_known(in_file.as_deref()) {
+                    true => (ApproverRow::finished(in_file), false),
+                    // The approver's own passphrase sets it anew.
+                    false => match self.testimony()? {
+                        Testimony::Proved(proof) => (ApproverRow::doubted(unusable(), Some(proof)), false),
+                        _ => (ApproverRow::finished(unusable()), false),
+                    },
+                }
             }
         };
         approver_row::save(self.transaction, self.ledger, &row)?;
-        Ok((row.digest, writes))
+        Ok((row, writes))
+    }
+
+    fn changed_approver_file(&mut self) {
+        let report = "the file with the digest of the approver's passphrase is not the one that this house knows; \
+                      the passphrase of before counts. If you changed it through another house: \
+                      `hostel approver set`";
+        self.tampered("", json!({"what": "approver_file"}), report.to_owned());
+    }
+
+    /// The digest where the key is lost: everybody could have written the row and the file. If the audit tells of an
+    /// approver, the digest is in doubt until a passphrase fits to what the approver endorsed.
+    fn unproved_approver(
+        &mut self,
+        in_row: Option<Option<String>>,
+        in_file: Option<String>,
+    ) -> rusqlite::Result<ApproverRow> {
+        if self.is_new {
+            return Ok(ApproverRow::finished(in_file));
+        }
+        let is_missing = in_row.is_none();
+        if is_missing {
+            let report = "the row with the digest of the approver's passphrase was removed from state.db";
+            self.tampered("", json!({"what": "approver", "missing": true}), report.to_owned());
+        }
+        let in_row = in_row.flatten();
+        let unusable = || Some(UNUSABLE.to_owned());
+        Ok(match self.testimony()? {
+            Testimony::Proved(proof) => {
+                if !is_missing && in_row != in_file {
+                    self.changed_approver_file();
+                } else if in_file.is_none() {
+                    self.removed_approver();
+                }
+                ApproverRow::doubted(in_row.or(in_file).or_else(unusable), Some(proof))
+            }
+            Testimony::Broken => {
+                let report = "the key that proved the approver is lost, and the audit was changed since the approver used \
+                              the passphrase last: nobody can prove who the approver is, and no passphrase is taken. \
+                              docs/approvals.md tells how to begin anew";
+                self.tampered("", json!({"what": "approver", "audit": "broken"}), report.to_owned());
+                ApproverRow::finished(unusable())
+            }
+            Testimony::Set => {
+                if is_missing || in_row.is_none() {
+                    self.removed_approver();
+                } else if in_row != in_file {
+                    self.changed_approver_file();
+                }
+                ApproverRow::finished(in_row.or_else(unusable))
+            }
+            // The house has never seen the passphrase used: it was there at the first start, or is another house's.
+            Testimony::Nothing if in_row == in_file => ApproverRow::finished(in_row),
+            Testimony::Nothing => {
+                self.changed_approver_file();
+                ApproverRow::finished(in_row)
+            }
+            Testimony::Cleared => {
+                if in_row.is_some() {
+                    let report = "the approver removed the passphrase, and somebody has put one into state.db since; it \
+                                  does not count";
+                    self.tampered("", json!({"what": "approver"}), report.to_owned());
+                } else if in_file.is_some() {
+                    self.changed_approver_file();
+                }
+                ApproverRow::finished(None)
+            }
+        })
+    }
+
+    fn removed_approver(&mut self) {
+        let report = "the digest of the approver's passphrase was removed behind the house's back: nobody can decide with a \
+                      passphrase until the approver sets it anew (`hostel approver set`, with the passphrase of before)";
+        self.tampered("", json!({"what": "approver", "removed": true}), report.to_owned());
     }
 
     /// Whether this is the digest that the vault remembers.
     fn is_known(&self, digest: Option<&str>) -> bool {
-        let (key, seal) = (approver_row::key(), approver_row::seal_of(self.ledger, digest));
+        let (key, seal) = (approver_row::key(), approver_row::seal_of(self.ledger, digest, None));
         let alone = self.ledger.measure([(key, seal)], AuditHead::NONE);
         self.expected.as_ref().is_some_and(|expected| expected.agrees_about(key, &alone))
     }
@@ -378,9 +511,16 @@ impl Loading<'_> {
         has_passphrase: bool,
     ) -> rusqlite::Result<InForce> {
         // Every daemon of this version stores its policy: one without is new, or somebody has removed it.
-        let is_new_house = found.is_none() && !audit::has_segments(self.transaction)?;
         let trust = self.trust(settings::key());
-        let judged = settings::at_start(found, trust, wanted, has_passphrase, is_new_house);
+        let mut judged = settings::at_start(found, trust, wanted, has_passphrase, self.is_new);
+        if judged.in_force.row.unproved {
+            judged.in_force.newest_endorsed = match self.testimony()? {
+                Testimony::Proved(proof) => proof.settings(),
+                // No text has this digest.
+                Testimony::Broken => Some([0; 32]),
+                Testimony::Nothing | Testimony::Cleared | Testimony::Set => None,
+            };
+        }
         settings::save(self.transaction, self.ledger, &judged.in_force.row)?;
         for (event, body) in judged.lines {
             self.line(event, "", body);
@@ -404,6 +544,7 @@ impl Loading<'_> {
             (crate::seals::Table::Approval, "approval"),
             (crate::seals::Table::Grant, "grant"),
             (crate::seals::Table::Session, "session"),
+            (crate::seals::Table::Prompt, "prompt"),
         ] {
             let told = self.lines.iter().any(|(event, _, body)| *event == Event::Tampered && body["what"] == name);
             if !expected.agrees_on(table, &self.found) && !told {
@@ -415,13 +556,16 @@ impl Loading<'_> {
     }
 
     fn finish(&mut self) -> rusqlite::Result<()> {
-        let Void { asked_again, decisions, grants, sessions, locked } = self.void;
-        if asked_again + decisions + grants + sessions > 0 || locked {
+        let Void { asked_again, decisions, grants, sessions, prompts, locked } = self.void;
+        let voids = asked_again + decisions + grants + sessions + prompts > 0 || locked;
+        if voids || (self.expected.is_none() && !self.is_new) {
             let body = json!({
                 "asked_again": asked_again, "decisions": decisions, "grants": grants, "sessions": sessions,
-                "locked_out": locked,
+                "prompts": prompts, "locked_out": locked,
             });
             self.lines.insert(0, (Event::KeyLost, String::new(), body));
+        }
+        if voids {
             self.reports.push(lost_words(&self.void));
         }
         let lines: Vec<Line<'_>> = self
@@ -451,6 +595,7 @@ fn lost_words(void: &Void) -> String {
     part(void.grants, "grant is void", "grants are void");
     part(void.asked_again, "question is asked again", "questions are asked again");
     part(void.sessions, "session asks again before it writes", "sessions ask again before they write");
+    part(void.prompts, "prompt is given to an agent that asks", "prompts are given to agents that ask");
     if void.locked {
         parts.push("no passphrase is taken for the longest pause there is".to_owned());
     }
@@ -481,13 +626,13 @@ const LOOKED_AT: i64 = 100_000;
 
 /// When the last pause in the audit ends.
 fn last_lockout(transaction: &Transaction<'_>) -> rusqlite::Result<u64> {
-    let body: Option<String> = transaction
+    let body: Option<Vec<u8>> = transaction
         .prepare_cached(
-            "SELECT body FROM audit WHERE no > (SELECT max(no) FROM audit) - ? AND kind = ? ORDER BY no DESC LIMIT 1",
+            "SELECT CAST(body AS BLOB) FROM audit WHERE no > (SELECT max(no) FROM audit) - ? AND kind = ? ORDER BY no DESC LIMIT 1",
         )?
         .query_row(rusqlite::params![LOOKED_AT, Event::LockedOut.word()], |row| row.get(0))
         .optional()?;
-    let body: Value = body.and_then(|body| serde_json::from_str(&body).ok()).unwrap_or_default();
+    let body: Value = body.and_then(|body| serde_json::from_slice(&body).ok()).unwrap_or_default();
     Ok(body["until_ns"].as_u64().unwrap_or(0))
 }
 

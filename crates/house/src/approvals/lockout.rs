@@ -78,6 +78,11 @@ impl Count {
         Standing::Locked { until_ns: self.until_ns }
     }
 
+    /// It was neither right nor a guess: the attempt does not count.
+    pub(super) fn take_back(&mut self) {
+        self.wrong = self.wrong.saturating_sub(1);
+    }
+
     /// It was right: everything is forgiven.
     pub(super) fn succeed(&mut self) {
         *self = Count::default();
@@ -88,11 +93,14 @@ impl Count {
         Count { wrong: 0, rounds: 40, until_ns: now_ns.saturating_add(nanos(limits.longest)) }
     }
 
-    /// The count of a house whose key is lost: what stood on disk proves nothing, so a pause that may have been going on
-    /// (`recorded_ns` is the end of the last one in the audit) counts as the longest.
+    /// The count of a house whose key is lost: what stood on disk proves nothing. A pause that may have been going on
+    /// (`recorded_ns` is the end of the last one in the audit) counts as the longest. Without one, as many wrong passphrases
+    /// count as there may be: the next wrong one leads to a pause.
     pub(super) fn after_lost_key(found: Option<Count>, recorded_ns: u64, limits: Limits, now_ns: u64) -> Self {
         match found {
-            Some(count) if count.rounds == 0 && count.until_ns <= now_ns && recorded_ns <= now_ns => count,
+            Some(count) if count.rounds == 0 && count.until_ns <= now_ns && recorded_ns <= now_ns => {
+                Count { wrong: limits.attempts.max(1) - 1, ..Count::default() }
+            }
             _ => Count::lock(limits, now_ns),
         }
     }
@@ -172,6 +180,9 @@ mod tests {
         // Killed while it looked at the last one.
         assert_eq!(begin(110), Err(125));
         assert_eq!(begin(1), Err(16), "a clock that was set back");
+        assert_eq!(begin(126), Ok(2));
+        count.borrow_mut().take_back();
+        assert_eq!(begin(126), Ok(2), "an attempt that does not count");
         count.borrow_mut().succeed();
         assert_eq!((begin(111), fail(111)), (Ok(2), Ok(2)));
     }
@@ -182,8 +193,15 @@ mod tests {
         let locked = Count::lock(LIMITS, 100);
         assert!(locked.is_locked(114) && !locked.is_locked(115));
         let counted = Count { wrong: 2, ..Count::default() };
-        assert_eq!(after(Some(counted), 0), counted, "attempts without a pause are what they were");
-        assert_eq!(after(Some(counted), 100), counted);
+        for found in [Count::default(), Count { wrong: 1, ..counted }, counted, Count { wrong: 9, ..counted }] {
+            assert_eq!(after(Some(found), 0), counted, "one attempt is left");
+            assert_eq!(after(Some(found), 100), counted);
+        }
+        let mut last = after(Some(Count::default()), 0);
+        assert_eq!(last.begin(LIMITS, 100), Standing::Open { left: 0 });
+        assert_eq!(last.fail(LIMITS, 100), Standing::Locked { until_ns: 110 });
+        let single = Count::after_lost_key(Some(counted), 0, Limits { attempts: 1, ..LIMITS }, 100);
+        assert_eq!(single, Count::default(), "the one attempt that there is");
         for (found, recorded) in [
             (None, 0),
             (Some(counted), 101),

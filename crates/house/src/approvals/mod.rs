@@ -16,6 +16,7 @@ mod clock;
 mod decide;
 mod glob;
 mod grants;
+mod injection;
 mod letters;
 mod loading;
 mod lockout;
@@ -49,7 +50,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::processes::Processes;
-use crate::seals::{HouseKey, Ledger, MemoryVault, Vault};
+use crate::seals::{HouseKey, Ledger, MemoryVault, RowKey, Vault};
 use crate::store::{Store, StoreError};
 
 pub use alarms::{Alarm, AlarmWatch, MAX_ALARMS};
@@ -72,6 +73,7 @@ pub use vouching::PolicyStatus;
 pub use who::{Answer, Claim, Face, Household};
 pub use why::{Looked, Why};
 
+pub(crate) use checking::record_changed_prompt;
 pub(crate) use letters::AboutLetter;
 pub(crate) use questions::Question;
 pub(crate) use rights::record_mode;
@@ -158,8 +160,8 @@ struct Inner {
     /// Requests that are to be carried out, or are being, by id.
     running: Mutex<HashMap<String, Approval>>,
     alarms: alarms::Alarms,
-    /// Sessions whose rows were changed and that was told.
-    changed_sessions: Mutex<HashSet<i64>>,
+    /// Rows of sessions and prompts that were changed and of which that was told.
+    changed_rows: Mutex<HashSet<RowKey>>,
     session_grant: SessionGrant,
     /// The grants that may be open; whether one is, is only certain inside a write.
     grants: Mutex<Vec<OpenGrant>>,
@@ -206,6 +208,7 @@ impl Approvals {
             limits: loaded.in_force.policy.lockout,
             cost: options.cost,
             digest: loaded.digest,
+            doubt: loaded.doubt,
             count: loaded.count,
             proofs,
         });
@@ -219,7 +222,7 @@ impl Approvals {
             approver,
             running: Mutex::new(running),
             alarms: alarms::Alarms::default(),
-            changed_sessions: Mutex::default(),
+            changed_rows: Mutex::default(),
             session_grant: SessionGrant::new(options.eligible),
             grants: Mutex::new(loaded.grants),
             table: Mutex::new(Table::new(loaded.approvals, loaded.unheard, options.rejoin)),

@@ -111,6 +111,7 @@ mod tests {
             cwd: None,
             tool: None,
             argv: Some(vec![Glob::new(word).unwrap()]),
+            env: None,
             privileged: None,
         }
     }

@@ -218,6 +218,7 @@ mod tests {
             cwd: Some(Glob::new(cwd).unwrap()),
             tool: Some(Glob::new("Bash").unwrap()),
             argv: None,
+            env: None,
             privileged: None,
         };
         let rules =

@@ -16,7 +16,7 @@ use super::checking::Found;
 use super::{Approvals, Inner, grants, rows, settings};
 use crate::seals::{HouseKey, KeyChanges, Table};
 use crate::sessions::now_ns;
-use crate::sessions::rights;
+use crate::sessions::{prompts, rights};
 use crate::store::StoreError;
 
 /// Takes over each key that comes, for as long as there is a house.
@@ -91,6 +91,8 @@ impl Approvals {
             .into_iter()
             .filter(|rights| ledger.get(rights.key()) == Some(rights.seal(ledger)))
             .collect();
+        let prompts: Vec<_> =
+            prompts::load(transaction)?.into_iter().filter(|(prompt, _)| prompt.is_ours(ledger)).collect();
         let given: Vec<u64> = ledger.rows_of(Table::Grant).into_iter().map(|(no, _)| no).collect();
         ledger.rekey(key, Arc::clone(&self.inner.options.vault));
         for approval in &mut open {
@@ -105,6 +107,9 @@ impl Approvals {
         drop(running);
         for rights in sessions {
             rights.write(transaction, ledger)?;
+        }
+        for (prompt, _) in prompts {
+            prompt.write(transaction, ledger)?;
         }
         rights::adopt_processes(transaction, ledger)?;
         let now = now_ns();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use hostel_agents::Raw;
 use rusqlite::{Connection as Database, OptionalExtension as _, Row, Transaction, params};
 
+use super::asking::blank;
 use super::loading::is_unheard;
 use super::types::{Approval, Connection, KeeperId, Kind, RunState, State, Stored, Subject, digest_of};
 use crate::processes::ProcessId;
@@ -25,8 +26,36 @@ pub(super) fn select(rest: &str) -> String {
     format!("SELECT {COLUMNS} FROM approvals LEFT JOIN sessions ON sessions.no = approvals.session {rest}")
 }
 
-/// A request as it is stored.
+/// A request as it is stored. The house writes every column so that it can be read again: a row that cannot be read was
+/// changed by somebody else, and must not keep anybody from starting. It becomes a request that was denied, and that no
+/// seal fits.
 pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Approval> {
+    read(row).or_else(|_| unreadable(row))
+}
+
+/// Stands for a row that cannot be read.
+fn unreadable(row: &Row<'_>) -> rusqlite::Result<Approval> {
+    let number = |index| row.get::<_, i64>(index).unwrap_or(0);
+    let text = |index| -> String {
+        let bytes = row.get_ref(index).ok().and_then(|value| value.as_bytes().ok()).unwrap_or_default();
+        String::from_utf8_lossy(bytes).into_owned()
+    };
+    let (id, kind) = (text(1), text(16));
+    let subject = Subject::Question { text: String::new(), details: String::new() };
+    let stored = Stored { open: number(30) != 0, unreadable: true, ..Stored::default() };
+    Ok(Approval {
+        no: row.get::<_, i64>(0)? as u64,
+        id,
+        kind: Kind::ALL.into_iter().find(|known| known.word() == kind).unwrap_or(Kind::Question),
+        state: State::Denied,
+        created_ns: number(8) as u64,
+        digest: [0; 32],
+        stored,
+        ..blank(String::new(), Raw::null(), subject)
+    })
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Approval> {
     let number = |index| row.get::<_, i64>(index).map(|number| number as u64);
     let (state, kind, run): (String, String, String) = (row.get(7)?, row.get(16)?, row.get(27)?);
     let decision: Option<String> = row.get(11)?;
@@ -78,6 +107,7 @@ pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Approval> {
             decision: decision.clone(),
             outcome: outcome.clone(),
             open: row.get::<_, i64>(30)? != 0,
+            unreadable: false,
             seal: row.get_ref(31)?.as_bytes().ok().and_then(Seal::read),
         },
         runs: unpack(&row.get::<_, Vec<u8>>(25)?),

@@ -53,6 +53,7 @@ fn rule(name: &str, action: Action) -> Rule {
         cwd: None,
         tool: None,
         argv: None,
+        env: None,
         privileged: None,
     }
 }
@@ -110,6 +111,34 @@ fn words_count_each_in_its_place() {
     ] {
         assert_eq!(says(other), Action::Ask, "{other:?}");
     }
+}
+
+#[test]
+fn a_rule_that_allows_a_program_does_not_cover_it_with_other_code() {
+    let brought = |variables: &[(&str, &str)], privilege| match pipeline(&[&["make", "test"]], privilege) {
+        Subject::Pipeline(pipeline) => Subject::Pipeline(Pipeline {
+            env: variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            ..pipeline
+        }),
+        other => other,
+    };
+    let make = Rule { argv: argv(&["make", "test"]), ..rule("make", Action::Allow) };
+    let named = Rule { env: argv(&["LD_LIBRARY_PATH"]), ..make.clone() };
+    let (harmless, preload) = ([("TZ", "UTC")], [("TZ", "UTC"), ("LD_PRELOAD", "/tmp/x.so")]);
+    let library = [("LD_LIBRARY_PATH", "/opt/lib")];
+    let of = |rule: &Rule, variables: &[(&str, &str)]| {
+        says(std::slice::from_ref(rule), &brought(variables, Privilege::None))
+    };
+    assert_eq!((of(&make, &harmless), of(&make, &preload)), (Action::Allow, Action::Ask));
+    assert_eq!((of(&make, &library), of(&named, &library)), (Action::Ask, Action::Allow));
+    assert_eq!(of(&named, &preload), Action::Ask);
+    let root = Rule { privileged: Some(true), ..make.clone() };
+    let as_root = |variables: &[(&str, &str)]| says(std::slice::from_ref(&root), &brought(variables, Privilege::Sudo));
+    assert_eq!((as_root(&harmless), as_root(&preload)), (Action::Allow, Action::Ask));
+    // What is refused or asked about is so whatever the environment is, and a rule that names no program names none.
+    let deny = Rule { action: Action::Deny, ..make };
+    assert_eq!(of(&deny, &preload), Action::Deny);
+    assert_eq!(of(&Rule { requester: glob("sudo-proxy"), ..rule("door", Action::Allow) }, &preload), Action::Allow);
 }
 
 #[test]

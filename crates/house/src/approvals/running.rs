@@ -39,13 +39,19 @@ impl Approvals {
 
     /// It is about to be started, or was: on disk when this returns.
     pub async fn record_started(&self, id: &str) -> Result<(), StoreError> {
-        self.inner.store.write(points::RUN_STARTED, self.started(id)).await
+        self.inner.store.write(points::RUN_STARTED, self.started(id, false)).await
+    }
+
+    /// It was started by an earlier daemon, which ended before it could write that down; the keeper knows. On disk when
+    /// this returns.
+    pub(crate) async fn record_found_started(&self, id: &str) -> Result<(), StoreError> {
+        self.inner.store.write(points::RUN_STARTED, self.started(id, true)).await
     }
 
     /// Likewise, in line to be written before whatever is written after it. What is killed before that is found by what the
     /// keeper knows: the decision, with the ids of the processes, is on disk.
     pub async fn note_started(&self, id: &str) -> Result<Ticket<()>, StoreError> {
-        self.inner.store.submit_patiently(points::RUN_STARTED, self.started(id)).await
+        self.inner.store.submit_patiently(points::RUN_STARTED, self.started(id, false)).await
     }
 
     /// How it ended: on disk when this returns. Only the first outcome counts.
@@ -59,7 +65,11 @@ impl Approvals {
     }
 
     /// The write that says that it is being carried out, unless that is known.
-    fn started(&self, id: &str) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
+    fn started(
+        &self,
+        id: &str,
+        is_late: bool,
+    ) -> impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()> + Send + 'static {
         let (approvals, id) = (self.clone(), id.to_owned());
         move |transaction| {
             let ledger = &approvals.inner.ledger;
@@ -69,8 +79,7 @@ impl Approvals {
             };
             approval.run = RunState::Started;
             write_run(transaction, ledger, approval)?;
-            let body = json!({"digest": hex_of(&approval.digest)});
-            audit::append(transaction, ledger, &[Line { event: Event::Started, approval: &id, body }])
+            audit::append(transaction, ledger, &[start_of(approval, is_late)])
         }
     }
 
@@ -86,9 +95,14 @@ impl Approvals {
             let mut running = approvals.inner.running.lock();
             let is_open = |approval: &&mut Approval| ledger.get(rows::key(approval.no)).is_some();
             let Some(approval) = running.get_mut(&id).filter(is_open) else { return Ok(()) };
+            // Its daemon may have ended before the record of the start was written; what the keeper knows stands for it.
+            let started = approval.run == RunState::Due && !outcome.stages.is_empty();
             approval.run = RunState::Over;
             approval.stored.outcome = serde_json::to_string(&outcome).ok();
             write_run(transaction, ledger, approval)?;
+            if started {
+                audit::append(transaction, ledger, &[start_of(approval, true)])?;
+            }
             let event = match outcome.end {
                 End::NotRun { .. } | End::Changed { .. } => Event::NotRun,
                 _ => Event::Finished,
@@ -157,6 +171,15 @@ fn write_run(transaction: &Transaction<'_>, ledger: &Ledger, approval: &mut Appr
     audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: &approval.id, body }])?;
     ledger.report(format!("the request {} was changed in state.db while it was carried out", approval.id));
     Ok(())
+}
+
+/// What is recorded of a start. A late record was written by a daemon that found the processes already there.
+fn start_of(approval: &Approval, is_late: bool) -> Line<'_> {
+    let mut body = json!({"digest": hex_of(&approval.digest)});
+    if is_late {
+        body["found"] = json!(true);
+    }
+    Line { event: Event::Started, approval: &approval.id, body }
 }
 
 /// What is recorded of an outcome.

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::audit::Event;
 use super::audit::endorsement::{Endorsement, EndorsementKey};
 use super::policy::Policy;
+use super::types::digest_of;
 use crate::seals::{Ledger, RowKey, Seal, Table};
 
 /// What endorsements of settings are called.
@@ -47,11 +48,13 @@ pub(super) fn key() -> RowKey {
 pub(super) fn load(connection: &Connection) -> rusqlite::Result<Option<PolicyRow>> {
     let mut statement = connection.prepare_cached("SELECT text, unproved, endorsed, endorsement FROM policy")?;
     let found = statement.query_row([], |row| {
+        // What cannot be read is nothing that the house wrote, and nothing that a passphrase endorsed.
+        let text = |index| row.get::<_, Option<String>>(index).unwrap_or_default();
         Ok(PolicyRow {
-            text: row.get(0)?,
-            unproved: row.get::<_, i64>(1)? != 0,
-            endorsed: row.get(2)?,
-            endorsement: row.get(3)?,
+            text: text(0).unwrap_or_default(),
+            unproved: row.get::<_, i64>(1).unwrap_or(1) != 0,
+            endorsed: text(2),
+            endorsement: text(3),
         })
     });
     found.optional()
@@ -105,6 +108,8 @@ pub(super) struct InForce {
     /// What the approver would have to confirm; nothing if the settings are in force.
     pub(super) unconfirmed: Vec<String>,
     pub(super) row: PolicyRow,
+    /// The digest of the settings that were endorsed last, as the audit has it; none if it says nothing of that.
+    pub(super) newest_endorsed: Option<[u8; 32]>,
 }
 
 /// A decision about the policy: what is in force, and what is to be recorded and told.
@@ -168,7 +173,7 @@ fn unguarded(row: PolicyRow, before: Option<Policy>, wanted: Policy, trust: Trus
 
 fn in_force(row: PolicyRow, policy: Policy, wanted: Policy, unconfirmed: Vec<String>) -> InForce {
     let row = PolicyRow { text: policy.text(), unproved: false, ..row };
-    InForce { row, policy, wanted, unconfirmed }
+    InForce { row, policy, wanted, unconfirmed, newest_endorsed: None }
 }
 
 /// What applied before is known.
@@ -210,14 +215,19 @@ impl InForce {
         if !self.row.unproved {
             return None;
         }
-        if let Some((before, _)) = self.row.endorsed_policy(passphrase) {
+        // Settings of an earlier time were endorsed as well: those that the audit does not name as the newest prove nothing.
+        let is_newest = || {
+            let endorsed = self.row.endorsed.as_deref().map(digest_of);
+            self.newest_endorsed.is_none() || endorsed == self.newest_endorsed
+        };
+        if let Some((before, _)) = self.row.endorsed_policy(passphrase).filter(|_| is_newest()) {
             return Some(measured(self.row.clone(), &before, self.wanted.clone()));
         }
         let has_endorsement = self.row.endorsement.is_some();
         let report = match has_endorsement {
             true => {
-                "the stored settings about consent were not endorsed with the approver's passphrase: somebody has \
-                     changed them. Nothing is allowed unasked until `hostel approver confirm`"
+                "the stored settings about consent are not those that the approver endorsed last: somebody has \
+                     changed them, or put earlier ones back. Nothing is allowed unasked until `hostel approver confirm`"
             }
             false => {
                 "nobody has confirmed the settings about consent yet. Nothing is allowed unasked until \
@@ -261,6 +271,7 @@ mod tests {
             cwd: None,
             tool: None,
             argv: Some(vec![Glob::new(word).unwrap()]),
+            env: None,
             privileged: None,
         };
         Policy { strict, rules: allowed.iter().map(rule).collect(), lockout: LockoutLimits::default() }
@@ -344,6 +355,12 @@ mod tests {
         assert_eq!(words(&another), ["tampered"]);
         let unendorsed = start(row(&before), before.clone()).prove(b"secret").unwrap();
         assert_eq!((words(&unendorsed), unendorsed.in_force.policy), (vec![], policy(false, &[])));
+        // Somebody has put back what was endorsed before.
+        let put_back = InForce { newest_endorsed: Some(digest_of(&policy(true, &[]).text())), ..waiting.clone() };
+        let refuted = put_back.prove(b"secret").unwrap();
+        assert_eq!((&refuted.in_force.policy, words(&refuted)), (&policy(false, &[]), vec!["tampered"]));
+        let newest = InForce { newest_endorsed: Some(digest_of(&before.text())), ..waiting };
+        assert_eq!(newest.prove(b"secret").unwrap().in_force.policy, before);
         // Strict before, as far as anybody knows: strict until it is proved.
         assert!(start(endorsed(&policy(true, &[])), policy(false, &[])).policy.strict);
         // What allows nothing needs no proof.

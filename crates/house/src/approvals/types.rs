@@ -236,6 +236,8 @@ pub(super) struct Stored {
     pub(super) outcome: Option<String>,
     /// The request can still have an effect.
     pub(super) open: bool,
+    /// A column cannot be read, which the house does not write like that.
+    pub(super) unreadable: bool,
     /// The seal that stands in the row.
     pub(super) seal: Option<Seal>,
 }

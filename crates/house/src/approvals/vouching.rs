@@ -13,7 +13,8 @@ use rusqlite::{Transaction, params};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::approver::Passphrase;
+use super::approver::{Passphrase, row as approver_row};
+use super::audit::approver::Proof as Attestation;
 use super::audit::endorsement::{Endorsement, EndorsementKey};
 use super::audit::{self, Event, Line};
 use super::policy::Policy;
@@ -109,14 +110,15 @@ impl Approvals {
         self.endorse(key, old_segments).await
     }
 
-    /// Whether the present segment of the audit and the settings in force are endorsed.
+    /// Whether the present segment of the audit and the settings in force are endorsed, with the passphrase in force.
     async fn is_vouched_for(&self) -> Result<bool, StoreError> {
         if !self.inner.in_force.lock().row.is_endorsed() {
             return Ok(false);
         }
         let Some(first) = self.inner.ledger.segment() else { return Ok(false) };
         let work = move |database: &rusqlite::Connection| {
-            database.prepare_cached("SELECT 1 FROM audit_endorsements WHERE first = ?")?.exists([first as i64])
+            let sql = "SELECT 1 FROM audit_endorsements WHERE first = ?";
+            Ok(database.prepare_cached(sql)?.exists([first as i64])? && audit::approver::is_attested(database, first)?)
         };
         self.inner.store.read(work).await
     }
@@ -131,12 +133,16 @@ impl Approvals {
     async fn endorse(&self, key: EndorsementKey, again: Vec<(u64, [u8; 32], Endorsement)>) -> Result<(), StoreError> {
         let (ledger, mut in_force) = (Arc::clone(&self.inner.ledger), self.inner.in_force.lock().clone());
         let work = move |transaction: &Transaction<'_>| {
+            // Nobody vouches with a passphrase that was removed meanwhile.
+            if approver_row::load(transaction)?.is_none_or(|row| row.digest.is_none()) {
+                return Ok(in_force.row);
+            }
             audit::meet(transaction, &ledger)?;
             if ledger.segment().is_none() {
                 audit::begin_segment(transaction, &ledger)?;
             }
             let first = ledger.segment().unwrap_or_default();
-            let body = json!({"segment": first});
+            let body = Attestation::new(&key, first, &ledger.segment_key(), &in_force.row.text).body();
             audit::append(transaction, &ledger, &[Line { event: Event::Endorsed, approval: "", body }])?;
             for (first, public, earlier) in &again {
                 save_endorsement(transaction, *first, &audit::endorse_again(&key, *first, public, earlier))?;

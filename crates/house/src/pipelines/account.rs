@@ -45,6 +45,11 @@ pub(super) fn account() -> &'static Account {
     })
 }
 
+/// Whether this is the home directory of the daemon's user, or root's. May wait for a directory service.
+pub(crate) fn is_known_home(home: &str) -> bool {
+    account().home == home || root().home == home
+}
+
 /// Whom nobody knows, by what the environment says.
 fn in_environment(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Account {
     let variable = |name| variable(name).filter(|value| !value.is_empty());

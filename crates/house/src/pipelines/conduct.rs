@@ -117,7 +117,7 @@ pub(super) async fn abandon(inner: &Inner, approval: &Approval, why: &str) -> Ou
 
 async fn end_unheard(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
     // By its name as well: where nobody can prove any more which processes were chosen, no others are ended.
-    let is_stage = |process: &Arc<Process>| process.name().starts_with(&format!("{}-", approval.id));
+    let is_stage = |process: &Arc<Process>| is_stage_of(process, &approval.id);
     let known: Vec<_> = approval.runs.iter().filter_map(|id| inner.processes.by_id(*id)).filter(is_stage).collect();
     if known.is_empty() {
         return match inner.is_same_keeper(approval) {
@@ -132,6 +132,11 @@ async fn end_unheard(inner: &Inner, approval: &Approval, why: &str) -> Outcome {
         false => (End::Killed { why: why.to_owned() }, kill_all(&known).await),
     };
     summary(&known, end, unkillable, inner.limits.output).await
+}
+
+/// Whether a process was started as a stage of this approval, by its name.
+pub(super) fn is_stage_of(process: &Process, approval: &str) -> bool {
+    process.name().strip_prefix(approval).is_some_and(|rest| rest.starts_with('-'))
 }
 
 struct Conductor<'a> {
@@ -239,6 +244,7 @@ impl Conductor<'_> {
                 program: line.program,
                 pin: line.is_the_file.then_some(ready.pin),
                 execute: ready.execute.filter(|_| line.is_the_file),
+                leased: ready.leased,
                 stdin: input.take().map(Arc::new),
                 argv: line.argv,
                 env: line.env,
@@ -364,6 +370,10 @@ fn end_of(error: StageError, stage: usize) -> End {
     match error {
         StageError::CannotStart { errno } => End::CannotStart { stage, errno },
         StageError::Changed => End::Changed { stage, what: "its file changed in the last instant".to_owned() },
+        StageError::BeingWritten => End::Changed {
+            stage,
+            what: "another process began to write to its file, or to its interpreter's".to_owned(),
+        },
         StageError::OldKeeper => End::NotRun { why: OLD_KEEPER.to_owned() },
         StageError::Refused(why) => stopped_after(stage, why),
         StageError::Unknown => End::Lost { why: OTHER_KEEPER.to_owned() },

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use hostel_keeper::lease::{self, LeaseError};
 use hostel_keeper::proto::Pin;
 use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
@@ -102,6 +103,9 @@ pub(super) struct ReadFile {
     pub(super) head: Vec<u8>,
     /// None if it may not be read.
     pub(super) file: Option<File>,
+    /// The lease that was taken before the file was read, or why there is none; none if none was wanted.
+    pub(super) lease: Option<Result<(), LeaseError>>,
+    uid: u32,
     mode: u32,
 }
 
@@ -109,6 +113,18 @@ impl ReadFile {
     /// Whether it could be read at all.
     pub(super) fn is_readable(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// Whether nobody but root can write to the file, wherever it is.
+    pub(super) fn is_of_root_alone(&self) -> bool {
+        self.uid == 0 && self.mode & 0o022 == 0
+    }
+
+    /// Whether executing the file gives rights that a copy of it would not give.
+    pub(super) fn gives_rights(&self) -> bool {
+        let capabilities =
+            self.file.as_ref().map(|file| rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 0]));
+        self.mode & 0o6000 != 0 || matches!(capabilities, Some(Ok(_)))
     }
 
     /// Whether anybody could run it, and whether it has been as it is for a while.
@@ -119,7 +135,17 @@ impl ReadFile {
 }
 
 /// Opens a file and reads it to its end. `also` gets every piece that was read.
-pub(super) fn read(path: &Path, mut also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<ReadFile> {
+pub(super) fn read(path: &Path, also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<ReadFile> {
+    read_file(path, false, also)
+}
+
+/// As [`read`], under a read lease where one can be had: nobody begins to write to what was read as long as the file is
+/// kept open and its lease is intact.
+pub(super) fn read_leased(path: &Path, also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<ReadFile> {
+    read_file(path, true, also)
+}
+
+fn read_file(path: &Path, is_leased: bool, mut also: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<ReadFile> {
     let metadata = path.metadata()?;
     if !metadata.is_file() {
         return Err(Errno::ACCESS.into());
@@ -132,6 +158,8 @@ pub(super) fn read(path: &Path, mut also: impl FnMut(&[u8]) -> io::Result<()>) -
                 digest: [0; 32],
                 head: Vec::new(),
                 file: None,
+                lease: None,
+                uid: metadata.uid(),
                 mode: metadata.mode(),
             });
         }
@@ -141,13 +169,14 @@ pub(super) fn read(path: &Path, mut also: impl FnMut(&[u8]) -> io::Result<()>) -
     if !before.is_file() {
         return Err(Errno::ACCESS.into());
     }
+    let lease = is_leased.then(|| lease::take(&file));
     let (digest, head) = digest_of(&file, MAX_READ_TIME, &mut also)?;
     let signature = Signature::of(&before);
     if Signature::of(&file.metadata()?) != signature {
         // Somebody wrote to it while it was read.
         return Err(Errno::STALE.into());
     }
-    Ok(ReadFile { signature, digest, head, file: Some(file), mode: before.mode() })
+    Ok(ReadFile { signature, digest, head, file: Some(file), lease, uid: before.uid(), mode: before.mode() })
 }
 
 /// Opens a file that may have been replaced by something whose opening waits for another process.

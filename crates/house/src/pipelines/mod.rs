@@ -18,8 +18,9 @@ mod resolve;
 mod run;
 mod verify;
 mod wrap;
-mod writers;
+pub(crate) mod writers;
 
+pub(crate) use account::is_known_home;
 pub use arguments::NamedFile;
 pub use outcome::{End, Outcome, StageEnd};
 pub use output::Output;

@@ -176,7 +176,12 @@ impl Pipelines {
         limits: PipelineLimits,
     ) -> Result<Self, crate::store::StoreError> {
         for approval in approvals.unfinished() {
-            processes.spare(approval.runs);
+            processes.spare(approval.runs.iter().copied());
+            // A command that ended its daemon at once: nobody wrote down that it was started.
+            let stages = || approval.runs.iter().filter_map(|id| processes.by_id(*id));
+            if approval.run == RunState::Due && stages().any(|process| conduct::is_stage_of(&process, &approval.id)) {
+                approvals.record_found_started(&approval.id).await?;
+            }
         }
         let inner = Inner {
             processes,
@@ -211,6 +216,8 @@ impl Pipelines {
         if let Some(live) = self.inner.live.lock().get(&approval.id) {
             return Ok(Run { live: Arc::clone(live), limits: self.inner.limits });
         }
+        let known = self.inner.approvals.as_decided(approval);
+        let approval = known.as_ref().unwrap_or(approval);
         // What has an outcome is not begun again in any case; its output may still be there.
         if approval.outcome.is_none() && self.inner.was_begun(&approval.runs) {
             return Err(RunError::NotRun(ALREADY.to_owned()));

@@ -6,9 +6,14 @@
 //! | the program | is executed |
 //! |---|---|
 //! | only root can change it and its interpreters | by its path, which the keeper compares once more |
-//! | a binary that others can change | by the descriptor that was read |
+//! | a binary that others can change | by the descriptor that was read, under a lease that was taken before reading |
+//! | the same where there are no leases | as a sealed copy if it is small, else by the descriptor alone |
 //! | a shell script that others can change and that does not use its own path | as a sealed copy of what was read |
 //! | any other script that others can change | by its path, which the keeper compares once more |
+//!
+//! A lease keeps others from writing to the file until it runs, and a file that runs cannot be written to
+//! ([`hostel_keeper::lease`]). A file that somebody has open for writing gets none, and is not started. Interpreters that
+//! others can change are leased until the command runs.
 //!
 //! The last row is an exception: the interpreter opens the path again, and the script can be replaced until then. Shells
 //! read a script while it runs, so that they get a copy; other interpreters read it at once and need its directory.
@@ -16,21 +21,26 @@
 //! For a privileged command `sudo` opens the path itself. Code that others can change is therefore refused there, unless
 //! the approver has confirmed exactly that.
 
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hostel_keeper::lease::LeaseError;
 use hostel_keeper::proto::{Execute, Pin};
 use rustix::fs::{MemfdFlags, SealFlags};
+use sha2::{Digest as _, Sha256};
 
 use super::digests::{self, ReadFile, Remembered};
 use super::interpreters::first_line;
 use super::plan::{Interpreter, Resolved, Stage, look_anew};
 use super::resolve::is_protected;
 
-/// A larger script is not copied.
-const MAX_SCRIPT_BYTES: usize = 4 << 20;
+/// A larger file is not copied.
+const MAX_COPIED_BYTES: usize = 4 << 20;
+
+/// What copies are called where the system shows them.
+const COPY_NAME: &str = "hostel-copy";
 
 /// Interpreters that read a script while they run it.
 const SHELLS: [&str; 9] = ["ash", "bash", "dash", "ksh", "ksh93", "mksh", "rbash", "sh", "zsh"];
@@ -58,6 +68,8 @@ pub(super) struct Ready {
     pub(super) pin: Pin,
     /// What is executed instead of the path.
     pub(super) execute: Option<(Arc<OwnedFd>, Execute)>,
+    /// Files beside the program whose leases are to be held until it runs.
+    pub(super) leased: Vec<OwnedFd>,
 }
 
 /// As [`verify`], if that takes no look at a disk: for an unprivileged command whose files only root can change and whose
@@ -68,45 +80,74 @@ pub(super) fn verify_at_once(stage: &Stage) -> Option<Ready> {
         return None;
     }
     let remembered = Remembered::of(path).filter(|remembered| remembered.found == stage.file)?;
-    Some(Ready { path: path.clone(), pin: remembered.signature()?.pin(), execute: None })
+    Some(Ready { path: path.clone(), pin: remembered.signature()?.pin(), execute: None, leased: Vec::new() })
 }
 
 /// Looks at an unprivileged command again. Blocks on a slow disk.
 pub(super) fn verify(stage: &Stage) -> Result<Ready, Difference> {
     let Resolved::Found { path, .. } = &stage.file else { return Err(missing(&stage.file)) };
     let mut content = Content::default();
-    let program = compare(&stage.file, &mut content)?;
-    compare_interpreters(stage)?;
+    let is_protected = is_protected(&stage.file);
+    let program = compare(&stage.file, &mut content, !is_protected)?;
+    let leased = compare_interpreters(stage, true)?;
     compare_named(stage)?;
-    let pin = program.signature.pin();
-    let by_path = |pin| Ready { path: path.clone(), pin, execute: None };
-    if is_protected(&stage.file) {
-        return Ok(by_path(pin));
+    let by_path = Ready { path: path.clone(), pin: program.signature.pin(), execute: None, leased };
+    if is_protected {
+        return Ok(by_path);
     }
     if first_line(&program.head).is_some() {
         let copy = content.bytes.filter(|bytes| is_read_while_it_runs(stage) && !uses_own_path(bytes));
         // Where there is no memory for it, or none that can be executed, the path has to do.
         let sealed = copy.and_then(|bytes| sealed_copy(&bytes).ok());
         let execute = sealed.map(|file| (Arc::new(file), Execute::Script));
-        return Ok(Ready { execute, ..by_path(pin) });
+        return Ok(Ready { execute, ..by_path });
     }
-    match program.file {
-        Some(file) => {
-            let program = Arc::new(OwnedFd::from(file));
-            Ok(Ready { execute: Some((program, Execute::Program)), ..by_path(pin) })
+    let execute = binary(path, program)?;
+    Ok(Ready { execute: Some((Arc::new(execute.0), execute.1)), ..by_path })
+}
+
+/// How a binary is executed that others can change, so that nobody writes to it between reading and executing.
+fn binary(path: &Path, program: ReadFile) -> Result<(OwnedFd, Execute), Difference> {
+    let changed = |what: &str| Difference::Changed(format!("`{}` {what}", path.display()));
+    let copy = match &program.lease {
+        Some(Err(LeaseError::Unavailable(_))) if !program.is_of_root_alone() && !program.gives_rights() => {
+            copy_of(&program).map_err(|what| changed(&what))?
         }
-        None => {
-            Err(Difference::Changed(format!("`{}` cannot be read, and others than root can change it", path.display())))
-        }
+        _ => None,
+    };
+    let Some(file) = program.file else { return Err(changed("cannot be read, and others than root can change it")) };
+    match (program.lease, copy) {
+        (Some(Ok(())), _) => Ok((OwnedFd::from(file), Execute::Leased)),
+        (Some(Err(LeaseError::Busy)), _) => Err(changed(BUSY)),
+        (_, Some(copy)) => Ok((copy, Execute::Program)),
+        (_, None) => Ok((OwnedFd::from(file), Execute::Program)),
     }
+}
+
+/// Why a file is not started that could change while it is compared.
+const BUSY: &str =
+    "is open for writing in another process; end that process, or ask again when it has written the file";
+
+/// A sealed copy of a small file with the bytes that were read before. None if it cannot be had.
+fn copy_of(program: &ReadFile) -> Result<Option<OwnedFd>, String> {
+    let Some(mut file) = program.file.as_ref() else { return Ok(None) };
+    if program.signature.size > MAX_COPIED_BYTES as u64 {
+        return Ok(None);
+    }
+    let mut bytes = Vec::new();
+    let read = file.rewind().and_then(|()| file.take(MAX_COPIED_BYTES as u64 + 1).read_to_end(&mut bytes));
+    if read.is_err() || Sha256::digest(&bytes).as_slice() != program.digest {
+        return Err("changed while it was read".to_owned());
+    }
+    Ok(sealed_copy(&bytes).ok())
 }
 
 /// Looks at a command that is to run as root again. `is_confirmed`: the approver knows that the requester can change what
 /// runs. Blocks on a slow disk.
 pub(super) fn verify_privileged(stage: &Stage, is_confirmed: bool) -> Result<Ready, Difference> {
     let Resolved::Found { path, .. } = &stage.file else { return Err(missing(&stage.file)) };
-    let program = compare(&stage.file, &mut Content::none())?;
-    compare_interpreters(stage)?;
+    let program = compare(&stage.file, &mut Content::none(), false)?;
+    compare_interpreters(stage, false)?;
     compare_named(stage)?;
     let (shown, now) = (stage.changeable_code(), look_anew(&stage.argv).changeable_code());
     if let Some(new) = now.iter().find(|found| !shown.contains(found)) {
@@ -115,7 +156,7 @@ pub(super) fn verify_privileged(stage: &Stage, is_confirmed: bool) -> Result<Rea
     if !is_confirmed && !now.is_empty() {
         return Err(Difference::Unconfirmed(unconfirmed(&now)));
     }
-    Ok(Ready { path: path.clone(), pin: program.signature.pin(), execute: None })
+    Ok(Ready { path: path.clone(), pin: program.signature.pin(), execute: None, leased: Vec::new() })
 }
 
 /// Why code that others can change does not run as root.
@@ -153,14 +194,14 @@ impl Content {
     fn add(&mut self, piece: &[u8]) {
         let Some(bytes) = &mut self.bytes else { return };
         bytes.extend_from_slice(piece);
-        if bytes.len() > MAX_SCRIPT_BYTES || !bytes.starts_with(b"#!") {
+        if bytes.len() > MAX_COPIED_BYTES || !bytes.starts_with(b"#!") {
             self.bytes = None;
         }
     }
 }
 
-/// Reads a file again and compares it with what was shown.
-fn compare(file: &Resolved, content: &mut Content) -> Result<ReadFile, Difference> {
+/// Reads a file again, under a lease if one is wanted, and compares it with what was shown.
+fn compare(file: &Resolved, content: &mut Content, is_leased: bool) -> Result<ReadFile, Difference> {
     let (path, dev, inode, size, digest) = match file {
         Resolved::Found { path, dev, inode, size, digest, .. } => (path, *dev, *inode, *size, digest),
         Resolved::Missing { .. } => return Err(missing(file)),
@@ -170,7 +211,8 @@ fn compare(file: &Resolved, content: &mut Content) -> Result<ReadFile, Differenc
         content.add(piece);
         Ok(())
     };
-    let read = match digests::read(path, keep) {
+    let read = if is_leased { digests::read_leased(path, keep) } else { digests::read(path, keep) };
+    let read = match read {
         Ok(read) => read,
         Err(error) => return changed(format!("cannot be looked at any more: {error}")),
     };
@@ -183,9 +225,16 @@ fn compare(file: &Resolved, content: &mut Content) -> Result<ReadFile, Differenc
     Ok(read)
 }
 
-fn compare_interpreters(stage: &Stage) -> Result<(), Difference> {
+/// Compares the interpreters of a script. Returns those that are leased now, if that is wanted: those that others can
+/// change.
+fn compare_interpreters(stage: &Stage, is_leased: bool) -> Result<Vec<OwnedFd>, Difference> {
+    let mut leased = Vec::new();
     for Interpreter { name, file } in stage.file.interpreters() {
-        match compare(file, &mut Content::none()) {
+        match compare(file, &mut Content::none(), is_leased && !is_protected(file)) {
+            Ok(ReadFile { lease: Some(Err(LeaseError::Busy)), .. }) => {
+                return Err(Difference::Changed(format!("the interpreter `{name}` {BUSY}")));
+            }
+            Ok(ReadFile { file: Some(open), lease: Some(Ok(())), .. }) => leased.push(open.into()),
             Ok(_) => {}
             Err(Difference::Changed(what)) => {
                 return Err(Difference::Changed(format!(
@@ -197,7 +246,7 @@ fn compare_interpreters(stage: &Stage) -> Result<(), Difference> {
             Err(_) => return Err(Difference::Changed(format!("the interpreter `{name}` was not there before"))),
         }
     }
-    Ok(())
+    Ok(leased)
 }
 
 /// Compares the files among the arguments that the program runs as code.
@@ -226,14 +275,14 @@ fn uses_own_path(script: &[u8]) -> bool {
     OWN_PATH.iter().any(|word| script.windows(word.len()).any(|part| part == word.as_bytes()))
 }
 
-/// A copy of a script that nobody can change any more, not even its owner.
-fn sealed_copy(script: &[u8]) -> io::Result<OwnedFd> {
+/// A copy of a file that nobody can change any more, not even its owner.
+fn sealed_copy(content: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Kernels before 6.3 do not know the flag, and later ones may forbid such a file without it.
-    let fd = rustix::fs::memfd_create("hostel-script", flags | MemfdFlags::EXEC)
-        .or_else(|_| rustix::fs::memfd_create("hostel-script", flags))?;
+    let fd = rustix::fs::memfd_create(COPY_NAME, flags | MemfdFlags::EXEC)
+        .or_else(|_| rustix::fs::memfd_create(COPY_NAME, flags))?;
     let mut file = std::fs::File::from(fd);
-    file.write_all(script)?;
+    file.write_all(content)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())
 }

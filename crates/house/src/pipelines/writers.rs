@@ -61,7 +61,7 @@ impl Writers {
 }
 
 /// Who can change the file or the directory at an absolute path. Blocks on a slow disk.
-pub(super) fn writers_of(path: &Path) -> Writers {
+pub(crate) fn writers_of(path: &Path) -> Writers {
     let own = Own { uid: rustix::process::geteuid().as_raw(), groups: own_groups() };
     match (Walk { own: &own, devices: HashSet::new() }).walk(path) {
         Ok(None) => Writers::OnlyRoot,

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use hostel_journal::{EndKind, ProcessId, Recovered};
 use hostel_keeper::proto::{Builder, Held, Limits, Note, State, feature, kind, tag};
+use hostel_peer::server::ServerError;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
 
-use super::greeting::{Greeting, Meeting};
+use super::greeting::{Greeting, KeeperPlace, Meeting};
 use super::label::Label;
 use super::link::{Answer, Caller, Link, LinkEnd};
 use super::process::{Exit, Process, Progress};
@@ -276,14 +277,20 @@ async fn reach(
     notes: &NoteTaker,
 ) -> Result<(Arc<Link>, Greeting), ConnectError> {
     let socket: PathBuf = launch::socket(&options.run_dir);
+    let place = KeeperPlace { socket: &socket, program: &options.program };
     let mut pause = FIRST_PAUSE;
     let mut last = io::Error::from(io::ErrorKind::TimedOut);
     for attempt in 0..ATTEMPTS {
         let taker = notes.clone();
-        match Link::open(&socket, caller, meeting, move |note| taker.take(note)).await {
+        match Link::open(place, caller, meeting, move |note| taker.take(note)).await {
             Ok(opened) => return Ok(opened),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ConnectError::Superseded),
-            Err(error) => last = error,
+            Err(error) => match error.downcast::<ServerError>() {
+                // Its keeper may be just replacing itself, or ending.
+                Ok(unknown @ ServerError::Unknown { .. }) => last = io::Error::other(unknown),
+                Ok(found) => return Err(ConnectError::NotTheKeeper { socket, found }),
+                Err(error) => last = error,
+            },
         }
         let nobody = matches!(last.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         if nobody {

@@ -9,12 +9,16 @@
 //!
 //! Hence the key is never in memory that others can read. A daemon that meets its keeper again is known to it by its
 //! process and shows nothing.
+//!
+//! Before anything is said the daemon looks at the process that serves the socket ([`hostel_peer::server`]): a process
+//! inside a house may have put its own socket there, to be told what is to be started and to give out a key that it knows.
 
 use std::io;
 use std::path::Path;
 
 use hostel_keeper::key::{HouseKey, KEY_BYTES};
 use hostel_keeper::proto::{self, Builder, DecodeError, Hello, PROTOCOL, Role, State, Welcome, feature, kind, tag};
+use hostel_peer::{Process, server};
 use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use tokio::net::UnixStream;
 use zeroize::Zeroizing;
@@ -30,6 +34,15 @@ pub(crate) struct Greeting {
     pub(crate) states: Vec<State>,
     /// None if the keeper knows no key or does not give it to us.
     pub(crate) key: Option<HouseKey>,
+    /// The keeper's process.
+    pub(crate) keeper: Process,
+}
+
+/// Where a keeper is expected, and which program it runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KeeperPlace<'a> {
+    pub(crate) socket: &'a Path,
+    pub(crate) program: &'a Path,
 }
 
 /// Whether this process has greeted the keeper of this house before.
@@ -64,12 +77,12 @@ impl Drop for ShownMemory {
 
 /// Greets the keeper as the daemon in charge and asks for the house key where there is one to be had.
 pub(super) async fn as_controller(
-    socket: &Path,
+    place: KeeperPlace<'_>,
     caller: Caller,
     meeting: Meeting,
 ) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
     let shown = (meeting == Meeting::First).then(ShownMemory::begin);
-    let (stream, input, mut greeting) = greet(socket, caller, Role::Controller, None).await?;
+    let (stream, input, mut greeting) = greet(place, caller, Role::Controller, None).await?;
     drop(shown);
     if greeting.welcome.recognised && greeting.welcome.features & feature::HOUSE_KEY != 0 {
         // A daemon that holds the key is hidden, whatever else it holds.
@@ -123,13 +136,14 @@ fn superseded() -> io::Error {
 
 /// Opens a connection and reads the keeper's whole greeting.
 pub(super) async fn greet(
-    socket: &Path,
+    place: KeeperPlace<'_>,
     caller: Caller,
     role: Role,
     notes_key: Option<[u8; 16]>,
 ) -> io::Result<(UnixStream, Vec<u8>, Greeting)> {
-    let short = hostel_keeper::socket_path::shorten(socket)?;
+    let short = hostel_keeper::socket_path::shorten(place.socket)?;
     let stream = UnixStream::connect(&short).await?;
+    let keeper = server::keeper(&stream, place.program).await.map_err(io::Error::other)?;
     let mut hello = Vec::new();
     Hello {
         proto_min: PROTOCOL,
@@ -154,7 +168,7 @@ pub(super) async fn greet(
                 kind::SYNCED => {
                     input.drain(..done);
                     let welcome = welcome.ok_or_else(|| io::Error::other("the keeper did not introduce itself"))?;
-                    return Ok((stream, input, Greeting { welcome, states, key: None }));
+                    return Ok((stream, input, Greeting { welcome, states, key: None, keeper }));
                 }
                 kind::SUPERSEDED => return Err(superseded()),
                 kind::ERROR => {

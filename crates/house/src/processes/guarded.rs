@@ -48,7 +48,7 @@ impl Processes {
     async fn layers(&self, guard: &Guard, least: Layers) -> Result<Layers, SpawnError> {
         let refused = |refusal: hostel_guard::GuardRefusal| SpawnError::Guard(refusal.to_string());
         let guards = self.guards();
-        if guard.setting == Setting::Off && least.is_none() || guards.is_known() {
+        if guard.setting == Setting::Off && least.is_none() || guards.answers_at_once(guard) {
             return guards.layers(guard, least).map_err(refused);
         }
         // Trying starts a process and waits for it.

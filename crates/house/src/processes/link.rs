@@ -10,18 +10,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hostel_keeper::proto::{self, Builder, DecodeError, Frame, Note, Outcome, Role, Stage, kind, tag};
+use hostel_peer::Process;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::net::UnixStream;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError, oneshot, watch};
 
-use super::greeting::{self, Greeting, Meeting};
+use super::greeting::{self, Greeting, KeeperPlace, Meeting};
 use super::outbox::Outbox;
 
 /// Requests in flight.
@@ -98,20 +98,22 @@ pub(crate) struct Link {
     next_corr: AtomicU64,
     permits: Arc<Semaphore>,
     end: watch::Sender<LinkEnd>,
+    /// The keeper's process.
+    keeper: Process,
 }
 
 impl Link {
     /// Greets the keeper as the one controller. `on_note` is called for every note, in order.
     pub(crate) async fn open(
-        socket: &Path,
+        place: KeeperPlace<'_>,
         caller: Caller,
         meeting: Meeting,
         on_note: impl Fn(Note) + Send + 'static,
     ) -> io::Result<(Arc<Self>, Greeting)> {
         let opening = async {
-            let (stream, input, greeting) = greeting::as_controller(socket, caller, meeting).await?;
+            let (stream, input, greeting) = greeting::as_controller(place, caller, meeting).await?;
             let key = greeting.welcome.notes_key;
-            let (notes, notes_input, _) = greeting::greet(socket, caller, Role::Notes, key).await?;
+            let (notes, notes_input, _) = greeting::greet(place, caller, Role::Notes, key).await?;
             Ok::<_, io::Error>((stream, input, greeting, notes, notes_input))
         };
         let opened = tokio::time::timeout(GREETING_LIMIT, opening).await;
@@ -125,6 +127,7 @@ impl Link {
             next_corr: AtomicU64::new(1),
             permits: Arc::new(Semaphore::new(IN_FLIGHT)),
             end: watch::Sender::new(LinkEnd::Open),
+            keeper: greeting.keeper.clone(),
         });
         let reader = Arc::clone(&link);
         hostel_tasks::spawn(async move {
@@ -156,6 +159,16 @@ impl Link {
         });
         self.waiting.lock().clear();
         self.more_to_send.notify_one();
+    }
+
+    /// Whether the link is open, and how it ended if not.
+    pub(crate) fn state(&self) -> LinkEnd {
+        *self.end.borrow()
+    }
+
+    /// Whether the keeper's process has not ended, whatever became of the link. Asks the kernel, which does not wait.
+    pub(crate) fn keeper_lives(&self) -> bool {
+        self.keeper.is_alive()
     }
 
     /// How the link ends; resolves once it has.

@@ -35,6 +35,7 @@ use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
+use hostel_peer::server::ServerError;
 use parking_lot::{Mutex, RwLock};
 use rustix::process::Signal;
 use tokio::sync::watch as signal;
@@ -95,6 +96,14 @@ pub enum ConnectError {
     /// The journals cannot be opened.
     #[error("the journal directory cannot be opened: {0}")]
     Journal(io::Error),
+    /// The process that serves the keeper's socket cannot be the keeper of this daemon.
+    #[error("`{}` cannot be used: {found}; {}", socket.display(), found.advice())]
+    NotTheKeeper {
+        /// The socket.
+        socket: PathBuf,
+        /// What was found.
+        found: ServerError,
+    },
     /// A younger daemon is in charge of this house.
     #[error("a younger daemon is in charge of this house")]
     Superseded,

@@ -5,12 +5,13 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hostel_keeper::lease;
 use hostel_keeper::proto::{Execute, OnFull, Pin, PipelineTerms, Spawn, Stage, StdinKind, feature};
 use hostel_keeper::tree;
 
@@ -35,6 +36,8 @@ pub(crate) struct StageSpec {
     pub(crate) pin: Option<Pin>,
     /// The open file to execute instead of the one that the path leads to by then, and how. The pin is not looked at then.
     pub(crate) execute: Option<(Arc<OwnedFd>, Execute)>,
+    /// Files whose leases are held until it runs.
+    pub(crate) leased: Vec<OwnedFd>,
     /// Its standard input, if that is neither empty nor the output of another stage.
     pub(crate) stdin: Option<Arc<OwnedFd>>,
     /// Its arguments, the first being its own name.
@@ -64,6 +67,8 @@ pub(crate) enum StageError {
     CannotStart { errno: i32 },
     /// Its file is another one.
     Changed,
+    /// Somebody began to write to its file, or to that of its interpreter.
+    BeingWritten,
     /// The keeper is older than this program and cannot do it.
     OldKeeper,
     /// A limit is reached, or the keeper would not; nothing was started.
@@ -114,7 +119,7 @@ impl Processes {
     }
 
     /// Starts a stage. The caller must not stop waiting: what was started would not be known.
-    pub(crate) async fn spawn_stage(&self, spec: StageSpec) -> Result<Arc<Process>, StageError> {
+    pub(crate) async fn spawn_stage(&self, mut spec: StageSpec) -> Result<Arc<Process>, StageError> {
         let carries = spec.execute.is_some() || spec.stdin.is_some();
         if !self.knows_pipelines() || carries && !self.executes_descriptors() {
             return Err(StageError::OldKeeper);
@@ -132,9 +137,21 @@ impl Processes {
         }
         let id = spec.id;
         let owner = self.owner_of(id, true).map_err(|error| StageError::Refused(error.to_string()))?;
-        let execute = spec.execute.as_ref().map(|(_, execute)| *execute);
+        let mut files =
+            spec.execute.iter().filter(|(_, execute)| *execute == Execute::Leased).map(|(file, _)| file.as_fd());
+        if !files.all(lease::is_intact) || !spec.leased.iter().all(lease::is_intact) {
+            return Err(StageError::BeingWritten);
+        }
+        let leases = self.house.keeper_can(feature::LEASES);
+        let execute = spec.execute.as_ref().map(|(_, execute)| match execute {
+            // A keeper that does not look at the lease executes the same open file.
+            Execute::Leased if !leases => Execute::Program,
+            execute => *execute,
+        });
         let program = spec.execute.iter().map(|(file, _)| file);
         let descriptors: Vec<Arc<OwnedFd>> = program.chain(&spec.stdin).map(Arc::clone).collect();
+        // Held until it runs, or cannot.
+        let _leased = std::mem::take(&mut spec.leased);
         let request = Spawn { execute, owner: owner.clone(), ..self.stage_request(&label, spec) };
         let mut command = request.argv.join(&b' ');
         command.truncate(COMMAND_LIMIT);

@@ -17,7 +17,7 @@ pub(crate) enum Table {
     Approval,
     /// Answers given in advance.
     Grant,
-    /// The rights of sessions.
+    /// What sessions are and may do.
     Session,
     /// Wrong passphrases.
     Lockout,
@@ -27,12 +27,14 @@ pub(crate) enum Table {
     Policy,
     /// The processes of sessions, as they were to be started. Never changed, so not in the ledger.
     Process,
+    /// Prompts that were taken and are not answered.
+    Prompt,
 }
 
 impl Table {
     /// Tables of the ledger, in the order in which the anchor has them.
-    pub(super) const KEPT: [Table; 6] =
-        [Table::Approval, Table::Grant, Table::Session, Table::Lockout, Table::Approver, Table::Policy];
+    pub(super) const KEPT: [Table; 7] =
+        [Table::Approval, Table::Grant, Table::Session, Table::Lockout, Table::Approver, Table::Policy, Table::Prompt];
 
     fn number(self) -> u8 {
         match self {
@@ -43,6 +45,7 @@ impl Table {
             Table::Approver => 5,
             Table::Policy => 6,
             Table::Process => 7,
+            Table::Prompt => 8,
         }
     }
 
@@ -51,7 +54,7 @@ impl Table {
         match self {
             Table::Approval => 32,
             Table::Grant => 8,
-            Table::Session => 16,
+            Table::Session | Table::Prompt => 16,
             Table::Lockout | Table::Approver | Table::Policy => 1,
             Table::Process => 0,
         }

@@ -16,10 +16,10 @@ use super::HouseKey;
 /// Why an anchor was not put into the vault.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VaultError {
-    /// There is no vault any more, and with it the key is gone.
+    /// The process of the vault has ended, and with it the key is gone. A vault that lives and cannot be reached is stuck.
     #[error("the keeper is gone")]
     Gone,
-    /// The vault takes nothing at the moment.
+    /// The vault takes nothing at the moment, or cannot be reached.
     #[error("the keeper does not take the anchor of what was decided: {0}")]
     Stuck(String),
 }

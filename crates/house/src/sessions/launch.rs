@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hostel_agents::{Hosting, Setup};
+use hostel_agents::{Hosting, Mode, Setup};
 use hostel_guard::{Guard, Layers, Setting, Shown, launcher};
 use rustix::process::{Pid, Resource, Rlimit};
 use sha2::{Digest as _, Sha256};
@@ -16,15 +16,16 @@ use super::types::AgentLimits;
 use crate::processes::program;
 use crate::processes::{Process, ProcessId, Processes, SpawnError, SpawnGuard, SpawnSpec};
 
-/// What a process for this session's next turn is to be.
-pub(crate) fn setup(session: &Session, prompt: &str) -> Setup {
+/// What a process for this session's next turn is to be. A prompt of which nobody can prove that the house took it is given
+/// to one that asks before it writes.
+pub(crate) fn setup(session: &Session, prompt: &str, unproved: bool) -> Setup {
     let command = session.hub.agent(session.agent()).map(|agent| agent.command.clone()).unwrap_or_default();
     let (mode, model, resume, usage) =
         session.change(|state| (state.mode, state.model.clone(), state.cli_session.clone(), state.usage));
     Setup {
         kind: session.kind(),
         hosting: session.hosting(),
-        mode,
+        mode: if unproved { mode.min(Mode::Ask) } else { mode },
         model,
         resume,
         cwd: session.cwd().to_string_lossy().into_owned(),

@@ -14,6 +14,7 @@ mod lifecycle;
 mod lines;
 mod log;
 mod mail;
+pub(crate) mod prompts;
 mod queue;
 pub(crate) mod rights;
 mod rows;

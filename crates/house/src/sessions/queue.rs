@@ -38,14 +38,16 @@ impl Session {
         })?;
         let after_seq = self.log.last_seq();
         let (no, now, text, door) = (self.no(), now_ns(), prompt.text.clone(), prompt.door);
-        self.hub
-            .store
-            .write(points::TURN_QUEUED, move |transaction| rows::insert_turn(transaction, no, turn, &text, door, now))
-            .await?;
+        let ledger = Arc::clone(self.hub.approvals.ledger());
+        let write = move |transaction: &rusqlite::Transaction<'_>| {
+            rows::insert_turn(transaction, &ledger, no, turn, &text, door, now)
+        };
+        self.hub.store.write(points::TURN_QUEUED, write).await?;
         let position = self.change(|state| {
             state.turns = turn;
             state.active_ns = now;
-            state.queue.push_back(Queued { turn, prompt: prompt.text, door: prompt.door.to_owned() });
+            let door = prompt.door.to_owned();
+            state.queue.push_back(Queued { turn, prompt: prompt.text, door, unproved: false });
             state.waiting()
         });
         self.ensure_runner();
@@ -75,8 +77,9 @@ impl Session {
             return 0;
         }
         let (no, now, count) = (self.no(), now_ns(), turns.len());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let written = self.hub.store.write(points::TURN_CANCELLED, move |transaction| {
-            turns.iter().try_for_each(|turn| rows::cancel_queued(transaction, no, *turn, cause, now))
+            turns.iter().try_for_each(|turn| rows::cancel_queued(transaction, &ledger, no, *turn, cause, now))
         });
         // What the disk does not take now, the runner insists on.
         written.await.ok();

@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use super::log::{Events, Log};
-use super::mail::{self, MeshPolicy};
-use super::rights::{Provenance, Rights};
-use super::rows::{self, SessionRow};
+use super::mail;
+use super::rights::{self, Provenance};
+use super::rows::{self, OpenTurn, SessionRow};
 use super::runner::Runner;
 use super::state::{Queued, Running, State};
 use super::types::{Cause, ModeChange, ModeError, Scope, SessionInfo, Standing, Status};
-use super::{Hub, detached};
+use super::{Hub, detached, now_ns};
 use crate::approvals;
 use crate::processes::Origin;
 use crate::store::StoreError;
@@ -117,11 +117,9 @@ impl Session {
     /// Goes on with what the last daemon left.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), StoreError> {
         let no = self.no;
-        let (open, untold) = self
-            .hub
-            .store
-            .read(move |connection| Ok((rows::open_turns(connection, no)?, rows::untold_turns(connection, no)?)))
-            .await?;
+        let open = self.hub.store.read(move |connection| rows::open_turns(connection, no)).await?;
+        let open = self.only_ours(open).await?;
+        let untold = self.hub.store.read(move |connection| rows::untold_turns(connection, no)).await?;
         self.change(|state| {
             state.untold = untold.into();
             for turn in open {
@@ -132,7 +130,10 @@ impl Session {
                     }
                     // It was to stop at the moment it was taken up.
                     Some(cause) => state.untold.push_back((turn.turn, cause)),
-                    None => state.queue.push_back(Queued { turn: turn.turn, prompt: turn.prompt, door: turn.door }),
+                    None => {
+                        let OpenTurn { turn, prompt, door, unproved, .. } = turn;
+                        state.queue.push_back(Queued { turn, prompt, door, unproved });
+                    }
                 }
             }
         });
@@ -142,6 +143,25 @@ impl Session {
         self.behind.send_replace(true);
         self.ensure_runner();
         Ok(())
+    }
+
+    /// Turns without those whose rows are not the house's own. The start has looked at all rows; this is about those that
+    /// were changed since.
+    async fn only_ours(&self, open: Vec<OpenTurn>) -> Result<Vec<OpenTurn>, StoreError> {
+        let (no, now) = (self.no, now_ns());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
+        let (ours, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|turn| turn.row(no).is_ours(&ledger));
+        if others.is_empty() {
+            return Ok(ours);
+        }
+        let strike = move |transaction: &rusqlite::Transaction<'_>| {
+            others.iter().map(|turn| turn.row(no)).try_for_each(|row| {
+                row.strike(transaction, &ledger, now)?;
+                approvals::record_changed_prompt(transaction, &ledger, &row)
+            })
+        };
+        self.hub.store.write(points::TAMPERING_RECORDED, strike).await?;
+        Ok(ours)
     }
 
     /// Everything was read again.
@@ -282,10 +302,10 @@ impl Session {
         if mode > before && !change.may_raise {
             return Err(ModeError::Raises(before));
         }
-        let (rights, id) = (self.rights(mode, self.mesh()), self.id.clone());
+        let (no, id) = (self.no, self.id.clone());
         let ledger = Arc::clone(self.hub.approvals.ledger());
         let write = move |transaction: &rusqlite::Transaction<'_>| {
-            rights.write(transaction, &ledger)?;
+            rights::change(transaction, &ledger, no, |rights| rights.mode = mode.name().to_owned())?;
             approvals::record_mode(transaction, &ledger, &id, before, mode, &change.who)
         };
         self.hub.store.write(points::SESSION_CHANGED, write).await?;
@@ -308,11 +328,6 @@ impl Session {
     /// Where it comes from.
     pub(crate) fn provenance(&self) -> &Provenance {
         &self.provenance
-    }
-
-    /// What it may do without asking, if it has these.
-    pub(super) fn rights(&self, mode: Mode, mesh: MeshPolicy) -> Rights {
-        Rights::new(self.no, &self.id, &self.door, mode, mesh, &self.provenance)
     }
 
     /// The model, from the next turn on; none for the agent's own choice.
@@ -342,8 +357,9 @@ impl Session {
         let session = Arc::clone(self);
         let setting = async move {
             let (no, id, stored) = (session.no, session.id.clone(), name.clone());
+            let ledger = Arc::clone(session.hub.approvals.ledger());
             let write = move |transaction: &rusqlite::Transaction<'_>| {
-                rows::set_text(transaction, no, "name", stored.as_deref())?;
+                rows::set_text(transaction, &ledger, no, "name", stored.as_deref())?;
                 mail::address_of(transaction, no, &id, stored.as_deref())
             };
             let address = session.hub.store.write(points::SESSION_NAMED, write).await?;
@@ -364,8 +380,9 @@ impl Session {
         let session = Arc::clone(self);
         let setting = async move {
             let (no, stored) = (session.no, value.clone());
+            let ledger = Arc::clone(session.hub.approvals.ledger());
             let write = move |transaction: &rusqlite::Transaction<'_>| {
-                rows::set_text(transaction, no, column, stored.as_deref())
+                rows::set_text(transaction, &ledger, no, column, stored.as_deref())
             };
             session.hub.store.write(points::SESSION_CHANGED, write).await?;
             session.change(|state| set(state, value));

@@ -8,6 +8,7 @@ use hostel_agents::{Mode, Usage};
 use hostel_guard::Confinement;
 
 use super::mail::MeshPolicy;
+use super::prompts::Proof;
 use super::rows::OpenTurn;
 use super::types::{Cause, Standing, Status};
 use crate::processes::Process;
@@ -18,6 +19,15 @@ pub(crate) struct Queued {
     pub(crate) turn: u64,
     pub(crate) prompt: String,
     pub(crate) door: String,
+    /// Nobody can prove any more that the house took it: its turn asks before it writes.
+    pub(crate) unproved: bool,
+}
+
+impl Queued {
+    /// What its seal covers.
+    pub(crate) fn proof(&self) -> Proof {
+        Proof::of(&self.prompt, &self.door, self.unproved)
+    }
 }
 
 /// The turn that runs.

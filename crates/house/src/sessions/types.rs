@@ -292,6 +292,8 @@ pub enum Cause {
     SessionRemoved,
     /// It took too long.
     TimeLimit,
+    /// Its entry in `state.db` is not the one that the house wrote.
+    Tampered,
 }
 
 impl Cause {
@@ -303,11 +305,12 @@ impl Cause {
             Cause::AdminKill => "admin_kill",
             Cause::SessionRemoved => "session_removed",
             Cause::TimeLimit => "time_limit",
+            Cause::Tampered => "tampered",
         }
     }
 
     pub(crate) fn named(word: &str) -> Option<Cause> {
-        [Cause::ClientRpc, Cause::AdminKill, Cause::SessionRemoved, Cause::TimeLimit]
+        [Cause::ClientRpc, Cause::AdminKill, Cause::SessionRemoved, Cause::TimeLimit, Cause::Tampered]
             .into_iter()
             .find(|cause| cause.word() == word)
     }

@@ -17,6 +17,8 @@ const STATE: Schema = Schema {
         include_str!("migrations/0003_mail.sql"),
         include_str!("migrations/0004_insiders.sql"),
         include_str!("migrations/0005_seals.sql"),
+        include_str!("migrations/0006_approver_proof.sql"),
+        include_str!("migrations/0007_prompts.sql"),
     ],
 };
 

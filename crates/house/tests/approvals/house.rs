@@ -221,6 +221,7 @@ pub(crate) fn rule(name: &str, action: Action, argv: &[&str]) -> Rule {
         cwd: None,
         tool: None,
         argv: Some(argv.iter().map(|word| Glob::new(word).unwrap()).collect()),
+        env: None,
         privileged: None,
     }
 }

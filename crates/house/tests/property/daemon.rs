@@ -51,6 +51,7 @@ fn rule(action: Action) -> Rule {
         cwd: None,
         tool: None,
         argv: None,
+        env: None,
         privileged: Some(false),
     }
 }

@@ -57,6 +57,7 @@ fn allow(name: &str, privileged: bool) -> Rule {
         cwd: None,
         tool: None,
         argv: None,
+        env: None,
         privileged: Some(privileged),
     }
 }

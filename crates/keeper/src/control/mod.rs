@@ -33,7 +33,7 @@ use crate::proto::{self, Role};
 use crate::pump::{Setting, now_ns};
 use crate::recognition::Recognition;
 use crate::state::{Command, Event, SlotKey};
-use crate::{sys, tree, upgrade};
+use crate::{marks, sys, tree, upgrade};
 use stopping::Stopping;
 
 /// The keeper leaves when nobody needs it for this long.
@@ -243,8 +243,9 @@ impl Control {
         self.spare = spare();
     }
 
-    /// Only this user, and nobody who descends from the keeper or carries a mark of its house: a hosted process must not
-    /// rule over its own keeper. Where `/proc` cannot tell, the answer is no.
+    /// Only this user, and nobody who descends from the keeper or is further inside a house than the keeper itself, also if
+    /// that is another house: a hosted process must not rule over a keeper, whichever program it runs. Where `/proc` cannot
+    /// tell, the answer is no.
     fn admit(&self, fd: &OwnedFd) -> Option<Peer> {
         let credentials = rustix::net::sockopt::socket_peercred(fd).ok()?;
         let process = sys::peer_process(fd.as_fd())
@@ -253,7 +254,7 @@ impl Control {
         let pid = credentials.pid.as_raw_nonzero().get() as u32;
         let admitted = credentials.uid == rustix::process::geteuid()
             && tree::descends_from(pid, std::process::id()) == Some(false)
-            && !tree::carries_limit_mark(pid, &self.identity.house_tag);
+            && marks::is_inside(pid) == Some(false);
         admitted.then_some(Peer { pid, process })
     }
 

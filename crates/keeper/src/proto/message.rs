@@ -125,6 +125,8 @@ pub mod feature {
     pub const HOUSE_KEY: u64 = 1 << 8;
     /// `PUT_ANCHOR` and `GET_ANCHOR`.
     pub const ANCHOR: u64 = 1 << 12;
+    /// `SPAWN` that executes [`super::Execute::Leased`].
+    pub const LEASES: u64 = 1 << 13;
     /// All of this build.
     pub const ALL: u64 = MARKS
         | UPGRADE
@@ -135,7 +137,8 @@ pub mod feature {
         | OWNED_INPUT
         | UPGRADE_BY_DESCRIPTOR
         | HOUSE_KEY
-        | ANCHOR;
+        | ANCHOR
+        | LEASES;
 }
 
 /// The first frame of a connection.

@@ -59,6 +59,9 @@ wire_enum! {
         /// A script: its interpreter opens `/dev/fd/4`, so the descriptor stays open in the child, and in what that
         /// starts unless the interpreter closes it.
         Script = 2,
+        /// A program whose open file has a read lease ([`crate::lease`]): it is not executed if somebody began to write to
+        /// the file. Needs [`super::feature::LEASES`].
+        Leased = 3,
     }
 }
 
@@ -110,7 +113,7 @@ pub struct PipelineTerms {
     pub drain_ms: u64,
     /// It has a cgroup of its own, where there are any.
     pub own_cgroup: bool,
-    /// Its mark among its limits ([`crate::tree::limit_tag`]), 0 for none.
+    /// Its mark among its limits ([`crate::tree::limit_tag`]), 0 for that of every hosted process.
     pub limit_tag: u64,
     /// Which file it must be.
     pub pin: Option<Pin>,

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use super::pointers;
+use crate::marks;
 use crate::proto::{Execute, Pin, Stage};
 
 /// A program to execute.
@@ -30,7 +31,7 @@ pub(crate) struct Program {
     pub(crate) nofile: u64,
     /// It leads a session of its own, not only a process group.
     pub(crate) own_session: bool,
-    /// The mark that its limits carry, 0 for none.
+    /// The mark of its own that its limits carry, 0 for that of every hosted process.
     pub(crate) limit_tag: u64,
     /// Which file it must be.
     pub(crate) pin: Option<Pin>,
@@ -69,6 +70,7 @@ struct Plan {
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     nofile: libc::rlimit,
+    locks: libc::rlimit,
     /// The signals that the keeper ignores, and a program would inherit.
     ignored: &'static [libc::c_int],
     /// Standard input, output and error, and the failure pipe.
@@ -107,19 +109,24 @@ pub(crate) fn start(program: Program, ends: &ChildEnds<'_>) -> io::Result<(u32, 
 }
 
 fn prepare(program: Program, ends: &ChildEnds<'_>) -> io::Result<(Birth, libc::clone_args)> {
-    let mut nofile = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `nofile` is a valid place for the answer.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut nofile) } != 0 {
-        return Err(io::Error::last_os_error());
+    let [mut nofile, mut locks] = [libc::rlimit { rlim_cur: 0, rlim_max: 0 }; 2];
+    for (resource, place) in [(libc::RLIMIT_NOFILE, &mut nofile), (libc::RLIMIT_LOCKS, &mut locks)] {
+        // SAFETY: `place` is a valid place for the answer.
+        if unsafe { libc::getrlimit(resource, place) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     if program.nofile != 0 {
         nofile.rlim_cur = program.nofile.min(nofile.rlim_max);
     }
+    locks.rlim_max = marks::limit_of_hosted(locks.rlim_max, program.limit_tag);
+    locks.rlim_cur = locks.rlim_max;
     let plan = Box::new(Plan {
         argv: pointers(&program.argv),
         envp: pointers(&program.env),
         program,
         nofile,
+        locks,
         ignored: ignored_signals(),
         ends: [ends.stdin, ends.stdout, ends.stderr, ends.failure].map(|end| end.as_raw_fd()),
     });
@@ -309,17 +316,17 @@ unsafe extern "C" fn steps(plan: *const Plan) -> ! {
         call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, (&raw const none) as usize, 0, SIGNAL_SET]);
         call(libc::SYS_umask, [program.umask as usize, 0, 0, 0]);
         limit(libc::RLIMIT_NOFILE as usize, &plan.nofile);
-        if program.limit_tag != 0 {
-            // Refused where an outer keeper has put its own mark there: then that one stays.
-            let mark = libc::rlimit { rlim_cur: program.limit_tag, rlim_max: program.limit_tag };
-            limit(libc::RLIMIT_LOCKS as usize, &mark);
-        }
+        // Never refused: it is not higher than before.
+        limit(libc::RLIMIT_LOCKS as usize, &plan.locks);
         let moved = call(libc::SYS_chdir, [program.cwd.as_ptr() as usize, 0, 0, 0]);
         if moved < 0 {
             fail(failure, Stage::Chdir, moved);
         }
         let (argv, envp) = (plan.argv.as_ptr() as usize, plan.envp.as_ptr() as usize);
-        if program.execute.is_some() {
+        if let Some((_, execute)) = &program.execute {
+            if *execute == Execute::Leased && !has_lease(PROGRAM_PLACE) {
+                fail(failure, Stage::Changed, 0);
+            }
             fail(failure, Stage::Exec, execute_descriptor(PROGRAM_PLACE, argv, envp));
         }
         if let Some(pin) = &program.pin
@@ -408,6 +415,17 @@ unsafe fn is_pinned(path: &CStr, pin: &Pin) -> bool {
             && nanoseconds(found.st_mtime, found.st_mtime_nsec) == pin.mtime_ns
             && nanoseconds(found.st_ctime, found.st_ctime_nsec) == pin.ctime_ns
     }
+}
+
+/// Whether nobody has begun to write to the file behind a descriptor since its lease was taken. What comes after this and
+/// before the exec is a few instructions; an opener waits much longer than that.
+///
+/// # Safety
+/// Only in a new process.
+unsafe fn has_lease(program: RawFd) -> bool {
+    // SAFETY: asks only.
+    let kind = unsafe { call(libc::SYS_fcntl, [program as usize, libc::F_GETLEASE as usize, 0, 0]) };
+    kind == libc::F_RDLCK as isize
 }
 
 /// Tells what failed and ends. Once that is told, the stack may be somebody else's: it is not touched any more.

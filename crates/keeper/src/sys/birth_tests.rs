@@ -102,6 +102,34 @@ fn an_open_file_is_executed_whatever_became_of_its_name() {
     }
 }
 
+/// A file that somebody began to write to after it was looked at is not executed; before that nobody can write.
+#[test]
+fn a_leased_program_is_executed_while_its_lease_is_intact() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tool");
+    std::fs::copy("/bin/true", &path).unwrap();
+    let write = || {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap_err().raw_os_error()
+    };
+    let changed = [Stage::Changed.to_wire().to_le_bytes(), 0i32.to_le_bytes()].concat();
+    for way in WAYS {
+        let given = |is_leased: bool| {
+            let file = std::fs::File::open(&path).unwrap();
+            if is_leased {
+                crate::lease::take(&file).unwrap();
+            }
+            Program { execute: Some((file.into(), Execute::Leased)), ..program(c"/shown/only", &[c"true"], c"/") }
+        };
+        let (_, said, status) = run(way, given(true));
+        assert_eq!((said.as_slice(), status.code()), (&[][..], Some(0)));
+        let broken = given(true);
+        assert_eq!(write(), Some(libc::EWOULDBLOCK));
+        assert_eq!(run(way, broken).1, changed);
+        assert_eq!(run(way, given(false)).1, changed);
+    }
+}
+
 #[test]
 fn a_script_is_executed_by_descriptor_only_if_its_interpreter_may_open_it() {
     let file = || {

@@ -4,16 +4,20 @@
 //! prepared arrays and descriptors and returns what the kernel said.
 
 mod birth;
+mod lease;
 mod seal;
 mod socket;
 
 pub(crate) use birth::{Birth, ChildEnds, Program, start};
+pub(crate) use lease::{lease_of, set_lease};
 pub(crate) use seal::seal;
 pub(crate) use socket::{peer_process, receive};
 
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use crate::syscall_filter::SyscallFilter;
 
 /// The array of pointers that the kernel wants of arguments and environment.
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
@@ -73,22 +77,27 @@ pub(crate) fn prefer_as_victim(pid: u32) {
     std::fs::write(format!("/proc/{pid}/oom_score_adj"), "200").ok();
 }
 
-/// Filters the system calls of this thread, and of all that comes from it, for good. Without a right to gain privileges:
-/// the kernel takes a filter of an ordinary user in no other way.
-pub(crate) fn filter_syscalls(filter: &[crate::syscall_filter::Instruction]) -> io::Result<()> {
-    let mut instructions: Vec<libc::sock_filter> = filter
-        .iter()
+/// A filter as the kernel takes it.
+pub(crate) fn kernel_filter(filter: &SyscallFilter) -> Vec<libc::sock_filter> {
+    let instructions = filter.instructions().iter();
+    instructions
         .map(|one| libc::sock_filter { code: one.code, jt: one.jump_true, jf: one.jump_false, k: one.value })
-        .collect();
-    let length = libc::c_ushort::try_from(instructions.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let program = libc::sock_fprog { len: length, filter: instructions.as_mut_ptr() };
+        .collect()
+}
+
+/// Filters the system calls of this thread, and of all that comes from it, for good. Without a right to gain privileges:
+/// the kernel takes a filter of an ordinary user in no other way. Makes system calls only, so a new process may call it.
+pub(crate) fn install_filter(filter: &[libc::sock_filter]) -> io::Result<()> {
+    let length = libc::c_ushort::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len: length, filter: filter.as_ptr().cast_mut() };
     let unused: libc::c_ulong = 0;
     // SAFETY: sets a bit of this thread.
     if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1 as libc::c_ulong, unused, unused, unused) } != 0 {
         return Err(io::Error::last_os_error());
     }
     let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
-    // SAFETY: `program` points to `length` instructions, which live until this returns; the kernel copies and checks them.
+    // SAFETY: `program` points to `length` instructions, which live until this returns; the kernel copies and checks them,
+    // and writes nothing.
     match unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program, unused, unused) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

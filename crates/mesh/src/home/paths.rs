@@ -78,6 +78,12 @@ impl Places {
         self.daemons.join(".agents")
     }
 
+    /// The directory among these that belongs to one mesh. It holds a second name of that daemon's socket and nothing else.
+    #[must_use]
+    pub fn agents(&self, slug: &str) -> PathBuf {
+        self.agents_root().join(slug)
+    }
+
     /// Settings that count for all daemons of a user together: `[fleet]`.
     #[must_use]
     pub fn fleet_config(&self) -> PathBuf {
@@ -193,6 +199,7 @@ mod tests {
         assert_eq!(found.config_file(), Path::new("/home/ada/.claudemesh/config.json"));
         assert_eq!(found.mesh("lab").sock(), Path::new("/home/ada/.claudemesh/daemon/lab/sock"));
         assert_eq!(found.shared_socket(), Path::new("/home/ada/.claudemesh/daemon/daemon.sock"));
+        assert_eq!(found.agents("lab"), Path::new("/home/ada/.claudemesh/daemon/.agents/lab"));
         assert_eq!(places(&[]), Err(NoHome));
         assert_eq!(places(&[("HOME", "")]), Err(NoHome));
     }

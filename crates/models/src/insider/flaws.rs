@@ -59,7 +59,7 @@ impl Flaw {
 }
 
 pub const UNASKED: &str = "it ran without a decision";
-pub const TWICE: &str = "it ran twice";
+pub const TWICE: &str = "it ran more often than it was decided";
 pub const REUSED: &str = "a grant for one request approved another";
 pub const GUESSED: &str = "more wrong passphrases were taken than the count allows";
 pub const OTHER_DIGEST: &str = "another passphrase than the approver's is in force";

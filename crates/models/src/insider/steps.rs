@@ -9,8 +9,8 @@ use crate::explore::Model;
 /// A step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The daemon begins a write.
-    Begin(Effect),
+    /// The daemon begins a write, and `hostel.toml` wants this.
+    Begin(Effect, u8),
     Commit,
     /// The keeper hears that the commit happened, and whoever waits for it is told.
     Confirm,
@@ -18,16 +18,13 @@ pub enum Action {
     Run,
     /// What runs ends by itself.
     Ends,
-    /// A row gets content that nobody sealed.
-    Forge(Thing, u8),
-    /// A row of an earlier time is put back.
-    PutBack(Thing, u8),
+    /// A row is changed while the daemon runs.
+    Change(Thing, Row),
     /// The approver's file is replaced.
     ReplaceFile,
-    /// The settings are loosened, or made strict again.
-    ChangeSettings,
     KillDaemon,
-    StartDaemon,
+    /// The daemon starts, finds these rows, and `hostel.toml` wants this.
+    Start([Row; 5], u8),
     KillKeeper,
 }
 
@@ -54,7 +51,7 @@ impl Model for Insider {
     type Action = Action;
 
     fn initial(&self) -> Vec<World> {
-        vec![World::new()]
+        vec![self.canonical(World::new())]
     }
 
     fn steps(&self, world: &World, into: &mut Vec<(Action, World)>) {
@@ -71,7 +68,7 @@ impl Model for Insider {
         if world.seen_fault.is_some() {
             return world.seen_fault;
         }
-        if world.seen_runs > 1 {
+        if world.seen_runs > u8::from(world.seen_agreed) + world.seen_granted {
             return Some(TWICE);
         }
         if world.seen_granted > 1 {
@@ -105,11 +102,13 @@ impl Insider {
     fn possible(&self, world: &World) -> Vec<Action> {
         let mut actions = Vec::with_capacity(48);
         match world.daemon {
-            Daemon::Down => actions.push(Action::StartDaemon),
+            Daemon::Down => self.starts(world, &mut actions),
             Daemon::Up(known) => {
                 actions.push(Action::KillDaemon);
                 let may = |effect: &Effect| self.may_begin(world, known, *effect);
-                actions.extend(WRITES.into_iter().filter(may).map(Action::Begin));
+                for effect in WRITES.into_iter().filter(may) {
+                    actions.extend(self.wanted(effect).iter().map(|wanted| Action::Begin(effect, *wanted)));
+                }
                 let seen = if self.has(Flaw::BelievesRows) { world.rows[0].says } else { known[0] };
                 if seen == APPROVED && !world.running {
                     actions.push(Action::Run);
@@ -126,31 +125,82 @@ impl Insider {
         if !world.second_key {
             actions.push(Action::KillKeeper);
         }
-        if !self.is_honest {
-            // A daemon reads rows when it starts, and what was changed before is what was changed last. So it is enough to
-            // change them while there is no daemon, unless this one reads rows at other times as well.
-            let reads_rows = self.has(Flaw::BelievesRows) || self.has(Flaw::CountsOnDisk);
-            let is_read = reads_rows || world.daemon == Daemon::Down;
-            // While the keeper remembers anything, a row that nobody sealed is refused whatever it says.
-            let is_key_lost = world.deposit == Deposit { confirmed: None, intended: None };
-            let is_said = is_key_lost || self.flaw.is_some();
-            for thing in Thing::ALL.into_iter().filter(|_| is_read) {
-                for says in 0..thing.contents() {
-                    if says == 0 || is_said {
-                        actions.push(Action::Forge(thing, says));
-                    }
-                    if world.copies[thing as usize] >> says & 1 == 1 {
-                        actions.push(Action::PutBack(thing, says));
-                    }
-                }
-            }
-            // Nobody else looks at the file.
-            if self.has(Flaw::ReadsTheFile) {
-                actions.push(Action::ReplaceFile);
-            }
-            actions.push(Action::ChangeSettings);
+        // What a daemon reads while it runs, which only a mistaken one does.
+        let read = match self.flaw {
+            Some(Flaw::BelievesRows) => Some(Thing::Request),
+            Some(Flaw::CountsOnDisk) => Some(Thing::Count),
+            _ => None,
+        };
+        if let Some(thing) = read {
+            let forged = (0..thing.contents()).map(|says| Row { says, sealed: None });
+            actions.extend(forged.map(|row| Action::Change(thing, row)));
+        }
+        if self.has(Flaw::ReadsTheFile) {
+            actions.push(Action::ReplaceFile);
         }
         actions
+    }
+
+    /// What `hostel.toml` may want at this moment, so far as that matters.
+    fn wanted(&self, effect: Effect) -> &'static [u8] {
+        match effect {
+            _ if self.is_honest => &[0],
+            Effect::Confirmed => &[LOOSE],
+            Effect::Start | Effect::Shown => &[0, LOOSE],
+            _ => &[0],
+        }
+    }
+
+    /// The state without what is no part of it; see the module.
+    fn canonical(&self, mut world: World) -> World {
+        if !self.keeps_rows() {
+            world.rows = World::UNTOLD;
+        }
+        if self.flaw.is_none() {
+            world.copies = [0; 5];
+        }
+        world
+    }
+
+    /// Whether the rows on disk are part of the state: without an insider, or with a daemon that reads them while it runs.
+    fn keeps_rows(&self) -> bool {
+        self.is_honest || self.has(Flaw::BelievesRows) || self.has(Flaw::CountsOnDisk)
+    }
+
+    /// What the insider can make of a row, as far as a daemon that starts tells one from the other.
+    fn writable(&self, world: &World, thing: Thing) -> impl Iterator<Item = Row> + use<> {
+        let (at, own) = (thing as usize, Some(world.second_key));
+        let Deposit { confirmed, intended } = world.deposit;
+        let believes = matches!(self.flaw, Some(Flaw::BelievesSeals | Flaw::BelievesEverything));
+        let copies = if self.flaw.is_some() { world.copies[at] } else { u8::MAX };
+        let is_told = move |says: &u8| {
+            let is_pending = thing == Thing::Request && *says == PENDING;
+            believes || is_pending || [confirmed, intended].into_iter().flatten().any(|known| known[at] == *says)
+        };
+        let sealed = (0..thing.contents()).filter(move |says| copies >> says & 1 == 1).filter(is_told);
+        // While the keeper has a confirmed anchor, a row that nobody sealed is refused whatever it says.
+        let unsealed = if confirmed.is_none() || believes { thing.contents() } else { 1 };
+        sealed.map(move |says| Row { says, sealed: own }).chain((0..unsealed).map(|says| Row { says, sealed: None }))
+    }
+
+    /// The daemon starts, and finds what the house has left or what the insider has made of it.
+    fn starts(&self, world: &World, actions: &mut Vec<Action>) {
+        let mut found = vec![world.rows];
+        if !self.keeps_rows() {
+            for thing in Thing::ALL {
+                let changed = |rows: [Row; 5]| {
+                    self.writable(world, thing).map(move |row| {
+                        let mut rows = rows;
+                        rows[thing as usize] = row;
+                        rows
+                    })
+                };
+                found = found.into_iter().flat_map(changed).collect();
+            }
+        }
+        for wanted in self.wanted(Effect::Start) {
+            actions.extend(found.iter().map(|rows| Action::Start(*rows, *wanted)));
+        }
     }
 
     /// Whether the daemon would begin such a write, as far as it knows.
@@ -162,7 +212,8 @@ impl Insider {
         match effect {
             Effect::Start => false,
             Effect::Asked => is_new,
-            Effect::Agreed => request == PENDING,
+            // The person agrees once: not again to what somebody has put back.
+            Effect::Agreed => request == PENDING && !world.seen_agreed,
             // A grant that is still there approves a further request, which shows that it was used again. Where a person
             // has agreed, that request was the only one: every start beyond the first is one too many.
             Effect::Granted => request == 0 && grant == 1 && !world.seen_agreed,
@@ -170,26 +221,19 @@ impl Insider {
             Effect::Finished => request == APPROVED && world.started && !world.running,
             Effect::Guessed => count < LOCKED && world.seen_guesses <= LOCKED,
             Effect::Shown => count < LOCKED && (count > 0 || policy == UNPROVED),
-            Effect::Confirmed => count < LOCKED && policy != LOOSE && world.wanted == LOOSE,
+            Effect::Confirmed => count < LOCKED && policy != LOOSE && !self.is_honest,
         }
     }
 
     fn take(&self, world: &mut World, action: Action) {
-        let interferes =
-            matches!(action, Action::Forge(..) | Action::PutBack(..) | Action::ReplaceFile | Action::ChangeSettings);
-        world.seen_interference |= interferes;
         match action {
-            Action::Begin(effect) => self.begin(world, effect),
+            Action::Begin(effect, wanted) => self.begin(world, effect, wanted),
             Action::Commit => self.commit(world),
             Action::Confirm => self.confirm(world),
             Action::Run => run(world),
             Action::Ends => world.running = false,
-            Action::Forge(thing, says) => world.rows[thing as usize] = Row { says, sealed: None },
-            Action::PutBack(thing, says) => {
-                world.rows[thing as usize] = Row { says, sealed: Some(world.second_key) };
-            }
+            Action::Change(thing, row) => world.rows[thing as usize] = row,
             Action::ReplaceFile => world.file ^= 1,
-            Action::ChangeSettings => world.wanted ^= 1,
             Action::KillDaemon => {
                 if let Daemon::Writing { effect, .. } = world.daemon
                     && effect != Effect::Start
@@ -198,12 +242,16 @@ impl Insider {
                 }
                 world.daemon = Daemon::Down;
             }
-            Action::StartDaemon => self.start(world),
+            Action::Start(rows, wanted) => {
+                world.rows = rows;
+                self.start(world, wanted);
+            }
             Action::KillKeeper => kill_keeper(world),
         }
+        *world = self.canonical(*world);
     }
 
-    fn begin(&self, world: &mut World, effect: Effect) {
+    fn begin(&self, world: &mut World, effect: Effect, wanted: u8) {
         let Daemon::Up(known) = world.daemon else { return };
         let mut next = known;
         match effect {
@@ -218,7 +266,7 @@ impl Insider {
                 next[2] = 0;
                 if known[4] == UNPROVED {
                     // What was endorsed with the passphrase applied before; the insider may put back any of it.
-                    let proved = world.wanted == LOOSE && world.endorsed_loose;
+                    let proved = wanted == LOOSE && world.seen_confirmed;
                     next[4] = if proved { LOOSE } else { 0 };
                 }
             }
@@ -259,7 +307,7 @@ impl Insider {
     }
 
     /// A daemon looks at what it finds.
-    fn start(&self, world: &mut World) {
+    fn start(&self, world: &mut World, wanted: u8) {
         let found = world.rows.map(|row| row.says);
         let proved: Option<[bool; 5]> = self.judge(world);
         let mut next = found;
@@ -288,7 +336,7 @@ impl Insider {
             };
         }
         let settles = self.has(Flaw::BelievesSettings) || (self.has(Flaw::BelievesSettingsOnce) && proved.is_none());
-        next[4] = match (next[4], world.wanted) {
+        next[4] = match (next[4], wanted) {
             (_, wanted) if settles => wanted,
             // Stricter settings apply at once; looser ones wait for the approver.
             (LOOSE, 0) => 0,
@@ -371,7 +419,7 @@ fn acknowledge(world: &mut World, effect: Effect) {
         Effect::Shown => world.seen_guesses = 0,
         Effect::Confirmed => {
             world.seen_guesses = 0;
-            (world.seen_confirmed, world.endorsed_loose) = (true, true);
+            world.seen_confirmed = true;
         }
     }
 }

@@ -97,15 +97,13 @@ pub struct Deposit {
 /// Everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
+    /// What is on disk; [`World::UNTOLD`] where the insider chooses it when a daemon starts.
     pub rows: [Row; 5],
-    /// Contents that the house has written under the present key, one bit each: the insider has a copy of each.
+    /// Contents that the house has written under the present key, one bit each. In the model without a mistake this is
+    /// always 0: there the insider has copies of everything.
     pub copies: [u8; 5],
     /// The digest in the approver's file.
     pub file: u8,
-    /// What `hostel.toml` wants.
-    pub wanted: u8,
-    /// The approver has endorsed the loose settings.
-    pub endorsed_loose: bool,
     pub daemon: Daemon,
     /// Which keeper it is; the second has another key.
     pub second_key: bool,
@@ -125,12 +123,13 @@ pub struct World {
     /// A write that the daemon died in, so that nobody was told of it. The next start decides whether it counts.
     pub unheard: Option<Effect>,
     pub seen_confirmed: bool,
-    /// Somebody interfered: only then may anything be denied that was agreed to.
-    pub seen_interference: bool,
     pub seen_fault: Option<&'static str>,
 }
 
 impl World {
+    /// Stands for rows that are not part of the state.
+    pub const UNTOLD: [Row; 5] = [Row { says: 0, sealed: None }; 5];
+
     /// A house that is up, with a grant for one request and a passphrase.
     pub fn new() -> Self {
         let contents: Contents = [0, 1, 0, 0, 0];
@@ -138,8 +137,6 @@ impl World {
             rows: contents.map(|says| Row { says, sealed: Some(false) }),
             copies: contents.map(|says| 1 << says),
             file: 0,
-            wanted: 0,
-            endorsed_loose: false,
             daemon: Daemon::Up(contents),
             second_key: false,
             deposit: Deposit { confirmed: Some(contents), intended: None },
@@ -152,7 +149,6 @@ impl World {
             seen_guesses: 0,
             unheard: None,
             seen_confirmed: false,
-            seen_interference: false,
             seen_fault: None,
         }
     }

@@ -23,8 +23,8 @@ pub enum Admits {
     /// Everybody, on this machine or elsewhere: a token is wanted later.
     Everybody,
     /// The user who runs this process and everybody elsewhere; a token is wanted later, of the user as well. Other users of
-    /// this machine are not: what they hold may be an insider's, under another id. Root and the users given here run proxies,
-    /// and speak for others.
+    /// this machine are not, root neither: what they hold may be an insider's, under another id. The users given here run
+    /// proxies, and speak for others.
     OwnerAndElsewhere {
         /// Users whose connections are taken for those of somebody elsewhere.
         proxies: Vec<u32>,
@@ -69,8 +69,7 @@ impl Gate {
     #[must_use]
     pub fn with_places(admits: Admits, places: Arc<Semaphore>, when_full: WhenFull) -> Self {
         let proxies = match &admits {
-            // A proxy that runs as root is the usual kind. A daemon of root's has no other root.
-            Admits::OwnerAndElsewhere { proxies } => proxies.iter().copied().chain([0]).collect(),
+            Admits::OwnerAndElsewhere { proxies } => proxies.iter().copied().collect(),
             _ => Arc::new([]) as Arc<[u32]>,
         };
         Gate {

@@ -155,6 +155,8 @@ async fn other_users_are_closed_or_strangers_and_never_take_the_owners_places() 
     assert_eq!(letter, None, "and all together have an end");
     assert_eq!(door.client().await.1, Some(b'y'), "none of which concerns the owner");
     visitors.into_iter().map(|(child, _)| child).chain([other, another]).for_each(leave);
+    let nobody = Gate::new(Admits::OwnerAndElsewhere { proxies: Vec::new() }, 1, WhenFull::Wait);
+    assert!(nobody.proxies().is_empty(), "root runs a proxy only where that is said");
     let elsewhere = Admits::OwnerAndElsewhere { proxies: vec![65533] };
     let door = Running::start(Gate::new(elsewhere, 1, WhenFull::Wait).strangers(limits)).await;
     let visitors = [door.other_user(65533), door.other_user(65533), door.other_user(65533), door.other_user(65532)];

@@ -6,11 +6,13 @@ use std::path::Path;
 
 use hostel_doors::native::protocol::GuardInfo;
 use hostel_guard::Setting;
+use hostel_house::processes::program;
 
 use super::Findings;
 use crate::config::Settings;
 use crate::conversation::words;
 use crate::daemon;
+use crate::notify::NOTIFIER;
 use crate::paths;
 use crate::paths::HouseDir;
 
@@ -37,6 +39,24 @@ pub(super) fn try_out(dir: &HouseDir, settings: &Settings, findings: &mut Findin
     }
 }
 
+/// A program that the daemon starts itself and that agents may be able to replace.
+pub(super) fn unprotected(check: &'static str, file: &Path, findings: &mut Findings) {
+    findings.warn(
+        check,
+        format!("others than root can change `{}`, and the daemon runs it outside every guard", file.display()),
+        "install the system's own, or add the directory of this one to `guard.read_only`",
+    );
+}
+
+/// Programs that the daemon starts itself, besides git.
+pub(super) fn own_programs(settings: &Settings, findings: &mut Findings) {
+    let path = std::env::var_os("PATH");
+    let found = program::own(NOTIFIER, settings.guard.programs, path.as_deref());
+    if let Some(found) = found.filter(|found| settings.approvals.notify.desktop && !found.is_protected) {
+        unprotected("notifications", &found.file, findings);
+    }
+}
+
 /// Settings and files that leave a way out.
 pub(super) fn ways_out(settings: &Settings, findings: &mut Findings) {
     for alias in settings.agents_with_guard(Setting::Off) {
@@ -44,6 +64,16 @@ pub(super) fn ways_out(settings: &Settings, findings: &mut Findings) {
             "guard",
             format!("the agent {alias} runs without one"),
             format!("remove `agents.{alias}.guard` or set it to \"auto\""),
+        );
+    }
+    for path in settings.named_guard_paths().iter().filter(|path| path.symlink_metadata().is_err()) {
+        findings.warn(
+            "guard",
+            format!(
+                "`{}` does not exist: agents that run now will see it and can change it when it appears",
+                path.display()
+            ),
+            "make it, or remove it from `guard.hide` and `guard.read_only`; `strict` refuses sessions meanwhile",
         );
     }
     let keys = paths::expand("~/.ssh/authorized_keys");

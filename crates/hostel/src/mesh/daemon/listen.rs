@@ -2,8 +2,13 @@
 //!
 //! Invariant: only the holder of the mesh's lock is here, so a socket that is found is stale and may go. HTTP beyond
 //! loopback needs a token of its own, which somebody has to have asked for.
+//!
+//! The socket has a second name in a directory that holds nothing else. Guarded agents see that directory in place of the
+//! daemons' one.
 
+use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +23,7 @@ use super::settle::Settled;
 use crate::broker::place::replace;
 use crate::daemon;
 use crate::daemon::sockets::Bound;
+use crate::daemon::sockets::SocketFile;
 use crate::mesh::Desk;
 use crate::mesh::cli::Up;
 use crate::mesh::failure::Failure;
@@ -28,6 +34,8 @@ const SHORTEST_TOKEN: usize = 16;
 /// Bound, and not served yet.
 pub(super) struct Listening {
     socket: Bound,
+    /// The socket's name in the directory for guarded agents.
+    for_agents: Option<SocketFile>,
     tcp: Option<TcpListener>,
     address: Option<SocketAddr>,
     /// The token of a listener that others reach.
@@ -50,8 +58,13 @@ impl Listening {
             let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
             std::fs::set_permissions(&path, permissions).map_err(|error| failed(&error))?;
         }
-        let mut listening = Listening { socket, tcp: None, address: None, external: None, port_file: None };
+        let mut listening =
+            Listening { socket, for_agents: None, tcp: None, address: None, external: None, port_file: None };
         if let Some(dir) = &settled.dir {
+            match show_to_agents(desk, &settled.membership.slug, &listening.socket) {
+                Ok(file) => listening.for_agents = Some(file),
+                Err(error) => desk.ui.note(&format!("guarded agents will not reach this daemon: {error}")),
+            }
             // A port of an earlier start would lead clients to somebody else.
             std::fs::remove_file(dir.http_port()).ok();
             if wants_tcp(settled, dir, arguments) {
@@ -109,11 +122,22 @@ impl Listening {
     pub(super) fn unlink(&mut self, desk: &Desk<'_>) {
         self.socket.close();
         self.socket.file().unlink();
+        if let Some(file) = self.for_agents.take() {
+            file.unlink();
+        }
         if let Some(file) = self.port_file.take() {
             std::fs::remove_file(file).ok();
         }
         link_shared(desk, Some(self.socket.path()));
     }
+}
+
+/// Gives the socket a name in the directory that guarded agents see. The directory stays when the daemon ends, so agents
+/// that run on find the next one in it.
+fn show_to_agents(desk: &Desk<'_>, slug: &str, socket: &Bound) -> io::Result<SocketFile> {
+    let directory = desk.host.places().agents(slug);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    socket.file().link_to(&directory.join("sock"))
 }
 
 /// `daemon/daemon.sock` leads to the only daemon that runs; with none or several there is no such link.

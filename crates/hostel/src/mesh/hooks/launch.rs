@@ -60,7 +60,7 @@ pub(crate) fn main(words: &[OsString]) -> ExitCode {
         return say(&Report { failed: Some("it was not told what to start".to_owned()), ..Report::default() });
     };
     // The doors of the house tell by the mark that a hostel process started the hook.
-    if let Err(error) = hostel_peer::marks::mark_this_process() {
+    if let Err(error) = hostel_peer::marks::mark_as_hosted() {
         return say(&Report { failed: Some(format!("it cannot be marked: {error}")), ..Report::default() });
     }
     // With a token it may talk to the daemon, whose socket is one of those.

@@ -5,6 +5,9 @@
 //! serve, and every attempt is on disk before it is looked at: neither many connections nor a killed daemon give anybody
 //! more attempts. Whoever may not decide at all is turned away before, so that nobody inside can lock the approver out.
 //!
+//! A digest that nobody can prove, because the keeper ended, is in doubt: whoever can write files could have put it there. A
+//! passphrase then has to fit to the newest endorsement of the audit as well, and the first one that does ends the doubt.
+//!
 //! Parts: `file` is the file, `row` is what the house stores of it itself.
 
 pub(super) mod file;
@@ -25,6 +28,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, mpsc};
 use zeroize::Zeroizing;
 
+use super::audit::approver::Proof as Attestation;
 use super::audit::{self, Event, Line};
 use super::lockout::{self, Count, Limits, Standing};
 use super::types::DecideError;
@@ -107,6 +111,8 @@ pub(super) struct Parts {
     pub(super) cost: Cost,
     /// The digest that is in force.
     pub(super) digest: Option<String>,
+    /// What a passphrase has to fit to besides, because the digest is in doubt.
+    pub(super) doubt: Option<Attestation>,
     pub(super) count: Count,
     /// Takes each passphrase that was right.
     pub(super) proofs: mpsc::Sender<Proof>,
@@ -122,6 +128,8 @@ struct Inner {
 
 struct State {
     digest: Option<String>,
+    /// What a passphrase has to fit to besides, because the digest is in doubt.
+    doubt: Option<Attestation>,
     count: Count,
     /// What the file was when it was last reported.
     reported: Option<Option<String>>,
@@ -129,12 +137,36 @@ struct State {
     looked: Option<Instant>,
 }
 
+/// What a passphrase that was shown turned out to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Shown {
+    /// The one that is in force.
+    Right,
+    /// It fits to the digest, and not to what the approver endorsed before the key was lost: somebody has put a digest of
+    /// their own in the place of the approver's.
+    Planted,
+    /// It fits to what the approver endorsed, and not to the digest: somebody has changed the digest.
+    Former,
+    Wrong,
+}
+
+/// What the owner of a planted digest hears, and the audit has.
+const PLANTED: &str = "the approver was changed behind the house's back: this passphrase fits to the stored digest, and not \
+     to what the approver endorsed before the keeper ended. It is refused. The approver's own passphrase puts it right: \
+     `hostel approver set` takes it as the passphrase in force";
+
+/// What the approver hears whose digest was changed.
+const FORMER: &str = "the approver was changed behind the house's back: this is the passphrase of before, and the stored \
+     digest is another one's. `hostel approver set` puts it right: show this passphrase as the one in force, and set it, or \
+     another, anew";
+
 /// The file is looked at this often at most: whoever looks around may do so for every request.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Approver {
     pub(super) fn new(mut parts: Parts) -> Self {
-        let state = State { digest: parts.digest.take(), count: parts.count, reported: None, looked: None };
+        let (digest, doubt) = (parts.digest.take(), parts.doubt.take());
+        let state = State { digest, doubt, count: parts.count, reported: None, looked: None };
         Approver { inner: Arc::new(Inner { parts, state: parking_lot::Mutex::new(state), gate: Mutex::default() }) }
     }
 
@@ -175,10 +207,14 @@ impl Approver {
         }
         let _one_at_a_time = self.inner.gate.lock().await;
         let before = self.inner.state.lock().digest.clone();
+        let mut body = json!({"who": label});
         let event = match (&before, &old) {
             (None, _) => Event::ApproverSet,
             (Some(_), Some(old)) => {
-                self.check(old, label).await?;
+                // The approver's own passphrase counts, also where somebody has changed the digest of it.
+                if self.look(old, label).await? == Shown::Former {
+                    body["proved_by"] = json!("endorsement");
+                }
                 Event::ApproverChanged
             }
             (Some(_), None) => {
@@ -199,7 +235,7 @@ impl Approver {
             Ok((digest, Some(draft)))
         };
         let (digest, draft) = blocking(work).await.map_err(|error| self.trouble("write", &error))?;
-        self.record(ApproverRow { digest: Some(digest), previous: before }, event, label).await?;
+        self.record(ApproverRow { digest: Some(digest), previous: before, doubt: None }, event, body).await?;
         self.parts().proofs.send(proof).await.ok();
         if let Some(draft) = draft {
             blocking(move || draft.put()).await.map_err(|error| self.trouble("write", &error))?;
@@ -222,9 +258,10 @@ impl Approver {
         detached(async move {
             approver.admit(&peer).await?;
             let _one_at_a_time = approver.inner.gate.lock().await;
-            approver.check(&passphrase, &label).await?;
+            approver.look(&passphrase, &label).await?;
             let before = approver.inner.state.lock().digest.clone();
-            approver.record(ApproverRow { digest: None, previous: before }, Event::ApproverCleared, &label).await?;
+            let row = ApproverRow { digest: None, previous: before, doubt: None };
+            approver.record(row, Event::ApproverCleared, json!({"who": label})).await?;
             let path = approver.parts().file.clone();
             blocking(move || file::remove(&path)).await.map_err(|error| approver.trouble("remove", &error))?;
             approver.finish_change().await;
@@ -262,22 +299,43 @@ impl Approver {
         who::may_decide(&*self.parts().household, peer).await.map_err(DecideError::Refused)
     }
 
-    /// With the gate held.
+    /// Whether it is the passphrase that is in force. With the gate held.
     async fn check(&self, passphrase: &Passphrase, label: &str) -> Result<Unlock, DecideError> {
+        if self.look(passphrase, label).await? == Shown::Former {
+            return Err(DecideError::Refused(FORMER.to_owned()));
+        }
         let Some(stored) = self.inner.state.lock().digest.clone() else { return Err(DecideError::NoPassphraseSet) };
+        // Whoever is busy with an earlier one needs no other.
+        self.parts().proofs.try_send(Proof::Shown(passphrase.clone())).ok();
+        Ok(Unlock { digest: digest(&stored) })
+    }
+
+    /// Looks at a passphrase: gives whether it is the one in force or the approver's of before; any other is an error. With
+    /// the gate held.
+    async fn look(&self, passphrase: &Passphrase, label: &str) -> Result<Shown, DecideError> {
+        let (stored, doubt) = {
+            let state = self.inner.state.lock();
+            (state.digest.clone().ok_or(DecideError::NoPassphraseSet)?, state.doubt.clone())
+        };
         let limits = self.parts().limits;
         let begun = self.count(points::ATTEMPT_COUNTED, move |count| count.begin(limits, now_ns()), |_| Vec::new());
         if let Standing::Locked { until_ns } = begun.await? {
             return Err(DecideError::LockedOut { until_ns });
         }
-        let unlock = Unlock { digest: digest(&stored) };
-        let shown = passphrase.clone();
-        let compare = move || Ok(crypto_pwhash_str_verify(&stored, shown.bytes()).is_ok());
-        if blocking(compare).await.map_err(|error| self.trouble("compare with", &error))? {
-            self.count(points::ATTEMPT_PASSED, Count::succeed, |()| Vec::new()).await?;
-            // Whoever is busy with an earlier one needs no other.
-            self.parts().proofs.try_send(Proof::Shown(passphrase.clone())).ok();
-            return Ok(unlock);
+        let (is_doubted, text, given) = (doubt.is_some(), stored.clone(), passphrase.clone());
+        let compare = move || Ok(compare(&text, doubt.as_ref(), &given));
+        let shown = blocking(compare).await.map_err(|error| self.trouble("compare with", &error))?;
+        match shown {
+            Shown::Right if is_doubted => {
+                self.end_doubt(stored).await?;
+                return Ok(shown);
+            }
+            Shown::Right | Shown::Former => {
+                self.count(points::ATTEMPT_PASSED, Count::succeed, |()| Vec::new()).await?;
+                return Ok(shown);
+            }
+            Shown::Planted => return Err(self.refuse_planted(label).await?),
+            Shown::Wrong => {}
         }
         let label = label.to_owned();
         let lines = move |standing: &Standing| {
@@ -292,6 +350,34 @@ impl Approver {
             Standing::Open { left } => DecideError::WrongPassphrase { left },
             Standing::Locked { until_ns } => DecideError::LockedOut { until_ns },
         })
+    }
+
+    /// Somebody has shown a passphrase whose digest they have put there: recorded and told. With the gate held.
+    async fn refuse_planted(&self, label: &str) -> Result<DecideError, DecideError> {
+        let body = json!({"what": "approver", "who": label, "why": PLANTED});
+        let lines = move |(): &()| vec![(Event::Tampered, body)];
+        // Whoever planted the digest does not lock the approver out.
+        self.count(points::ATTEMPT_FAILED, Count::take_back, lines).await?;
+        self.parts().ledger.report(
+            "the approver was changed behind the house's back: somebody has shown a passphrase that fits to the stored \
+             digest and not to what the approver endorsed; it was refused. `hostel approver set` puts it right"
+                .to_owned(),
+        );
+        Ok(DecideError::Refused(PLANTED.to_owned()))
+    }
+
+    /// The passphrase is proved to be the approver's. With the gate held.
+    async fn end_doubt(&self, stored: String) -> Result<(), DecideError> {
+        let (ledger, row) = (Arc::clone(&self.parts().ledger), ApproverRow::finished(Some(stored)));
+        let before = self.inner.state.lock().count;
+        let work = move |transaction: &Transaction<'_>| {
+            save_count(transaction, &ledger, before, Count::default())?;
+            row::save(transaction, &ledger, &row)
+        };
+        self.parts().store.write(points::ATTEMPT_PASSED, work).await?;
+        let mut state = self.inner.state.lock();
+        (state.doubt, state.count) = (None, Count::default());
+        Ok(())
     }
 
     /// Changes the count of wrong passphrases, in memory and on disk, with these records. With the gate held.
@@ -322,8 +408,7 @@ impl Approver {
     }
 
     /// Another digest is in force: written down first, then so in memory.
-    async fn record(&self, row: ApproverRow, event: Event, label: &str) -> Result<(), DecideError> {
-        let body = json!({"who": label});
+    async fn record(&self, row: ApproverRow, event: Event, body: serde_json::Value) -> Result<(), DecideError> {
         let (ledger, stored) = (Arc::clone(&self.parts().ledger), row.clone());
         let before = self.inner.state.lock().count;
         let work = move |transaction: &Transaction<'_>| {
@@ -333,7 +418,8 @@ impl Approver {
         };
         self.parts().store.write(points::PASSPHRASE_RECORDED, work).await?;
         let mut state = self.inner.state.lock();
-        (state.digest, state.count, state.reported) = (row.digest, Count::default(), None);
+        (state.digest, state.doubt) = (row.digest, row.doubt);
+        (state.count, state.reported) = (Count::default(), None);
         Ok(())
     }
 
@@ -344,7 +430,7 @@ impl Approver {
             state.count = Count::lock(limits, now_ns());
         }
         lockout::save(transaction, &self.parts().ledger, state.count, state.count)?;
-        let row = ApproverRow::finished(state.digest.clone());
+        let row = ApproverRow::doubted(state.digest.clone(), state.doubt.clone());
         row::save(transaction, &self.parts().ledger, &row)
     }
 
@@ -357,8 +443,9 @@ impl Approver {
             lockout::save(transaction, ledger, state.count, state.count)?;
             changed.push("lockout");
         }
-        if row::load(transaction)?.is_none_or(|row| row.digest != state.digest) {
-            row::save(transaction, ledger, &ApproverRow::finished(state.digest.clone()))?;
+        if row::load(transaction)?.is_none_or(|row| row.digest != state.digest || row.doubt != state.doubt) {
+            let row = ApproverRow::doubted(state.digest.clone(), state.doubt.clone());
+            row::save(transaction, ledger, &row)?;
             changed.push("approver");
         }
         Ok(changed)
@@ -398,6 +485,17 @@ fn save_count(transaction: &Transaction<'_>, ledger: &Ledger, before: Count, aft
     ledger.report("somebody has changed the count of wrong passphrases in state.db; the house's own counts".to_owned());
     let body = json!({"what": "lockout"});
     audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: "", body }])
+}
+
+/// What a passphrase is. May take long.
+fn compare(stored: &str, doubt: Option<&Attestation>, shown: &Passphrase) -> Shown {
+    let fits = crypto_pwhash_str_verify(stored, shown.bytes()).is_ok();
+    match (fits, doubt.map(|attested| attested.is_of(shown.bytes()))) {
+        (true, None | Some(true)) => Shown::Right,
+        (true, Some(false)) => Shown::Planted,
+        (false, Some(true)) => Shown::Former,
+        (false, None | Some(false)) => Shown::Wrong,
+    }
 }
 
 fn digest(text: &str) -> [u8; 32] {

@@ -7,8 +7,10 @@
 //! there or taken away is recorded as tampering first.
 //!
 //! It cannot keep away whoever may write to the file; it makes what they do visible. Parts: `segments` begins the records of
-//! a key and writes signatures, `endorsement` is what the passphrase adds to that, `verify` looks through all of it.
+//! a key and writes signatures, `endorsement` is what the passphrase adds to that, `approver` is what a
+//! daemon without proof of the approver finds here, `verify` looks through all of it.
 
+pub(super) mod approver;
 pub(super) mod endorsement;
 mod segments;
 mod verify;

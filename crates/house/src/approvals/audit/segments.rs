@@ -38,14 +38,16 @@ pub(in crate::approvals) fn write_signature(
 
 /// Whether any segment was ever begun here.
 pub(in crate::approvals) fn exist(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare_cached("SELECT 1 FROM audit_segments LIMIT 1")?.exists([])
+    // The first of the two alone proves nothing: whoever removes it can leave the records as they are.
+    let sql = "SELECT 1 WHERE EXISTS (SELECT 1 FROM audit_segments) OR EXISTS (SELECT 1 FROM audit WHERE kind = ?)";
+    connection.prepare_cached(sql)?.exists([Event::Segment.word()])
 }
 
 /// The first record of the last segment, if the present key began it.
 pub(in crate::approvals) fn is_ours(connection: &Connection, ledger: &Ledger) -> rusqlite::Result<Option<u64>> {
     let last: Option<(i64, String)> = connection
         .prepare_cached("SELECT no, body FROM audit WHERE no = (SELECT max(first) FROM audit_segments) AND kind = ?")?
-        .query_row([Event::Segment.word()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([Event::Segment.word()], |row| Ok((row.get(0)?, row.get::<_, String>(1).unwrap_or_default())))
         .optional()?;
     let ours = hex_of(&ledger.segment_key());
     Ok(last.filter(|(_, body)| key_of(body).is_some_and(|key| hex_of(&key) == ours)).map(|(no, _)| no as u64))

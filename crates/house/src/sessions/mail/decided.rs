@@ -127,7 +127,7 @@ impl Session {
             let state = if agreed { State::Queued } else { State::Declined };
             let taken = rows::conclude(transaction, settled.no, state, turn)? && agreed;
             if taken {
-                tables::insert_turn(transaction, session, turn, &text, DOOR, now)?;
+                tables::insert_turn(transaction, approvals.ledger(), session, turn, &text, DOOR, now)?;
             }
             Ok(taken)
         };

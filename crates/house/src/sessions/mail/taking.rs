@@ -12,6 +12,7 @@ use rusqlite::Transaction;
 use super::rows::{self, State};
 use super::{DOOR, Letter, MeshPolicy};
 use crate::approvals::{AboutLetter, RequestError};
+use crate::sessions::rights;
 use crate::sessions::rows as tables;
 use crate::sessions::session::Session;
 use crate::sessions::state::Queued;
@@ -75,10 +76,9 @@ impl Session {
                 return Ok(());
             }
             let (no, now) = (self.no(), now_ns() / 1_000_000);
-            let rights = self.rights(self.change(|state| state.mode), policy);
             let ledger = Arc::clone(self.hub.approvals.ledger());
             let write = move |transaction: &Transaction<'_>| {
-                rights.write(transaction, &ledger)?;
+                rights::change(transaction, &ledger, no, |rights| rights.mesh = policy.word().to_owned())?;
                 if before == MeshPolicy::Off {
                     rows::begin_anew(transaction, no, now)?;
                 }
@@ -164,10 +164,11 @@ impl Session {
             return self.pass_if_known(letter, place).await;
         };
         let (no, now, text) = (self.no(), now_ns(), prompt.clone());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let write = move |transaction: &Transaction<'_>| {
             let known = rows::is_known(transaction, &letter)?;
             if !known {
-                tables::insert_turn(transaction, no, turn, &text, DOOR, now)?;
+                tables::insert_turn(transaction, &ledger, no, turn, &text, DOOR, now)?;
                 rows::insert(transaction, no, &letter, State::Queued, None, turn, now)?;
             }
             rows::set_place(transaction, no, &letter.mesh_id, &place)?;
@@ -206,7 +207,7 @@ impl Session {
         self.change(|state| {
             state.turns = turn;
             state.active_ns = now;
-            state.queue.push_back(Queued { turn, prompt, door: DOOR.to_owned() });
+            state.queue.push_back(Queued { turn, prompt, door: DOOR.to_owned(), unproved: false });
         });
         self.ensure_runner();
     }

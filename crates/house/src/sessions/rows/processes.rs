@@ -3,6 +3,7 @@
 use hostel_agents::Setup;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use super::{maybe_text, text};
 use crate::approvals::Approvals;
 use crate::processes::ProcessId;
 use crate::seals::{Ledger, Seal};
@@ -71,16 +72,16 @@ pub(crate) fn live_process(
     connection
         .prepare_cached(
             "SELECT id, setup, saved, seq, skip, stdin, state, seal FROM agent_processes WHERE session = ? AND state <> 'ended'
-             ORDER BY created_ns DESC LIMIT 1",
+             AND length(id) = 16 ORDER BY created_ns DESC LIMIT 1",
         )?
         .query_row([session], |row| {
-            let setup: String = row.get(1)?;
+            let setup = text(row, 1)?;
             let at = Checkpoint {
-                saved: row.get(2)?,
+                saved: maybe_text(row, 2)?,
                 place: Place { seq: row.get::<_, i64>(3)? as u64, skip: row.get::<_, i64>(4)? as u64 },
                 stdin: row.get::<_, i64>(5)? as u64,
             };
-            let started = row.get::<_, String>(6)? == "live";
+            let started = text(row, 6)? == "live";
             let id = ProcessId(row.get(0)?);
             let seal = row.get_ref(7)?.as_bytes().ok().and_then(Seal::read);
             let is_ours = seal == Some(rights::setup_seal(ledger, id, session, &setup));
@@ -92,6 +93,7 @@ pub(crate) fn live_process(
 
 /// Every process of any session, and of one.
 pub(crate) fn all_processes(connection: &Connection, session: Option<i64>) -> rusqlite::Result<Vec<ProcessId>> {
-    let mut statement = connection.prepare_cached("SELECT id FROM agent_processes WHERE ?1 IS NULL OR session = ?1")?;
+    let mut statement = connection
+        .prepare_cached("SELECT id FROM agent_processes WHERE (?1 IS NULL OR session = ?1) AND length(id) = 16")?;
     statement.query_map([session], |row| row.get(0).map(ProcessId))?.collect()
 }

@@ -10,7 +10,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, Transaction, params};
 
 use crate::seals::{Ledger, Seal};
 use crate::sessions::mail::MeshPolicy;
-use crate::sessions::rights::{self, Provenance, Rights};
+use crate::sessions::prompts;
+use crate::sessions::rights::{self, Program, Provenance, Rights};
 use crate::sessions::types::Standing;
 
 /// A session as it is stored.
@@ -91,22 +92,22 @@ const SESSION: &str = "SELECT no, id, name, agent, kind, door, owner, cwd, mode,
     mesh_since, made_by, guard, seal FROM sessions";
 
 fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    let text = |index: usize| row.get::<_, String>(index);
+    let (text, maybe_text) = (|index| super::text(row, index), |index| super::maybe_text(row, index));
     let number = |index: usize| row.get::<_, i64>(index).map(|number| number as u64);
     Ok(SessionRow {
         no: row.get(0)?,
         id: text(1)?,
-        name: row.get(2)?,
+        name: maybe_text(2)?,
         agent: text(3)?,
         kind: Kind::named(&text(4)?).unwrap_or(Kind::Acp),
         door: text(5)?,
-        owner: row.get(6)?,
+        owner: maybe_text(6)?,
         cwd: PathBuf::from(OsString::from_vec(row.get(7)?)),
         // A mode that cannot be read is the one that asks.
         mode: Mode::named(&text(8)?).unwrap_or(Mode::Ask),
-        model: row.get(9)?,
-        model_told: row.get(10)?,
-        cli_session: row.get(11)?,
+        model: maybe_text(9)?,
+        model_told: maybe_text(10)?,
+        cli_session: maybe_text(11)?,
         hosting: if text(12)? == "warm" { Hosting::Warm } else { Hosting::PerMessage },
         standing: match text(13)?.as_str() {
             "live" => Standing::Live,
@@ -124,18 +125,34 @@ fn session(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
         // What cannot be read lets nothing in.
         mesh: MeshPolicy::named(&text(22)?).unwrap_or_default(),
         mesh_since: number(23)?,
-        provenance: Provenance::read(
-            row.get::<_, Option<String>>(24)?.as_deref(),
-            row.get::<_, Option<String>>(25)?.as_deref(),
-        ),
+        provenance: Provenance::read(maybe_text(24)?.as_deref(), maybe_text(25)?.as_deref()),
         seal: row.get(26)?,
     })
 }
 
 impl SessionRow {
-    /// What it may do without asking.
+    /// What it is and may do.
     pub(crate) fn rights(&self) -> Rights {
-        Rights::new(self.no, &self.id, &self.door, self.mode, self.mesh, &self.provenance)
+        let (made_by, guard) = self.provenance.words();
+        Rights {
+            no: self.no,
+            id: self.id.clone(),
+            door: self.door.clone(),
+            program: Program {
+                agent: self.agent.clone(),
+                kind: self.kind.name().to_owned(),
+                hosting: hosting_word(self.hosting).to_owned(),
+                owner: self.owner.clone(),
+                cwd: self.cwd.as_os_str().as_bytes().to_owned(),
+                env: encode_env(&self.env),
+                model: self.model.clone(),
+                cli_session: self.cli_session.clone(),
+            },
+            mode: self.mode.name().to_owned(),
+            mesh: self.mesh.word().to_owned(),
+            made_by,
+            guard,
+        }
     }
 
     /// The row as far as it can be believed: with the rights that the house itself wrote, else with the least.
@@ -158,6 +175,8 @@ impl SessionRow {
 
     fn with_least_rights(mut self) -> Self {
         (self.mode, self.mesh, self.provenance) = (Mode::Ask, MeshPolicy::Off, Provenance::least());
+        // Nobody knows who has set them.
+        (self.owner, self.model, self.cli_session, self.env) = (None, None, None, Vec::new());
         self
     }
 }
@@ -168,8 +187,8 @@ pub(crate) fn insert_session(
     row: &SessionRow,
     ledger: &Ledger,
 ) -> rusqlite::Result<i64> {
-    let seal = row.rights().seal(ledger);
-    let (made_by, guard) = row.provenance.words();
+    let rights = row.rights();
+    let seal = rights.seal(ledger);
     let no = transaction
         .prepare_cached(
             "INSERT INTO sessions (id, name, agent, kind, door, owner, cwd, mode, model, hosting, standing, env,
@@ -188,17 +207,17 @@ pub(crate) fn insert_session(
             row.model,
             hosting_word(row.hosting),
             standing_word(row.standing),
-            encode_env(&row.env),
+            rights.program.env,
             i64::try_from(row.approval_wait.as_nanos()).unwrap_or(i64::MAX),
             row.created_ns as i64,
             row.active_ns as i64,
             row.mesh.word(),
             row.mesh_since as i64,
-            made_by,
-            guard,
+            rights.made_by,
+            rights.guard,
             seal.bytes(),
         ])?;
-    ledger.set(Rights { no, ..row.rights() }.key(), Some(seal));
+    ledger.set(rights::key(no), Some(seal));
     Ok(no)
 }
 
@@ -246,13 +265,23 @@ pub(crate) fn set_standing(
         .map(drop)
 }
 
-/// Sets one column of a session. `column` is a word of ours, never a caller's.
+/// Sets one column of a session, and the seal that covers it. `column` is a word of ours, never a caller's.
 pub(crate) fn set_text(
     transaction: &Transaction<'_>,
+    ledger: &Ledger,
     session: i64,
     column: &'static str,
     value: Option<&str>,
 ) -> rusqlite::Result<()> {
+    let owned = || value.map(str::to_owned);
+    match column {
+        "owner" => return rights::change(transaction, ledger, session, |rights| rights.program.owner = owned()),
+        "model" => return rights::change(transaction, ledger, session, |rights| rights.program.model = owned()),
+        "cli_session" => {
+            return rights::change(transaction, ledger, session, |rights| rights.program.cli_session = owned());
+        }
+        _ => {}
+    }
     transaction
         .prepare_cached(&format!("UPDATE sessions SET {column} = ? WHERE no = ?"))?
         .execute(params![value, session])
@@ -272,6 +301,11 @@ pub(crate) fn delete_events(transaction: &Transaction<'_>, session: i64, runs: u
 
 pub(crate) fn delete_session(transaction: &Transaction<'_>, session: i64, ledger: &Ledger) -> rusqlite::Result<()> {
     rights::forget(ledger, session);
+    let mut statement =
+        transaction.prepare_cached("SELECT turn FROM turns WHERE session = ? AND state IN ('queued', 'running')")?;
+    for turn in statement.query_map([session], |row| row.get::<_, i64>(0))? {
+        prompts::forget(ledger, session, turn? as u64);
+    }
     transaction.prepare_cached("DELETE FROM sessions WHERE no = ?")?.execute([session]).map(drop)
 }
 

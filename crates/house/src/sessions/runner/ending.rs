@@ -3,6 +3,8 @@
 //! Invariant: a turn ends once, in one step on disk with its last event, its cost and the state of its process; only
 //! then anybody hears of it.
 
+use std::sync::Arc;
+
 use hostel_agents::{Event, Outcome, TurnOver, Usage};
 use hostel_syncpoint::points;
 use rusqlite::Transaction;
@@ -12,7 +14,7 @@ use super::talk::Talk;
 use super::{Runner, cancelled_text, fresh_id};
 use crate::processes::ProcessId;
 use crate::sessions::conversation::Checkpoint;
-use crate::sessions::rows::TurnEnd;
+use crate::sessions::rows::{TurnEnd, TurnStart};
 use crate::sessions::types::Cause;
 use crate::sessions::{launch, now_ns, rows};
 use crate::store::StoreError;
@@ -25,7 +27,7 @@ impl Runner {
         if !talk.died_unused(turn.no) {
             return Ok(());
         }
-        let (no, number, prompt, old) = (self.session.no(), turn.no, turn.prompt.clone(), talk.id());
+        let (no, number, proof, prompt, old) = (self.session.no(), turn.no, turn.proof, turn.prompt.clone(), talk.id());
         talk.end(self.hub.options.stop_grace, false).await;
         self.talk = None;
         let cause = self.session.change(|state| state.running.and_then(|running| running.cause));
@@ -33,17 +35,18 @@ impl Runner {
             return self.end_turn_without_process(old, Outcome::Failed, String::new()).await;
         }
         let id = fresh_id().await;
-        let setup = launch::setup(&self.session, &prompt);
+        let setup = launch::setup(&self.session, &prompt, proof.unproved);
         let stored = hostel_agents::Setup { prompt: None, ..setup.clone() };
         // The turn's first event stays where it is; what the dead process said is between it and the rest.
         let (run, now) = (self.recorder.take_run(), now_ns());
         let first_seq = self.session.log.last_seq();
+        let start = TurnStart { turn: number, proof, process: id, from_seq: 0, first_seq, now_ns: now };
         let approvals = self.hub.approvals.clone();
         self.recorder
             .insist(points::TURN_RESTARTED, run, move |transaction| {
                 rows::end_process(transaction, &approvals, old)?;
                 rows::insert_process(transaction, no, id, &stored, now, approvals.ledger())?;
-                rows::start_turn(transaction, no, number, id, 0, first_seq, now)
+                rows::start_turn(transaction, approvals.ledger(), no, &start)
             })
             .await?;
         self.written_off(old);
@@ -128,7 +131,7 @@ impl Runner {
         let (no, learned, approvals) = (self.session.no(), self.take_learned(), self.hub.approvals.clone());
         self.close_turn(number, end, move |transaction| {
             for (column, value) in &learned {
-                rows::set_text(transaction, no, column, Some(value))?;
+                rows::set_text(transaction, approvals.ledger(), no, column, Some(value))?;
             }
             // What it said after the end of the turn is still to be heard.
             match last {
@@ -194,8 +197,9 @@ impl Runner {
         };
         let (no, run) = (self.session.no(), self.recorder.take_unshown());
         let row = TurnEnd { turn, state, answer, usage, to_seq, session_usage, now_ns: now_ns() };
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let write = move |transaction: &Transaction<'_>| {
-            rows::end_turn(transaction, no, &row)?;
+            rows::end_turn(transaction, &ledger, no, &row)?;
             also(transaction)
         };
         self.recorder.commit(points::TURN_ENDED, &run, write).await?;

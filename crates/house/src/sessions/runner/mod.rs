@@ -20,6 +20,7 @@ use hostel_syncpoint::points;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::rows::TurnStart;
 use super::session::Session;
 use super::state::{Queued, Running};
 use super::types::Cause;
@@ -107,7 +108,8 @@ impl Runner {
 
     /// Starts a turn: on disk first, then in the process.
     async fn begin(&mut self, next: Queued) -> Result<(), StoreError> {
-        let setup = launch::setup(&self.session, &next.prompt);
+        let proof = next.proof();
+        let setup = launch::setup(&self.session, &next.prompt, proof.unproved);
         let retire = self.session.change(|state| std::mem::take(&mut state.retire));
         let fits = self.talk.as_ref().is_some_and(|talk| !retire && talk.fits(&setup, &self.session));
         if !fits {
@@ -126,6 +128,7 @@ impl Runner {
         };
         let from_seq = self.talk.as_ref().map_or(0, Talk::last_seq);
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
+        let start = TurnStart { turn, proof, process: id, from_seq, first_seq, now_ns: now };
         let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
         let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
@@ -134,11 +137,11 @@ impl Runner {
                     Some(at) => rows::save_process(transaction, id, at)?,
                     None => rows::insert_process(transaction, no, id, &stored_setup, now, &ledger)?,
                 }
-                rows::start_turn(transaction, no, turn, id, from_seq, first_seq, now)
+                rows::start_turn(transaction, &ledger, no, &start)
             })
             .await?;
         self.session.change(|state| state.active_ns = now);
-        self.turn = Some(Turn::new(next.turn, next.prompt, self.hub.options.turn_limit));
+        self.turn = Some(Turn::new(next.turn, next.prompt, proof, self.hub.options.turn_limit));
         if self.talk.is_none() {
             return self.start_process(id, setup).await;
         }
@@ -176,13 +179,15 @@ impl Runner {
         }
         let (no, now, count) = (self.session.no(), now_ns(), untold.len());
         for (turn, cause) in &untold {
-            let (turn, outcome, text) = (*turn, Outcome::Cancelled, cancelled_text(*cause));
+            let outcome = if *cause == Cause::Tampered { Outcome::Failed } else { Outcome::Cancelled };
+            let (turn, text) = (*turn, cancelled_text(*cause));
             self.recorder.push_of(turn, now, Event::TurnEnded { turn, outcome, text, usage: Usage::default() });
         }
         let run = self.recorder.take_unshown();
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         let told = move |transaction: &rusqlite::Transaction<'_>| {
             let mut told = untold.iter();
-            told.try_for_each(|(turn, cause)| rows::mark_told(transaction, no, *turn, *cause, now))
+            told.try_for_each(|(turn, cause)| rows::mark_told(transaction, &ledger, no, *turn, *cause, now))
         };
         self.recorder.commit(points::TURN_CANCEL_TOLD, &run, told).await?;
         self.session.change(|state| drop(state.untold.drain(..count)));
@@ -231,10 +236,11 @@ impl Runner {
         let Some(talk) = self.talk.as_ref().filter(|talk| !talk.has_ended()) else { return Ok(()) };
         let (no, id, at) = (self.session.no(), talk.id(), talk.checkpoint());
         let (run, learned) = (self.recorder.take_run(), self.take_learned());
+        let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
             .insist(points::IDLE_READ, run, move |transaction| {
                 for (column, value) in &learned {
-                    rows::set_text(transaction, no, column, Some(value))?;
+                    rows::set_text(transaction, &ledger, no, column, Some(value))?;
                 }
                 rows::save_process(transaction, id, &at)
             })
@@ -312,6 +318,10 @@ async fn fresh_id() -> ProcessId {
     }
 }
 
+/// What a turn says of itself whose prompt is not the house's own.
+const TAMPERED: &str = "The prompt was not given to the agent, because its entry in state.db was changed by somebody else \
+    than the house (tampered). Send it again if it is yours.";
+
 /// What a cancelled turn says of itself.
 pub(super) fn cancelled_text(cause: Cause) -> String {
     let who = match cause {
@@ -319,6 +329,7 @@ pub(super) fn cancelled_text(cause: Cause) -> String {
         Cause::AdminKill => "because the session was ended for good",
         Cause::SessionRemoved => "because the session was closed",
         Cause::TimeLimit => "because it took too long",
+        Cause::Tampered => return TAMPERED.to_owned(),
     };
     format!("The turn was cancelled {who} ({}).", cause.word())
 }

@@ -17,6 +17,7 @@ use crate::approvals::Approval;
 use crate::processes::{Process, ProcessId};
 use crate::sessions::conversation::{Given, MarkId};
 use crate::sessions::rows::{self, OpenTurn, ProcessRow};
+use crate::sessions::types::Cause;
 use crate::sessions::{launch, now_ns};
 use crate::store::StoreError;
 
@@ -38,9 +39,12 @@ impl Runner {
             setup.prompt = (setup.hosting == hostel_agents::Hosting::PerMessage).then(|| open.prompt.clone());
         }
         let process = self.hub.processes.by_id(row.id);
+        let is_closing = self.session.change(|state| state.closing.is_some());
+        let is_changed = self.session.change(|state| state.untold.iter().any(|(_, cause)| *cause == Cause::Tampered));
         match (open, process) {
             (Some(open), Some(process)) => self.take_up(open, &row, process).await,
-            (Some(open), None) => match row.setup.take_if(|_| !row.started) {
+            // A session that is closed, perhaps because somebody has changed its row, starts nothing any more.
+            (Some(open), None) => match row.setup.take_if(|_| !row.started && !is_closing) {
                 // It was chosen and never started.
                 Some(setup) => {
                     self.recorder.rewind(open.turn, open.first_seq);
@@ -49,6 +53,11 @@ impl Runner {
                 }
                 None => self.give_up(&open, Some(row.id)).await,
             },
+            // Nobody knows what it was given.
+            (None, Some(_)) if is_changed => {
+                self.kill(row.id).await;
+                self.write_off(row.id).await
+            }
             (None, Some(process)) => self.take_back(&row, process).await,
             (None, None) => self.write_off(row.id).await,
         }
@@ -80,7 +89,7 @@ impl Runner {
         });
         let spent = now.saturating_sub(open.started_ns).saturating_sub(asked.sum());
         let left = self.hub.options.turn_limit.saturating_sub(Duration::from_nanos(spent));
-        Turn::new(open.turn, open.prompt.clone(), left)
+        Turn::new(open.turn, open.prompt.clone(), open.proof(), left)
     }
 
     /// The conversation as it was; none if this program cannot read what another has written.

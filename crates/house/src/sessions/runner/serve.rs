@@ -1,5 +1,6 @@
 //! One turn, from its prompt to its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_agents::{Event, Hosting, Outcome};
@@ -11,6 +12,7 @@ use super::record::insist;
 use super::talk::{Stopping, Talk};
 use crate::approvals::Question;
 use crate::sessions::conversation::Parsed;
+use crate::sessions::prompts::Proof;
 use crate::sessions::rows;
 use crate::sessions::types::{Cause, Standing};
 use crate::store::StoreError;
@@ -25,6 +27,8 @@ const LINGER: Duration = Duration::from_secs(10);
 pub(super) struct Turn {
     pub(super) no: u64,
     pub(super) prompt: String,
+    /// What the seal of its row covers.
+    pub(super) proof: Proof,
     answer: String,
     /// Pieces since the last whole block.
     pieces: String,
@@ -36,10 +40,11 @@ pub(super) struct Turn {
 }
 
 impl Turn {
-    pub(super) fn new(no: u64, prompt: String, limit: Duration) -> Self {
+    pub(super) fn new(no: u64, prompt: String, proof: Proof, limit: Duration) -> Self {
         Self {
             no,
             prompt,
+            proof,
             answer: String::new(),
             pieces: String::new(),
             result_seen: false,
@@ -253,9 +258,10 @@ impl Runner {
         for (column, value) in news {
             self.learned.retain(|(known, _)| *known != column);
             self.learned.push((column, value.clone()));
+            let ledger = Arc::clone(self.hub.approvals.ledger());
             // Written again with the end of the turn, should the line be full or the disk refuse.
             self.hub.store.try_submit(points::SESSION_LEARNED, move |transaction| {
-                rows::set_text(transaction, no, column, Some(&value))
+                rows::set_text(transaction, &ledger, no, column, Some(&value))
             });
         }
     }

@@ -25,8 +25,11 @@ use tokio::process::{Child, Command};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use hostel_guard::OwnPrograms;
+
 use super::hardening::{self, NO_OVERRIDES, Overrides};
 use super::program::{self, Identity, Program};
+use crate::processes::program::own;
 use crate::workspace::{errno_of, errno_text};
 
 /// What is kept of a diagnostic stream; the rest is read and dropped.
@@ -134,6 +137,8 @@ fn start_text(program: &Path, errno: i32) -> String {
 #[derive(Debug, Clone)]
 pub struct Git {
     pub(super) program: PathBuf,
+    /// Where `program` is looked for if it is a name.
+    from: OwnPrograms,
     pub(super) limits: Limits,
     hidden: Vec<OsString>,
     places: Arc<Semaphore>,
@@ -188,15 +193,29 @@ pub(super) enum Streams {
 }
 
 impl Git {
-    /// Runs `git` from the search path.
+    /// Runs the `git` of the system; the one of the search path where the system has none.
     pub fn new(limits: Limits) -> Self {
         Self::with_program(PathBuf::from("git"), limits)
+    }
+
+    /// Looks for `git` here.
+    #[must_use]
+    pub fn from(mut self, from: OwnPrograms) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// The file to run; the name if there is no such file. Looks at files.
+    fn file(&self) -> PathBuf {
+        let name = self.program.to_str().filter(|name| !name.contains('/'));
+        let found = name.and_then(|name| own(name, self.from, std::env::var_os("PATH").as_deref()));
+        found.map_or_else(|| self.program.clone(), |found| found.file)
     }
 
     /// Runs the given program instead of `git`.
     pub fn with_program(program: PathBuf, limits: Limits) -> Self {
         let places = Arc::new(Semaphore::new(limits.concurrent.max(1)));
-        Self { program, limits, hidden: Vec::new(), places, found: Arc::default() }
+        Self { program, from: OwnPrograms::default(), limits, hidden: Vec::new(), places, found: Arc::default() }
     }
 
     /// Keeps an environment variable of the daemon from git.
@@ -243,7 +262,7 @@ impl Git {
         let Ok(mut found) = timeout_at(deadline, self.found.lock()).await else {
             return Err(GitError::TimedOut { limit: self.limits.time });
         };
-        let Some((path, identity)) = program::candidate(&self.program, std::env::var_os("PATH").as_deref()) else {
+        let Some((path, identity)) = program::candidate(&self.file(), std::env::var_os("PATH").as_deref()) else {
             return Ok(Program::UNSEALED);
         };
         if let Some((_, program)) = found.as_ref().filter(|(known, _)| *known == identity) {
@@ -264,7 +283,7 @@ impl Git {
     }
 
     fn start(&self, call: &Call<'_>, sealed: Option<&Path>) -> Result<Run, GitError> {
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(self.file());
         command.arg("-C").arg(call.directory).args(hardening::settings()).args(&call.arguments);
         command.env_clear().envs(hardening::environment(&self.hidden, call.overrides));
         command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);

@@ -1,0 +1,77 @@
+//! F10 and F13: programs that the daemon starts for others.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use hostel_tests::process::run;
+use serde_json::json;
+
+use crate::scene::{BOTH, Guard, Scene};
+
+/// F10: a repository names programs, and the daemon's git looks at it, for the attacker and for the owner.
+#[test]
+fn no_repository_runs_a_program_through_the_daemon() {
+    let scene = Scene::up("");
+    let (session, _) = scene.asking_session();
+    for guard in BOTH {
+        let (repository, witness) = (scene.witness("repository"), scene.witness("ran"));
+        let program = scene.witness("program");
+        let facts = json!({"repository": repository, "program": program, "witness": witness, "session": session});
+        scene.attack(guard, "programs.repository", &facts);
+        // Making it has run the program, in the attacker's own git.
+        fs::remove_file(&witness).ok();
+        let said = scene.attack(guard, "programs.look", &facts);
+        let status = scene.claustrum("git.status", &json!({"path": repository}));
+        let branches = scene.claustrum("git.list_branches", &json!({"path": repository}));
+        // The control: git of the daemon's answers the owner.
+        assert!(branches.to_string().contains("trunk"), "{branches}");
+        assert!(status.get("error").is_none_or(serde_json::Value::is_null), "{status}");
+        assert!(!witness.exists(), "{guard:?}: {said} {status}");
+        // The attack is what it claims to be: a git that obeys the repository runs the program.
+        let mut git = scene.place.command("git");
+        git.arg("-C").arg(&repository).arg("status");
+        run(git);
+        assert!(witness.exists(), "{guard:?}");
+    }
+}
+
+/// F13: the ssh agent is lent to a machine of the attacker's choice.
+#[test]
+fn no_tool_call_lends_the_ssh_agent() {
+    let scene = Scene::prepare("", |place| {
+        let recorded = place.path().join("work/terminal");
+        let text = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{0}.part\nmv {0}.part {0}\n", recorded.display());
+        let emulator = place.write("bin/xterm", &text);
+        fs::set_permissions(emulator, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", place.path().join("bin").display(), crate::place::PATH);
+        place.variable("PATH", &path);
+        place.variable("SSH_AUTH_SOCK", "/nonexistent/agent");
+        place.variable("DISPLAY", ":99");
+    });
+    let recorded = scene.place.path().join("work/terminal");
+    for guard in BOTH {
+        let host = format!("host-{guard:?}.example").to_lowercase();
+        let attack = scene.begin(guard, "programs.start_server", &json!({"host": host}));
+        match guard {
+            // ssh would run outside of the guard: refused at once.
+            Guard::Auto if scene.is_full() => {
+                attack.wait_reached("answered");
+            }
+            _ => {
+                let question = scene.command_with(&host);
+                assert!(!recorded.exists(), "{guard:?}: a terminal was opened unasked");
+                // The control: a person agrees, and the connection is made, without the agent.
+                if guard == Guard::Off {
+                    scene.approve(&question);
+                    scene.wait_for(&recorded);
+                    let words = fs::read_to_string(&recorded).unwrap();
+                    assert!(words.contains(&host), "{words}");
+                    assert!(!words.contains("-A") && !words.to_lowercase().contains("forward"), "{words}");
+                }
+            }
+        }
+        assert!(guard == Guard::Off || !recorded.exists(), "{guard:?}: a terminal was opened");
+        attack.tell("enough", "");
+        attack.end();
+    }
+}
