@@ -127,6 +127,9 @@ _hostel() {
             hostel__subcmd__approver,clear)
                 cmd="hostel__subcmd__approver__subcmd__clear"
                 ;;
+            hostel__subcmd__approver,confirm)
+                cmd="hostel__subcmd__approver__subcmd__confirm"
+                ;;
             hostel__subcmd__approver,set)
                 cmd="hostel__subcmd__approver__subcmd__set"
                 ;;
@@ -528,7 +531,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__approvals__subcmd__approve)
-            opts="-h --always --for --count --scope --argv --privileged --passphrase-fd --json --home --house --color --help"
+            opts="-h --always --changeable --for --count --scope --argv --privileged --passphrase-fd --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -768,7 +771,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__approver)
-            opts="-h --json --home --house --color --help set status clear"
+            opts="-h --json --home --house --color --help set status confirm clear"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -794,6 +797,36 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__approver__subcmd__clear)
+            opts="-h --passphrase-fd --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__approver__subcmd__confirm)
             opts="-h --passphrase-fd --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -992,12 +1025,16 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__audit__subcmd__verify)
-            opts="-h --json --home --house --color --help"
+            opts="-h --endorsements --passphrase-fd --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --passphrase-fd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

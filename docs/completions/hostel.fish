@@ -237,6 +237,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen
 always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l always -d 'This tool for the rest of the session'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l changeable -d 'Confirm that others can change what would run as root'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l privileged -d 'Yes, also though it runs as root'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -278,16 +279,17 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -l json -d 'Print data as JSON instead of text for people'
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -s h -l help -d 'Print help'
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "set" -d 'Set the passphrase, or change it'
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "status" -d 'Say whether a passphrase is set'
-complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status clear" -f -a "clear" -d 'Remove the passphrase: nothing can be answered from `hostel approvals` any more'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -f -a "set" -d 'Set the passphrase, or change it'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -f -a "status" -d 'Say whether a passphrase is set, and what waits for the approver\'s word'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -f -a "confirm" -d 'Put settings in force that ask less of people than before'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and not __fish_seen_subcommand_from set status confirm clear" -f -a "clear" -d 'Remove the passphrase: nothing can be answered from `hostel approvals` any more'
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l old-passphrase-fd -d 'Read the passphrase in force from this descriptor' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from set" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
@@ -304,6 +306,14 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from confirm" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand approver; and __fish_seen_subcommand_from clear" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
@@ -320,7 +330,7 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -f -a "show" -d 'Print the record, oldest first'
-complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -f -a "verify" -d 'Check every digest of the record; exits with 1 if something was changed, and says where'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and not __fish_seen_subcommand_from show verify" -f -a "verify" -d 'Check the record: digests, signatures, and that whatever was started was decided; exits with 1 if something is wrong'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l since -d 'Only what came after this entry' -r
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
@@ -330,11 +340,13 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -s f -l follow -d 'Go on with what is added, until Ctrl-C'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l endorsements -d 'Check endorsements as well, with the approver\'s passphrase'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand audit; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand mcp; and not __fish_seen_subcommand_from install uninstall" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F

@@ -11,6 +11,8 @@
     reason = "test code: a broken assumption must end the test at once"
 )]
 
+mod guarded;
+
 use crate::tier;
 
 use std::env;
@@ -50,7 +52,8 @@ fn through(cli: Cli, door: Door) {
     let environment = agents::environment(cli, model.port(), stage.root());
     let environment: Vec<String> =
         environment.iter().map(|(name, value)| format!("{name} = {}", json!(value))).collect();
-    stage.open(&format!("[agents.{}.env]\n{}\n", cli.name(), environment.join("\n")));
+    let (name, settings) = (cli.name(), settings(cli));
+    stage.open(&format!("[agents.{name}]\n{settings}\n[agents.{name}.env]\n{}\n", environment.join("\n")));
     let world = World {
         title: format!("{} {}", cli.name(), version(&bin.join(cli.name()), stage.root())),
         alias: cli.name(),
@@ -60,6 +63,14 @@ fn through(cli: Cli, door: Door) {
         witness: Witness::Model(model),
     };
     play(&world, door);
+}
+
+/// What an agent needs in a guard: codex makes its sandbox of user namespaces, and runs nothing without them.
+fn settings(cli: Cli) -> &'static str {
+    match cli {
+        Cli::Codex => "grant = [\"user-namespaces\"]",
+        Cli::Claude | Cli::Gemini | Cli::Opencode => "",
+    }
 }
 
 fn traits(cli: Cli) -> Traits {

@@ -101,6 +101,7 @@ fn requests_are_listed_shown_approved_and_denied() {
         "LANG=C  ",
         "because   a test\n",
         "session   project-alpha on workstation, by sudo-proxy\n",
+        "digest    ",
         "house     home\n",
     ] {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
@@ -111,9 +112,11 @@ fn requests_are_listed_shown_approved_and_denied() {
     assert_eq!(row["subject"]["env"][1], json!({"name": "LANG", "value": "C"}), "{row}");
     assert_eq!(row["subject"]["stages"][0]["file"]["digest"].as_str().unwrap().len(), 64);
 
-    let wrong = house.hostel_with(&["approvals", "approve", &id, "--passphrase-fd", "0"], "guessed it\n");
+    let wrong = house.hostel_with(&["approvals", "approve", &id, "--yes", "--passphrase-fd", "0"], "guessed it\n");
     assert_eq!((wrong.code, wrong.out.as_str()), (1, ""), "{wrong:?}");
-    assert_eq!(wrong.err, "hostel: that is not the approver's passphrase; 4 more tries before a pause\n");
+    assert!(wrong.err.starts_with("Run this?\n") && wrong.err.contains("  1  a␣b|%s\n"), "the page first: {wrong:?}");
+    let end = "house     home\n\nhostel: that is not the approver's passphrase; 4 more tries before a pause\n";
+    assert!(wrong.err.ends_with(end), "{wrong:?}");
     assert_eq!(house.pending().len(), 1);
 
     let outcome = house.answer(&["approve", &id[..8]]);
@@ -250,7 +253,7 @@ fn the_record_is_shown_verified_and_found_to_be_tampered_with() {
     let house = House::with_passphrase();
     let asked = house.ask_run("one", &["echo", "tamper-with-me"]);
     let id = house.waiting(1).remove(0);
-    house.hostel_with(&["approvals", "approve", &id, "--passphrase-fd", "0"], "guessed it\n");
+    house.hostel_with(&["approvals", "approve", &id, "--yes", "--passphrase-fd", "0"], "guessed it\n");
     assert_eq!(house.answer(&["approve", &id]).code, 0);
     assert_eq!(asked.answer()["status"], "ok");
     let shown = wait::eventually("the whole story", || {
@@ -307,7 +310,7 @@ fn wrong_passphrases_lead_to_a_pause() {
     house.set_passphrase();
     house.ask_run("one", &["true"]);
     let id = house.waiting(1).remove(0);
-    let guess = || house.hostel_with(&["approvals", "approve", &id, "--passphrase-fd", "0"], "guessed it\n");
+    let guess = || house.hostel_with(&["approvals", "approve", &id, "--yes", "--passphrase-fd", "0"], "guessed it\n");
     assert!(guess().err.contains("1 more tries"));
     assert!(guess().err.contains("too many wrong passphrases"));
     // Not even the right one, and also after a restart.

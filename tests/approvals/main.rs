@@ -14,6 +14,7 @@ mod face;
 mod insiders;
 mod limits;
 mod notify;
+mod reading;
 mod self_approval;
 mod support;
 mod tampering;

@@ -13,6 +13,7 @@ mod backup;
 mod capabilities;
 mod contract;
 mod external;
+mod files_confined;
 mod files_gate;
 mod five;
 mod fleet;

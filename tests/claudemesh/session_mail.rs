@@ -82,7 +82,7 @@ impl House {
         child.wait().unwrap();
     }
 
-    fn peer(&self) -> Peer {
+    pub(crate) fn peer(&self) -> Peer {
         let mut peer = Peer::connect(&self.root.join("run/hostel.sock")).unwrap();
         peer.initialize();
         peer

@@ -1,7 +1,5 @@
 //! Whoever asked decides, with the passphrase: directly, hidden, through somebody else, unrecognised.
 
-use std::fs;
-
 use serde_json::{Value, json};
 
 use crate::scene::{BOTH, Scene};
@@ -40,38 +38,52 @@ fn whoever_asked_approves_nothing() {
     assert_eq!(scene.broken(), Value::Null);
 }
 
-/// F14: a process that hides from the house asks over HTTP and decides itself, from inside and from outside.
+/// F14: a process that hides from the house asks over HTTP and answers itself, from inside and from outside.
 #[test]
 fn whoever_cannot_be_recognised_approves_nothing() {
     let scene = Scene::up("");
-    let argv = |witness: &std::path::Path| json!({"argv": touch(witness), "hide": true, "decide": true});
-    let attacks = BOTH.map(Some).into_iter().chain([None]);
-    for guard in attacks {
-        let witness = scene.witness("approved");
+    for guard in [Some(BOTH[0]), Some(BOTH[1]), None] {
+        let question = format!("may I hide ({guard:?})?");
+        let facts = json!({"question": question, "hide": true, "decide": true, "is_outside": guard.is_none()});
         let attack = match guard {
-            Some(guard) => scene.begin(guard, "deciding.hidden_request", &argv(&witness)),
-            None => scene.begin_outside("deciding.hidden_request", &argv(&witness)),
+            Some(guard) => scene.begin(guard, "deciding.hidden_request", &facts),
+            None => scene.begin_outside("deciding.hidden_request", &facts),
         };
-        let request = scene.command_with(&witness.display().to_string());
+        let request = scene.command_with(&question);
         attack.tell("go", &request);
         attack.wait_reached("tried");
         assert_eq!(scene.state(&request), "pending", "{guard:?}");
-        assert!(!witness.exists(), "{guard:?}");
+        assert!(!attack.has_reached("answered"), "{guard:?}");
         attack.tell("enough", "");
         attack.end();
     }
-    // The control: the same client does not hide, and somebody else decides.
-    let witness = scene.witness("approved");
-    let facts = json!({"argv": touch(&witness), "hide": false, "decide": false});
+    // The control: the same client does not hide, and somebody else answers.
+    let facts = json!({"question": "may I not hide?", "hide": false, "decide": false});
     let attack = scene.begin_outside("deciding.hidden_request", &facts);
-    let request = scene.command_with(&witness.display().to_string());
+    let request = scene.command_with("may I not hide?");
     scene.approve(&request);
-    scene.wait_for(&witness);
-    let said = attack.wait_reached("executed");
-    assert!(!said.contains("denied"), "{said}");
+    let said = attack.wait_reached("answered");
+    assert!(said.contains("Approved"), "{said}");
     attack.tell("go", &request);
-    attack.wait_reached("tried");
     attack.tell("enough", "");
     attack.end();
-    assert!(fs::metadata(&witness).is_ok());
+}
+
+/// Whoever gets out of the house, by `systemd-run --user`, cron or ssh, is no insider any more. Without `strict` an agent's
+/// question is answered then, which is documented as a limit. No command is.
+#[test]
+fn whoever_gets_out_approves_no_command_without_the_passphrase() {
+    let scene = Scene::up("");
+    let witness = scene.witness("approved");
+    let asking = scene.begin(BOTH[1], "rows.again", &json!({"argv": touch(&witness)}));
+    let request = scene.command_with(&witness.display().to_string());
+    let (session, question) = scene.asking_session();
+    let said = scene.outside("deciding.without", &json!({"id": request, "session": session}));
+    assert_eq!(scene.state(&request), "pending", "{said}");
+    assert!(!witness.exists(), "{said}");
+    asking.tell("enough", "");
+    asking.end();
+    // The control, and the limit: the same calls answer the question.
+    let said = scene.outside("deciding.without", &json!({"id": question, "session": session}));
+    assert_eq!(scene.state(&question), "approved", "{said}");
 }

@@ -32,7 +32,7 @@ fn what_was_shown_is_what_runs() {
         let (good, evil) = (scene.witness("x-good"), scene.witness("x-evil"));
         let evil = evil.with_file_name(format!("{}", evil.file_name().unwrap().display()));
         assert_eq!(good.as_os_str().len(), evil.as_os_str().len(), "as long as the other: it is written over it");
-        let facts = json!({"good": good, "evil": evil, "places": {"memory": memory.path(), "disk": disk.path()}});
+        let facts = json!({"good": good, "evil": evil, "places": [["memory", memory.path()], ["disk", disk.path()]]});
         let attack = scene.begin(guard, "exact.swaps", &facts);
         for step in ["memory", "disk", "interpreter"] {
             // The control: the same request while nobody swaps anything.

@@ -17,7 +17,9 @@ mod commands;
 mod deciding;
 mod exact;
 mod files;
+mod hooks;
 mod input;
+mod limits;
 mod others;
 #[path = "../house/guard/place.rs"]
 #[allow(dead_code, reason = "each test program uses its own part")]

@@ -1,7 +1,7 @@
 //! F10 and F13: programs that the daemon starts for others.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use hostel_tests::process::run;
 use serde_json::json;
@@ -73,5 +73,49 @@ fn no_tool_call_lends_the_ssh_agent() {
         assert!(guard == Guard::Off || !recorded.exists(), "{guard:?}: a terminal was opened");
         attack.tell("enough", "");
         attack.end();
+    }
+}
+
+/// A copy of hostel in a directory of the user's own is replaced, and the daemon is started again from it.
+#[test]
+fn a_guard_keeps_the_program_of_the_house() {
+    let scene = Scene::prepare("", |place| {
+        let own = place.write("bin/hostel", "");
+        fs::copy(&place.hostel, &own).unwrap();
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o755)).unwrap();
+        place.hostel = own;
+    });
+    let seen = || {
+        let found = fs::metadata(&scene.place.hostel).unwrap();
+        (found.ino(), found.len())
+    };
+    for guard in BOTH {
+        let before = seen();
+        let said = scene.attack(guard, "programs.replace_program", &json!({}));
+        let is_kept = guard == Guard::Auto && scene.is_full();
+        assert_eq!(seen() == before, is_kept, "{guard:?}: {said}");
+    }
+    // The limit without a guard: it is a new build for all that the keeper knows, and gets the key.
+    scene.restart();
+    assert!(!scene.records().iter().any(|record| record["kind"] == "key_lost"));
+}
+
+/// What a person runs later: without a guard, with one, and with one by which it is read-only.
+#[test]
+fn only_a_setting_keeps_what_a_person_runs_later() {
+    let scene = Scene::prepare("[guard]\nread_only = [\"~/.kept\"]\n", |place| {
+        for name in [".bashrc", ".kept", "bin/tool"] {
+            place.write(&format!("home/{name}"), "good\n");
+        }
+    });
+    let home = scene.place.sandbox.home();
+    let paths = [".bashrc", "bin/tool", ".kept"].map(|name| home.join(name));
+    for guard in BOTH {
+        paths.iter().for_each(|path| fs::write(path, "good\n").unwrap());
+        let said = scene.attack(guard, "programs.change_files", &json!({"paths": paths}));
+        let is_good = |path: &std::path::PathBuf| fs::read_to_string(path).unwrap() == "good\n";
+        let [shell, tool, kept] = &paths;
+        assert!(!is_good(shell) && !is_good(tool), "{guard:?}: documented as a limit: {said}");
+        assert_eq!(is_good(kept), guard == Guard::Auto && scene.is_full(), "{guard:?}: {said}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::scene::{BOTH, Guard, PASSPHRASE, Scene};
 
@@ -55,30 +55,65 @@ fn an_earlier_database_brings_no_grant_back() {
 fn a_forged_approval_does_not_outlive_the_keeper() {
     let scene = Scene::up("");
     for guard in BOTH {
-        let witness = scene.witness("forged");
-        // A client outside that comes back after a restart.
-        let facts = json!({"argv": ["touch", witness], "unasked": true});
-        let asking = scene.begin_outside("rows.again", &facts);
-        let request = scene.command_with(&witness.display().to_string());
-        let (daemon, keeper) = (scene.daemon_pid(), scene.keeper_pid());
-        let forge = json!({
-            "id": request, "daemon": daemon, "keeper": keeper,
-            "sql": ["UPDATE approvals SET state = 'approved', decision = '\"allow_once\"', runs = randomblob(16), \
-                keeper = :keeper, run = 'due', decided_ns = created_ns + 1 WHERE id = :id"],
-        });
-        let said = scene.begin(guard, "rows.kill_both", &forge).end_anyhow();
+        let forged = forge_and_kill(&scene, guard, false);
+        assert_eq!(forged.answer["status"], "denied", "{guard:?}: {forged:?}");
+        scene.check_not_approved(&forged.request, "after the keeper's death");
         if guard == Guard::Off {
-            scene.wait_end(daemon);
+            assert!(scene.is_alarmed(), "{forged:?}");
         }
-        scene.place.start();
-        asking.end();
-        assert!(!witness.exists(), "{guard:?}: {said:?}");
-        scene.check_not_approved(&request, "after the keeper's death");
-        if guard == Guard::Auto && scene.is_full() {
-            assert_eq!((scene.daemon_pid(), scene.keeper_pid()), (daemon, keeper));
-        }
+        assert_eq!(scene.broken(), Value::Null, "{guard:?}: {forged:?}");
+    }
+}
+
+/// The record of the decision is forged as well. Nobody can tell the row from an honest one then, but nothing runs and the
+/// record does not verify.
+#[test]
+fn a_forged_record_that_outlives_the_keeper_does_not_verify() {
+    let scene = Scene::up("");
+    for guard in BOTH {
+        assert_eq!(scene.broken(), Value::Null, "the control: the house's own records verify");
+        let forged = forge_and_kill(&scene, guard, true);
+        assert_ne!(forged.answer["status"], "ok", "{guard:?}: {forged:?}");
+        let is_whole = scene.broken() == Value::Null;
+        assert_eq!(is_whole, guard == Guard::Auto && scene.is_full(), "{guard:?}: {forged:?}");
+        assert_eq!(scene.place.hostel(&["audit", "verify"]).status.success(), is_whole, "{guard:?}");
+    }
+}
+
+/// What became of a request that was approved by nobody.
+#[derive(Debug)]
+struct Forged {
+    request: String,
+    answer: Value,
+    _said: Option<Value>,
+}
+
+/// Forges the approval of a command, with or without the record of the decision, and kills daemon and keeper. A client that
+/// asked outside of the house comes back for the answer.
+fn forge_and_kill(scene: &Scene, guard: Guard, records: bool) -> Forged {
+    let witness = scene.witness("forged");
+    let asking = scene.begin_outside("rows.insist", &json!({"argv": ["touch", witness]}));
+    let request = scene.command_with(&witness.display().to_string());
+    let (daemon, keeper) = (scene.daemon_pid(), scene.keeper_pid());
+    let forge = json!({
+        "id": request, "daemon": daemon, "keeper": keeper, "records": records,
+        "sql": ["UPDATE approvals SET state = 'approved', decision = '\"allow_once\"', runs = randomblob(16), \
+            keeper = :keeper, run = 'due', decided_ns = created_ns + 1 WHERE id = :id"],
+    });
+    let said = scene.begin(guard, "rows.kill_both", &forge).end_anyhow();
+    let is_safe = guard == Guard::Auto && scene.is_full();
+    if !is_safe {
+        scene.wait_end(daemon);
+        scene.wait_end(keeper);
+    }
+    scene.place.start();
+    if is_safe {
+        assert_eq!((scene.daemon_pid(), scene.keeper_pid()), (daemon, keeper), "{said:?}");
         scene.deny_all();
     }
+    let answer = asking.end()["answer"].clone();
+    assert!(!witness.exists(), "{guard:?}: {answer} {said:?}");
+    Forged { request, answer, _said: said }
 }
 
 /// A rule that allows everything is written into the settings, `strict` is taken out, and the daemon is killed.

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use hostel_tests::wait;
 use serde_json::json;
 
-use crate::scene::{BOTH, PASSPHRASE, Scene};
+use crate::place::text;
+use crate::scene::{BOTH, Guard, PASSPHRASE, Scene};
 
 #[test]
 fn nobody_inside_replaces_the_keeper() {
@@ -100,4 +101,57 @@ fn strict_wants_the_passphrase_for_a_mode_and_for_every_answer() {
     raise["passphrase"] = PASSPHRASE.into();
     scene.owner().ask("session/configure", raise);
     assert_eq!(scene.session(&session)["mode"], "auto");
+}
+
+/// The daemon's place at the keeper is taken by hostel's own program, which runs inside and has another library loaded.
+#[test]
+fn nobody_inside_takes_the_daemons_place() {
+    let scene = Scene::up("");
+    let (_, question) = scene.asking_session();
+    for guard in BOTH {
+        let (daemon, keeper) = (scene.daemon_pid(), scene.keeper_pid());
+        let facts = json!({"daemon": daemon, "library": "libm.so.6"});
+        let said = scene.attack(guard, "house.take_place", &facts);
+        if guard == Guard::Auto && scene.is_full() {
+            assert_eq!(scene.daemon_pid(), daemon, "{said}");
+        } else {
+            assert_ne!(said["up"]["code"], 0, "{said}");
+            assert!(scene.place.sandbox.daemons().is_empty(), "{said}");
+        }
+        // The control: the same program of the owner's is taken for the daemon, and gets the key.
+        scene.place.start();
+        assert_eq!((scene.keeper_pid(), scene.state(&question).as_str()), (keeper, "pending"), "{guard:?}: {said}");
+        assert!(!scene.records().iter().any(|record| record["kind"] == "key_lost"), "{guard:?}: {said}");
+    }
+}
+
+/// Nothing is told to somebody who has put a socket in the place of the house's, the approver's passphrase least of all.
+#[test]
+fn nobody_inside_poses_as_the_daemon() {
+    let scene = Scene::up("");
+    let input = scene.place.write("passphrase", &format!("{PASSPHRASE}\n"));
+    for guard in BOTH {
+        let witness = scene.witness("approved");
+        let asking = scene.begin_outside("rows.again", &json!({"argv": ["touch", witness], "unasked": true}));
+        let request = scene.command_with(&witness.display().to_string());
+        let approve = || {
+            let mut command = scene.place.command(&scene.place.hostel);
+            command.args(["approvals", "approve", &request, "--yes", "--passphrase-fd", "0"]);
+            command.stdin(fs::File::open(&input).unwrap()).output().unwrap()
+        };
+        let attack = scene.begin(guard, "house.pose", &json!({}));
+        attack.wait_reached("posing");
+        let first = approve();
+        attack.tell("enough", "");
+        let said = attack.end();
+        assert_eq!(said["heard"], "", "{guard:?}: not even a greeting: {said}");
+        let is_hidden = guard == Guard::Auto && scene.is_full();
+        assert_eq!(first.status.success(), is_hidden, "{guard:?}: {said}: {}", text(&first));
+        // The control: the same words reach the daemon itself.
+        if !is_hidden {
+            let again = approve();
+            assert!(again.status.success(), "{guard:?}: {}", text(&again));
+        }
+        assert_eq!(asking.end()["answer"]["status"], "ok", "{guard:?}");
+    }
 }

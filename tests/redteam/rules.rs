@@ -59,3 +59,30 @@ fn no_rule_allows_root_because_of_a_program() {
     let taken = root("sudo-proxy");
     assert!(taken.status.success(), "{}", text(&taken));
 }
+
+/// F5b: the program is borrowed all the same. For what is not root's that is documented as a limit.
+#[test]
+fn a_borrowed_program_brings_nobody_root() {
+    let real = |program: &str| std::fs::canonicalize(program).unwrap().display().to_string();
+    let trusted = real("/usr/bin/sleep");
+    // By the whole path, and by a pattern that would fit anybody.
+    let named = rule("named", &format!("requester = {trusted:?}\nargv = [\"touch\", \"**borrowed*\"]"));
+    let anybody = rule("anybody", "requester = \"**\"\nargv = [\"touch\", \"**borrowed*\"]");
+    let python = rule("python", "requester = \"**/python3*\"\nargv = [\"touch\", \"**honest*\"]");
+    let scene = Scene::up(&(named + &anybody + &python));
+    for guard in BOTH {
+        let witness = scene.witness("borrowed");
+        let facts = json!({"argv": ["touch", witness], "trusted": trusted, "more": {"privileged": true}});
+        let attack = scene.begin(guard, "rules.borrowed", &facts);
+        attack.wait_reached("asked");
+        let request = scene.command_with(&witness.display().to_string());
+        assert_eq!(scene.state(&request), "pending", "{guard:?}");
+        attack.tell("enough", "");
+        attack.end();
+        assert!(!witness.exists(), "{guard:?}");
+        // The control: a rule that names the program of an honest requester is satisfied.
+        let allowed = scene.witness("honest");
+        let said = scene.attack(guard, "rules.plain", &json!({"argv": ["touch", allowed]}));
+        assert!(said["status"] == "ok" && allowed.exists(), "{guard:?}: {said}");
+    }
+}

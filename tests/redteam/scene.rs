@@ -24,12 +24,13 @@ pub(crate) const PASSPHRASE: &str = "correct horse battery";
 /// Tells the test how far an attack is; waits for what the test has to say.
 const SIGNALS: &str = "work/signals";
 
-pub(crate) const ATTACKER: [(&str, &str); 9] = [
+pub(crate) const ATTACKER: [(&str, &str); 10] = [
     ("doors.py", include_str!("attacker/doors.py")),
     ("deciding.py", include_str!("attacker/deciding.py")),
     ("exact.py", include_str!("attacker/exact.py")),
     ("house.py", include_str!("attacker/house.py")),
     ("input.py", include_str!("attacker/input.py")),
+    ("limits.py", include_str!("attacker/limits.py")),
     ("others.py", include_str!("attacker/others.py")),
     ("programs.py", include_str!("attacker/programs.py")),
     ("rows.py", include_str!("attacker/rows.py")),
@@ -191,6 +192,16 @@ impl Scene {
         attack.with(command)
     }
 
+    /// Begins the same in a process that carries the mark and descends from no keeper that lives: what a dead keeper leaves
+    /// behind, a hook, or a child of the login shell.
+    pub(crate) fn begin_left_behind(&self, function: &str, facts: &Value) -> Attack {
+        let (words, attack) = self.words(function, facts);
+        let mut command = self.place.command("prlimit");
+        // What the keeper gives to a hosted process.
+        command.arg("--locks=9223372036854775805").args(words);
+        attack.with(command)
+    }
+
     /// The same to its end.
     pub(crate) fn outside(&self, function: &str, facts: &Value) -> Value {
         self.begin_outside(function, facts).end()
@@ -218,7 +229,7 @@ impl Scene {
     fn pending_that(&self, what: &str, fits: impl Fn(&Value) -> bool) -> String {
         let mut owner = self.owner();
         wait::eventually(what, || {
-            let listed = owner.ask("approval/list", json!({}))["approvals"].clone();
+            let listed = owner.ask("approval/list", json!({"limit": 1000}))["approvals"].clone();
             let found = listed.as_array().and_then(|all| all.iter().find(|one| fits(one)).cloned());
             found.and_then(|one| Some(one["id"].as_str()?.to_owned())).ok_or(listed)
         })
@@ -234,7 +245,7 @@ impl Scene {
     }
 
     pub(crate) fn pending(&self) -> Vec<Value> {
-        self.owner().ask("approval/list", json!({}))["approvals"].as_array().cloned().unwrap_or_default()
+        self.owner().ask("approval/list", json!({"limit": 1000}))["approvals"].as_array().cloned().unwrap_or_default()
     }
 
     pub(crate) fn state(&self, approval: &str) -> String {
@@ -302,8 +313,8 @@ impl Scene {
         self.owner().ask("house/status", json!({}))["keeper"].clone()
     }
 
-    pub(crate) fn keeper_pid(&self) -> i64 {
-        self.keeper()["pid"].as_i64().expect("a pid")
+    pub(crate) fn keeper_pid(&self) -> i32 {
+        self.keeper()["pid"].as_i64().and_then(|pid| pid.try_into().ok()).expect("a pid")
     }
 
     pub(crate) fn daemon_pid(&self) -> i32 {
@@ -362,7 +373,7 @@ impl Drop for Scene {
 fn write_settings(place: &Place, more: &str) {
     let fake = format!("kind = \"claude\"\nmode = \"auto\"\ncommand = [{:?}]\n", place.path().join("claude"));
     place.sandbox.write_settings(&format!(
-        "[doors.codecast]\nlisten = \"127.0.0.1:0\"\n[doors.claustrum]\nlisten = []\n[doors.zeroclaw]\nlisten = []\n\
+        "[limits]\nreconnect = \"0s\"\n[doors.codecast]\nlisten = \"127.0.0.1:0\"\n[doors.claustrum]\nlisten = []\n[doors.zeroclaw]\nlisten = []\n\
          [doors.sudo-proxy]\nlisten = []\napproval_wait = \"10m\"\n[agents.fake]\n{fake}[agents.bare]\n{fake}guard = \"off\"\n{more}"
     ));
     place.own(&place.home());
@@ -405,6 +416,10 @@ impl Attack {
             self.check_crash();
             fs::read_to_string(&path).ok()
         })
+    }
+
+    pub(crate) fn has_reached(&self, name: &str) -> bool {
+        self.signals.join(name).exists()
     }
 
     /// Has the attack go on.

@@ -276,7 +276,8 @@ pub fn set_base_environment(command: &mut Command, home: &Path) {
         command.env(format!("GIT_{role}_EMAIL"), "tester@example.invalid");
         command.env(format!("GIT_{role}_DATE"), "2001-02-03T04:05:06Z");
     }
-    for name in [TEST_ID, "LLVM_PROFILE_FILE", "RUST_BACKTRACE"] {
+    // The last two say that a house is inside on purpose, where the tests run in a hosted process.
+    for name in [TEST_ID, "LLVM_PROFILE_FILE", "RUST_BACKTRACE", "HOSTEL_PROCESS", "HOSTEL_NESTED"] {
         if let Some(value) = std::env::var_os(name) {
             command.env(name, value);
         }

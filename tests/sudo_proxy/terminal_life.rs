@@ -232,7 +232,9 @@ fn an_answer_from_elsewhere_takes_the_question_away() {
         let list = String::from_utf8_lossy(&list.stdout).into_owned();
         let listed: Value = serde_json::from_str(list.lines().next().expect("a line")).expect("JSON");
         let house_id = find_id(&listed).unwrap_or_else(|| panic!("nothing waits: {list}"));
-        let (code, printed) = apart(&daemon, &["approvals", word, &house_id, "--passphrase-fd", "0"]);
+        let unread: &[&str] = if word == "approve" { &["--yes"] } else { &[] };
+        let words = [&["approvals", word, &house_id, "--passphrase-fd", "0"], unread].concat();
+        let (code, printed) = apart(&daemon, &words);
         assert_eq!(code, "0", "{printed}");
         assert_eq!(answer(&mut client)["status"], status);
         let shown = daemon.terminal().wait(start, wait::limit(), |text| text.contains("━━━━\r\n")).expect("an end");

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Event, Outcome, Usage};
+use crate::raw::Raw;
 
 /// What a person decided.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -27,6 +28,15 @@ pub enum Decision {
     RejectWithEdit(String),
     /// Answers to the agent's multiple choice, by question.
     Answers(Vec<(String, String)>),
+}
+
+/// A call of a tool as a person was shown it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shown<'a> {
+    /// The tool.
+    pub tool: &'a str,
+    /// What it would get.
+    pub input: &'a Raw,
 }
 
 /// Something for the agent's standard input.
@@ -47,6 +57,8 @@ pub enum Input<'a> {
         request: &'a str,
         /// The answer.
         decision: &'a Decision,
+        /// What was decided about. An answer that repeats it repeats this; without it, what the agent asked.
+        shown: Option<Shown<'a>>,
     },
     /// Stop the running turn.
     Interrupt,

@@ -25,7 +25,7 @@ pub mod raw;
 mod select;
 mod text;
 
-pub use driver::{Decision, Driver, Encoded, Exit, Heard, Input, TurnOver};
+pub use driver::{Decision, Driver, Encoded, Exit, Heard, Input, Shown, TurnOver};
 pub use event::{Event, Outcome, PlanEntry, Usage};
 pub use launch::{Hosting, Kind, Launch, Mode, Setup};
 pub use raw::Raw;

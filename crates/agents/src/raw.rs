@@ -45,3 +45,5 @@ impl PartialEq for Raw {
         self.get() == other.get()
     }
 }
+
+impl Eq for Raw {}

@@ -217,7 +217,7 @@ proptest! {
                 }
                 Step::Decide(which, decision) => {
                     if let Some(request) = asked.get(*which).cloned() {
-                        let input = Input::Decision { request: &request, decision };
+                        let input = Input::Decision { request: &request, decision, shown: None };
                         if say(&mut *driver, &input, &mut heard) {
                             prop_assert!(!say(&mut *driver, &input, &mut heard), "a question is answered once");
                         }

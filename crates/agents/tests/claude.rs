@@ -4,7 +4,8 @@
 use crate::support;
 
 use hostel_agents::{
-    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, Setup, Usage, driver, restore,
+    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, Raw, Setup, Shown, Usage,
+    driver, restore,
 };
 use serde_json::Value;
 use support::{Told, Transcript, check, exit, hear, killed, names, send, setup, stopped};
@@ -135,7 +136,7 @@ fn a_message_that_may_be_asked_about_closes_stdin_after_its_result() {
     send(&mut *driver, &Input::Prompt { turn: 1, text: "hi" });
     hear(&mut *driver, &[ASKED]);
     assert!(!driver.wants_eof());
-    send(&mut *driver, &Input::Decision { request: "q1", decision: &Decision::AllowOnce });
+    send(&mut *driver, &Input::Decision { request: "q1", decision: &Decision::AllowOnce, shown: None });
     let heard = hear(&mut *driver, &[DONE]);
     assert!(heard.over.is_none() && driver.wants_eof() && !driver.ready());
     let mut heard = Heard::default();
@@ -151,10 +152,10 @@ fn a_question_is_shown_on_one_line_and_answered_once() {
     assert_eq!((request.as_str(), call.as_str(), tool.as_str()), ("q1", "call_1", "Bash"));
     assert_eq!(summary, "Bash: rm -rf /⏎␛[2J");
     let no = Decision::Reject(String::new());
-    let line = send(&mut *driver, &Input::Decision { request: "q1", decision: &no });
+    let line = send(&mut *driver, &Input::Decision { request: "q1", decision: &no, shown: None });
     let line: Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["response"]["response"], serde_json::json!({"behavior": "deny", "message": "The user said no."}));
-    assert_eq!(driver.encode(&Input::Decision { request: "q1", decision: &no }), Encoded::Nothing);
+    assert_eq!(driver.encode(&Input::Decision { request: "q1", decision: &no, shown: None }), Encoded::Nothing);
 }
 
 #[test]
@@ -167,7 +168,7 @@ fn an_answer_carries_the_id_as_it_was_written() {
             continue;
         }
         let [Event::PermissionAsked { request, .. }] = &heard.events[..] else { panic!("{heard:?}") };
-        let line = send(&mut *driver, &Input::Decision { request, decision: &Decision::AllowOnce });
+        let line = send(&mut *driver, &Input::Decision { request, decision: &Decision::AllowOnce, shown: None });
         assert!(line.contains(&format!("\"request_id\":{id},")), "{line}");
         assert!(line.contains(r#""updatedInput":{"command":"rm -rf /\n\u001b[2J"}"#), "{line}");
     }
@@ -195,7 +196,7 @@ fn an_edit_takes_the_place_of_the_result_as_far_as_claude_can() {
     let mut driver = prompted(Mode::Ask);
     hear(&mut *driver, &[ASKED]);
     let edit = Decision::RejectWithEdit("use git rm".to_owned());
-    let line = send(&mut *driver, &Input::Decision { request: "q1", decision: &edit });
+    let line = send(&mut *driver, &Input::Decision { request: "q1", decision: &edit, shown: None });
     assert!(line.contains(r#""behavior":"deny","message":"use git rm""#), "{line}");
 }
 
@@ -339,5 +340,20 @@ fn a_foreign_state_is_not_restored() {
     let setup = setup(Kind::Claude, Hosting::Warm, Mode::Ask);
     for saved in ["", "null", "[1]", "{\"running\":1}"] {
         assert!(restore(&setup, saved).is_err(), "{saved}");
+    }
+}
+
+#[test]
+fn an_answer_is_about_what_was_shown_and_not_about_what_is_remembered() {
+    let input = Raw::of(&serde_json::json!({"command": "shown"}));
+    let shown = Some(Shown { tool: "Shown", input: &input });
+    for (decision, has_rule) in
+        [(Decision::AllowOnce, false), (Decision::AllowAlways, true), (Decision::Answers(Vec::new()), false)]
+    {
+        let mut driver = prompted(Mode::Ask);
+        hear(&mut *driver, &[ASKED]);
+        let line = send(&mut *driver, &Input::Decision { request: "q1", decision: &decision, shown });
+        assert!(line.contains(r#""updatedInput":{"command":"shown"}"#), "{line}");
+        assert_eq!(line.contains(r#""toolName":"Shown""#), has_rule, "{line}");
     }
 }

@@ -4,8 +4,8 @@
 use crate::support;
 
 use hostel_agents::{
-    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, PlanEntry, Raw, Setup, Usage,
-    driver, restore,
+    Decision, Driver, Encoded, Event, Exit, Heard, Hosting, Input, Kind, Mode, Outcome, PlanEntry, Raw, Setup, Shown,
+    Usage, driver, restore,
 };
 use serde_json::Value;
 use support::{Told, Transcript, check, exit, hear, names, send, setup, stopped};
@@ -297,8 +297,11 @@ fn ids_of_questions_may_be_of_any_type() {
     for id in ["0", "\"0\"", "1.0", "{\"x\":1}"] {
         let heard = hear(&mut *driver, &[&ask(id), &ask(id)]);
         let [Event::PermissionAsked { request, .. }] = &heard.events[..] else { panic!("{id}: {heard:?}") };
-        assert_eq!(driver.encode(&Input::Decision { request: "-", decision: &Decision::AllowOnce }), Encoded::Nothing);
-        let answer = driver.encode(&Input::Decision { request, decision: &Decision::AllowOnce });
+        assert_eq!(
+            driver.encode(&Input::Decision { request: "-", decision: &Decision::AllowOnce, shown: None }),
+            Encoded::Nothing
+        );
+        let answer = driver.encode(&Input::Decision { request, decision: &Decision::AllowOnce, shown: None });
         let expected = format!("{{\"id\":{id},\"result\":{{\"decision\":\"accept\"}}}}\n");
         assert_eq!(answer, Encoded::Bytes(expected.into_bytes()));
     }
@@ -339,7 +342,7 @@ fn every_question_is_answered_in_its_own_words() {
         let mut driver = busy();
         let heard = hear(&mut *driver, &[&format!(r#"{{"method":"{method}","id":5,"params":{params}}}"#)]);
         assert!(matches!(&heard.events[..], [Event::PermissionAsked { .. }]), "{method}: {heard:?}");
-        let said = send(&mut *driver, &Input::Decision { request: "5", decision });
+        let said = send(&mut *driver, &Input::Decision { request: "5", decision, shown: None });
         assert_eq!(said, format!("{{\"id\":5,\"result\":{result}}}\n"), "{method}");
     }
 }
@@ -375,7 +378,7 @@ fn a_turn_that_ends_withdraws_its_own_questions_alone() {
     assert_eq!(heard.events[2], Event::PermissionWithdrawn { request: "0".to_owned() });
     assert_eq!(heard.over.unwrap().outcome, Outcome::Cancelled);
     assert!(matches!(
-        driver.encode(&Input::Decision { request: "1", decision: &Decision::AllowOnce }),
+        driver.encode(&Input::Decision { request: "1", decision: &Decision::AllowOnce, shown: None }),
         Encoded::Bytes(_)
     ));
 }
@@ -450,4 +453,16 @@ fn a_server_that_vanishes_in_a_turn_leaves_what_it_had_said() {
     driver.ended(exit(0), "", &mut heard);
     assert_eq!(heard.events, [text("half", true)]);
     assert_eq!(heard.over.unwrap().reason, "codex ended without an answer");
+}
+
+#[test]
+fn more_rights_are_those_that_were_shown() {
+    let mut driver = busy();
+    let asked =
+        r#"{"method":"item/permissions/requestApproval","id":5,"params":{"permissions":{"network":{"enabled":true}}}}"#;
+    hear(&mut *driver, &[asked]);
+    let input = Raw::of(&serde_json::json!({"permissions": {"shown": true}}));
+    let shown = Some(Shown { tool: "permissions", input: &input });
+    let said = send(&mut *driver, &Input::Decision { request: "5", decision: &Decision::AllowOnce, shown });
+    assert!(said.contains(r#""permissions":{"shown":true}"#), "{said}");
 }

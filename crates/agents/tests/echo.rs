@@ -198,7 +198,7 @@ fn it_asks_and_hears_the_answer() {
                 assert_eq!((&**tool, &**summary), ("bash", "bash: touch approved.txt"));
                 asked = true;
                 let request = String::leak(request.clone());
-                Some(Input::Decision { request, decision })
+                Some(Input::Decision { request, decision, shown: None })
             });
             completed(&turn);
             assert_eq!((&*turn.text(), asked), (answer, asks));

@@ -90,7 +90,7 @@ async fn open(settings: Settings) -> Open {
     let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = tcp.local_addr().unwrap().port();
     let listeners = Listeners { socket: UnixListener::bind(&socket).unwrap(), tcp: Some(tcp) };
-    let door = Door::new(mesh, tokens.clone(), log, settings, Vec::new());
+    let door = Door::new(mesh, tokens.clone(), log, settings, Default::default);
     let (stop, stopped) = oneshot::channel();
     let serving = {
         let door = door.clone();

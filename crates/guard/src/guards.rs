@@ -3,6 +3,7 @@
 //! Guarantees: what is available was tried on this machine by this daemon. A success counts for the daemon's life unless
 //! a launcher reports otherwise; a failure counts for a short time and is tried again.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,15 +11,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::held::{Held, Pinned};
 use crate::launcher::VERB;
 use crate::layers::{Availability, Layers};
-use crate::plan::{HouseView, Shown};
+use crate::plan::{HouseView, Plan, Shown};
 use crate::probe;
 use crate::setting::{Guard, OwnPrograms, Setting};
 use crate::variables;
 
 /// How long a machine that did not allow everything is not asked again.
 const FAILURE_COUNTS: Duration = Duration::from_secs(30);
+
+/// Other houses of the user that are hidden.
+const MAX_OTHER_HOUSES: usize = 32;
 
 /// The guard that a process was started with.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -102,6 +107,17 @@ pub struct Request {
     pub shown: Vec<Shown>,
 }
 
+/// What agents without grants cannot use as they like, for those who open files for them outside of every guard.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ClosedPlaces {
+    /// Files and directories that they do not see, or see another one of.
+    pub hidden: Vec<PathBuf>,
+    /// Files and directories that they cannot change.
+    pub read_only: Vec<PathBuf>,
+    /// Exceptions inside these.
+    pub writable: Vec<PathBuf>,
+}
+
 /// The guards of a house.
 #[derive(Debug)]
 pub struct Guards {
@@ -111,13 +127,24 @@ pub struct Guards {
     found: Mutex<Option<(Availability, Instant)>>,
     /// Held by whoever tries.
     trying: Mutex<()>,
+    /// The hidden directories that were seen.
+    held: Mutex<Held>,
+    /// Other houses of this user.
+    others: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl Guards {
     /// The guards of a house that hides this.
     #[must_use]
     pub fn new(house: HouseView, usual: Guard) -> Self {
-        Guards { house, usual, found: Mutex::new(None), trying: Mutex::new(()) }
+        Guards {
+            house,
+            usual,
+            found: Mutex::new(None),
+            trying: Mutex::new(()),
+            held: Mutex::default(),
+            others: Mutex::default(),
+        }
     }
 
     /// A house that guards nobody, for programs that host no agents and for tests.
@@ -127,6 +154,50 @@ impl Guards {
         let nothing = Availability::nothing("this house has no guard");
         *guards.found.lock() = Some((nothing, Instant::now() + Duration::from_secs(u64::from(u32::MAX))));
         guards
+    }
+
+    /// The guard of agents that do not say otherwise.
+    #[must_use]
+    pub fn usual(&self) -> &Guard {
+        &self.usual
+    }
+
+    /// Hides further houses of this user from everything that is started from now on. Those that have gone make room.
+    pub fn notice(&self, houses: impl IntoIterator<Item = PathBuf>) {
+        let mut others = self.others.lock();
+        others.retain(|house| house.is_dir());
+        for house in houses.into_iter().filter(|house| self.house.is_other_house(house)) {
+            if others.len() < MAX_OTHER_HOUSES {
+                others.insert(house);
+            }
+        }
+    }
+
+    /// The plan for a process. Looks at files.
+    fn plan(&self, guard: &Guard, layers: Layers, environment: &[(OsString, OsString)], shown: &[Shown]) -> Plan {
+        let uid = rustix::process::geteuid().as_raw();
+        let mut plan = self.house.plan(guard, layers, environment, shown, uid);
+        if layers.view {
+            self.others.lock().iter().for_each(|house| plan.hide(house));
+            let paths = [plan.hidden.as_slice(), &plan.emptied].concat();
+            plan.pinned = self.held.lock().look(&paths);
+            let is_elsewhere = |pinned: &&Pinned| pinned.named.canonicalize().ok().as_ref() != Some(&pinned.now);
+            for moved in plan.pinned.clone().iter().filter(is_elsewhere) {
+                plan.hide(&moved.now);
+            }
+        }
+        plan
+    }
+
+    /// The places that are closed to an agent without grants, with those that were moved since they were first seen. Looks
+    /// at files.
+    #[must_use]
+    pub fn closed_places(&self) -> ClosedPlaces {
+        let plan = self.plan(&Guard::of_unknown_insider(), Layers::FULL, &[], &[]);
+        let mut read_only = plan.read_only;
+        read_only.push(self.house.program.clone());
+        let hidden = [plan.hidden, plan.emptied, plan.sockets, plan.claimed].concat();
+        ClosedPlaces { hidden, read_only, writable: plan.writable }
     }
 
     /// Where the house looks for the programs that it starts itself.
@@ -158,9 +229,8 @@ impl Guards {
         if let Some(known) = self.counting() {
             return known;
         }
-        let uid = rustix::process::geteuid().as_raw();
         let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        let plan = self.house.plan(&Guard::default(), Layers::FULL, &environment, &[], uid);
+        let plan = self.plan(&Guard::default(), Layers::FULL, &environment, &[]);
         let mut now = probe::ask(&self.house.program, &plan);
         if let Some(problem) = self.house.problem(&environment) {
             now.no_view = Some(problem);
@@ -174,12 +244,6 @@ impl Guards {
         let found = self.found.lock();
         let (known, until) = found.as_ref()?;
         (known.layers() == Layers::FULL || Instant::now() < *until).then(|| known.clone())
-    }
-
-    /// Whether [`Guards::layers`] answers without trying anything and without looking at files.
-    #[must_use]
-    pub fn answers_at_once(&self, guard: &Guard) -> bool {
-        self.counting().is_some() && (guard.setting != Setting::Strict || self.house.required.is_empty())
     }
 
     /// The paths that a person named as hidden or read-only and that do not exist now. A view that is made now does not
@@ -241,13 +305,27 @@ impl Guards {
         GuardStatus { setting, active, why_not_stronger }
     }
 
-    /// Puts the launcher before a request. With no layers the request stays as it is.
+    /// Puts the launcher before a request. With no layers the request stays as it is. Looks at files.
     pub fn wrap(&self, request: Request, guard: &Guard, layers: Layers) -> Result<Request, GuardRefusal> {
+        self.wrap_as(request, guard, layers, |plan| plan)
+    }
+
+    /// The same for a program whose search path the house wants to know: nothing of the house comes first on it.
+    pub fn wrap_with_own_path(&self, request: Request, guard: &Guard, layers: Layers) -> Result<Request, GuardRefusal> {
+        self.wrap_as(request, guard, layers, |plan| Plan { path_first: None, ..plan })
+    }
+
+    fn wrap_as(
+        &self,
+        request: Request,
+        guard: &Guard,
+        layers: Layers,
+        change: impl FnOnce(Plan) -> Plan,
+    ) -> Result<Request, GuardRefusal> {
         if layers.is_none() {
             return Ok(request);
         }
-        let uid = rustix::process::geteuid().as_raw();
-        let plan = self.house.plan(guard, layers, &request.environment, &request.shown, uid);
+        let plan = change(self.plan(guard, layers, &request.environment, &request.shown));
         let argument = plan.argument();
         let argument = argument.ok_or(GuardRefusal::Words("a path of the house is no text"))?;
         let mut argv: Vec<OsString> = vec![name_of(&self.house.program), VERB.into(), argument.into()];
@@ -302,7 +380,6 @@ mod tests {
         let mut full = guards(Availability::default());
         full.house.required = vec![scratch.path().to_owned(), path.clone()];
         let (auto, strict) = (guard(Setting::Auto), guard(Setting::Strict));
-        assert!(full.answers_at_once(&auto) && !full.answers_at_once(&strict));
         assert_eq!(full.layers(&auto, Layers::default()).unwrap(), Layers::FULL);
         assert_eq!(
             (full.layers(&strict, Layers::default()), full.absent()),
@@ -357,7 +434,7 @@ mod tests {
         assert_eq!((told.setting, told.active, told.why_not_stronger), (Setting::Strict, Layers::FULL, None));
         let early = Guards::new(HouseView::default(), Guard::default());
         assert_eq!(early.usual_status().why_not_stronger.as_deref(), Some("not tried yet"));
-        assert!(Guards::none().answers_at_once(&Guard::default()) && Guards::none().look().layers().is_none());
+        assert!(Guards::none().look().layers().is_none());
     }
 
     #[test]
@@ -374,8 +451,32 @@ mod tests {
         assert_eq!(wrapped.argv[..2], ["hostel", "guard-launch"]);
         assert_eq!(wrapped.argv[3..], ["/bin/echo", "echo", "a b"]);
         assert_eq!(wrapped.environment, request.environment);
+        // What agents find first on their path is nothing that the house wants to hear of.
+        let own = full.wrap_with_own_path(request.clone(), &Guard::default(), Layers::FULL).unwrap();
+        assert!(own.argv[2].to_string_lossy().contains(r#""path_first":null"#) && own.argv[3..] == wrapped.argv[3..]);
         let plain = full.wrap(request, &Guard::off(), Layers::default()).unwrap();
         assert_eq!(plain.program, Path::new("/bin/echo"));
+    }
+
+    #[test]
+    fn a_directory_that_was_moved_and_houses_that_were_noticed_are_hidden() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let [hidden, moved, other] = ["hidden", "moved", "other"].map(|name| root.join(name));
+        std::fs::create_dir(&hidden).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let mut full = guards(Availability::default());
+        full.house.hidden = vec![hidden.clone()];
+        let plan = || full.plan(&Guard::default(), Layers::FULL, &[], &[]);
+        assert!(plan().hidden.contains(&hidden) && plan().pinned.iter().any(|pinned| pinned.now == hidden));
+        std::fs::rename(&hidden, &moved).unwrap();
+        full.notice([other.clone(), root.clone(), hidden.join("inside")]);
+        let made = plan();
+        assert!([&hidden, &moved, &other].iter().all(|path| made.hidden.contains(path)), "{made:?}");
+        assert!(!made.hidden.contains(&root) && made.held.contains(&moved), "{made:?}");
+        std::fs::remove_dir(&other).unwrap();
+        full.notice([]);
+        assert!(!plan().hidden.contains(&other));
     }
 
     #[test]

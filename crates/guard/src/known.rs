@@ -23,8 +23,11 @@ pub(crate) struct Known {
 }
 
 impl Names {
+    /// User namespaces inside the guard: nothing that is hidden, but a way to move what is.
+    pub(crate) const USER_NAMESPACES: &'static str = "user-namespaces";
+
     /// All of them, in alphabetical order.
-    pub const ALL: [&'static str; 11] = [
+    pub const ALL: [&'static str; 12] = [
         "containerd",
         "docker",
         "gpg-agent",
@@ -35,6 +38,7 @@ impl Names {
         "session-bus",
         "ssh-agent",
         "tmux",
+        Names::USER_NAMESPACES,
         "x11",
     ];
 }
@@ -152,7 +156,7 @@ mod tests {
         let environment = [("SSH_AUTH_SOCK", "/tmp/ssh-XX/agent.1"), ("TMUX", "/tmp/tmux-7/default,1,0")];
         let environment = environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let known = all(&Surroundings { environment: &environment, uid: 7 });
-        let mut names: Vec<&str> = known.iter().map(|known| known.name).collect();
+        let mut names: Vec<&str> = known.iter().map(|known| known.name).chain([Names::USER_NAMESPACES]).collect();
         names.sort_unstable();
         assert_eq!(names, Names::ALL);
         let of = |name: &str| &known.iter().find(|known| known.name == name).unwrap().directories;

@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode};
 
 use crate::plan::Plan;
 use crate::probe;
-use crate::{scopes, variables, view};
+use crate::{nested, scopes, variables, view};
 
 /// The word that makes the program a launcher.
 pub const VERB: &str = "guard-launch";
@@ -74,6 +74,9 @@ fn become_program(plan: &Plan, program: &OsStr, name: &OsStr, arguments: &[OsStr
 fn enforce(plan: &Plan) -> Result<(), String> {
     if plan.layers.view {
         view::enter(plan).map_err(|error| error.to_string())?;
+        if !plan.user_namespaces {
+            nested::refuse()?;
+        }
     }
     if !plan.layers.is_none() {
         let failed = |error: io::Error| format!("privileges cannot be given up: {error}");

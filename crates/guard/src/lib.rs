@@ -15,9 +15,11 @@
 #![deny(unsafe_code)]
 
 mod guards;
+mod held;
 mod known;
 pub mod launcher;
 mod layers;
+mod nested;
 mod plan;
 mod probe;
 mod scopes;
@@ -26,7 +28,8 @@ mod sys;
 mod variables;
 mod view;
 
-pub use guards::{Confinement, GuardRefusal, GuardStatus, Guards, Request};
+pub use guards::{ClosedPlaces, Confinement, GuardRefusal, GuardStatus, Guards, Request};
+pub use held::{Identity, Pinned};
 pub use known::{Names, is_grant};
 pub use layers::{Availability, Layers};
 pub use plan::{HouseView, Plan, Shown};

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::known::{self, Surroundings};
+use crate::held::Pinned;
+use crate::known::{self, Names, Surroundings};
 use crate::layers::Layers;
 use crate::setting::{Guard, OwnPrograms, Setting};
 
@@ -60,6 +61,8 @@ pub struct Plan {
     pub layers: Layers,
     /// Directories and files that vanish.
     pub hidden: Vec<PathBuf>,
+    /// Which directories these were when the plan was made.
+    pub pinned: Vec<Pinned>,
     /// Paths that cannot be moved away and replaced, with the directories on the way to them.
     pub held: Vec<PathBuf>,
     /// Directories among the hidden ones that are made if they are missing: nobody can make them later and be seen.
@@ -80,6 +83,8 @@ pub struct Plan {
     pub writable: Vec<PathBuf>,
     /// Paths that must exist.
     pub required: Vec<PathBuf>,
+    /// Whether the program may make user namespaces.
+    pub user_namespaces: bool,
     /// The program that takes the place of `sudo`.
     pub sudo: Option<PathBuf>,
     /// Variables that lead nowhere.
@@ -100,6 +105,13 @@ impl HouseView {
         ))
     }
 
+    /// Whether another house of this user can be hidden: not if that hides what agents need, and not if it is this one.
+    pub(crate) fn is_other_house(&self, house: &Path) -> bool {
+        let homes = self.environments.iter().filter_map(|environment| Surroundings { environment, uid: 0 }.home());
+        let needed = self.hidden.iter().chain([&self.program]).cloned().chain(homes);
+        house.is_absolute() && !self.is_of_house(house) && needed.into_iter().all(|path| !path.starts_with(house))
+    }
+
     /// The plan for a process with this environment.
     #[must_use]
     pub fn plan(
@@ -114,6 +126,7 @@ impl HouseView {
         let mut plan = Plan { layers, ..Plan::default() };
         let is_granted = |name: &str| guard.grants.contains(name);
         if layers.view {
+            plan.user_namespaces = is_granted(Names::USER_NAMESPACES);
             self.plan_house(&mut plan, guard, own);
             let of_house = self.environments.iter().map(|environment| Surroundings { environment, uid });
             for around in of_house.chain([Surroundings { environment, uid }]) {
@@ -124,6 +137,7 @@ impl HouseView {
             plan.granted = unique(plan.granted);
             plan.claimed = unique(plan.claimed);
             plan.emptied = unique(plan.emptied);
+            plan.held = unique([plan.held, plan.hidden.clone(), plan.emptied.clone()].concat());
         }
         // Without new privileges the real one does not work; root needs none.
         if uid != 0 {
@@ -153,7 +167,7 @@ impl HouseView {
 
     fn plan_house(&self, plan: &mut Plan, guard: &Guard, own: &[Shown]) {
         plan.hidden.clone_from(&self.hidden);
-        plan.held = self.hidden.iter().chain([&self.program]).chain(&self.read_only).cloned().collect();
+        plan.held = [&self.program].into_iter().chain(&self.read_only).cloned().collect();
         plan.shown = self.shown.iter().chain(own).cloned().collect();
         plan.read_only.clone_from(&self.read_only);
         plan.writable.clone_from(&self.writable);
@@ -204,6 +218,15 @@ fn is_open(value: &std::ffi::OsStr, guard: &Guard) -> bool {
 }
 
 impl Plan {
+    /// Hides another directory.
+    pub(crate) fn hide(&mut self, directory: &Path) {
+        for list in [&mut self.hidden, &mut self.held] {
+            if !list.iter().any(|known| known == directory) {
+                list.push(directory.to_owned());
+            }
+        }
+    }
+
     /// The plan as one argument. None if a path is no text.
     #[must_use]
     pub fn argument(&self) -> Option<String> {
@@ -321,6 +344,25 @@ mod tests {
         };
         assert_eq!(required(Setting::Strict), house.required);
         assert!(required(Setting::Auto).is_empty());
+    }
+
+    #[test]
+    fn what_vanishes_cannot_be_moved_and_user_namespaces_are_granted_by_name() {
+        let plan = house().plan(&guard(&[]), Layers::FULL, &environment(&ENVIRONMENT), &[], 7);
+        assert!(plan.hidden.iter().chain(&plan.emptied).all(|path| plan.held.contains(path)), "{plan:?}");
+        assert!(plan.held.contains(&"/usr/bin/hostel".into()) && !plan.user_namespaces);
+        let granted = guard(&["user-namespaces"]);
+        assert!(house().plan(&granted, Layers::FULL, &environment(&ENVIRONMENT), &[], 7).user_namespaces);
+    }
+
+    #[test]
+    fn another_house_is_hidden_unless_it_holds_what_agents_need() {
+        let house = HouseView { environments: vec![environment(&ENVIRONMENT)], ..house() };
+        let other = |path: &str| house.is_other_house(Path::new(path));
+        assert!(other("/srv/house") && other("/home/ada/src/app/.hostel"));
+        for path in ["/", "/home/ada", "/home", "/usr/bin", "/home/ada/.hostel", "/home/ada/.hostel/as/x", "srv"] {
+            assert!(!other(path), "{path}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Finding out which layers a machine allows, by trying them in a process of its own.
 //!
-//! Guarantees: a layer counts as available only if its effect was seen: what is hidden is gone, and the process that asked
-//! cannot be signalled. Trying takes a bounded time and leaves nothing behind.
+//! Guarantees: a layer counts as available only if its effect was seen: what is hidden is gone, user namespaces are refused,
+//! and the process that asked cannot be signalled. Trying takes a bounded time and leaves nothing behind.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::launcher::{TRY, VERB, fail};
 use crate::layers::Availability;
 use crate::plan::Plan;
-use crate::{scopes, view};
+use crate::{nested, scopes, view};
 
 /// How long a try may take.
 const TRY_LIMIT: Duration = Duration::from_secs(5);
@@ -27,7 +27,8 @@ const MAX_ANSWER_BYTES: u64 = 16 << 10;
 /// The other side: tries both layers in this process and prints what could not be had.
 pub(crate) fn try_out(plan: &Plan) -> ExitCode {
     let parent = rustix::process::getppid();
-    let no_view = view::enter(plan).map_err(|error| explain(&error.to_string())).and_then(|()| is_hidden(plan)).err();
+    let view = view::enter(plan).map_err(|error| explain(&error.to_string())).and_then(|()| is_hidden(plan));
+    let no_view = view.and_then(|()| nested::refuse()).and_then(|()| nested::is_refused()).err();
     let scoped = rustix::thread::set_no_new_privs(true).map_err(|error| error.to_string());
     let no_scopes = scoped.and_then(|()| scopes::enter()).and_then(|()| cannot_signal(parent)).err();
     let found = Availability { no_view, no_scopes };

@@ -76,6 +76,7 @@ impl Personality {
 
 /// Runs whatever program the arguments name.
 pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
+    hostel_peer::marks::take_own();
     let called = arguments.first().cloned().unwrap_or_else(|| "hostel".into());
     let words = arguments.get(1..).unwrap_or_default();
     if words.first().is_some_and(|word| word == hostel_keeper::SUBCOMMAND) {

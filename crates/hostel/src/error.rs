@@ -9,6 +9,7 @@ use std::io;
 
 use hostel_doors::native::client::ClientError;
 use hostel_doors::native::code;
+use hostel_peer::server;
 use serde_json::json;
 
 /// What an error means for the exit code.
@@ -59,6 +60,14 @@ impl CommandError {
             Kind::Usage => 2,
             Kind::Failure => 1,
             Kind::ReaderGone => 0,
+        }
+    }
+
+    /// Says why this process may look like one inside a house, if it does and does not know it.
+    pub(crate) fn hint_if_marked(self) -> Self {
+        match server::this_process() {
+            Ok(()) => self,
+            Err(inside) => self.hint(format!("{inside}: {}", inside.advice())),
         }
     }
 
@@ -120,7 +129,8 @@ impl From<ClientError> for CommandError {
             }
             ClientError::Reply { code: code::LIMIT, .. } => CommandError::failure(error.to_string())
                 .hint("try again later, or raise the limit (`hostel config show`)"),
-            ClientError::Reply { .. } | ClientError::Protocol(_) => CommandError::failure(error.to_string()),
+            ClientError::Reply { .. } => CommandError::failure(error.to_string()).hint_if_marked(),
+            ClientError::Protocol(_) => CommandError::failure(error.to_string()),
         }
     }
 }

@@ -248,10 +248,12 @@ impl Houses {
     async fn of_others(&self, error: CommandError) -> CommandError {
         for (_, mut client) in self.live().await.unwrap_or_default() {
             if client.call::<HouseStatus>("house/status", &json!({})).await.is_ok_and(|status| status.inside) {
-                return error.hint(
-                    "this command runs inside this house and sees what belongs to its own session or command; run it \
-                     outside of the house for the rest",
-                );
+                return error
+                    .hint(
+                        "this command runs inside this house and sees what belongs to its own session or command; run it \
+                         outside of the house for the rest",
+                    )
+                    .hint_if_marked();
             }
         }
         error

@@ -442,6 +442,25 @@ fn play(story: &Story) -> usize {
     play.end()
 }
 
+/// A lost key makes a pending request void, and its id may be used again: by the next daemon and by the one after it.
+#[test]
+fn a_request_that_a_lost_key_made_void_may_be_made_again_after_two_restarts() {
+    let step = |deed: Deed, death: Option<u32>| Step { deed, death: death.map(|micros| (micros, Rules::Ask, false)) };
+    let send = || Deed::Send { request: 1, line: 0, same_bytes: true };
+    for micros in [0, 5_000, 20_000] {
+        let steps = vec![
+            step(Deed::KeeperDies, None),
+            step(send(), None),
+            step(Deed::Nothing, Some(micros)),
+            step(Deed::Nothing, Some(micros)),
+            step(send(), None),
+            step(Deed::Decide { request: 1, verdicts: vec![Verdict::Yes] }, None),
+        ];
+        let (rules, eligible, granted) = (Rules::Ask, false, false);
+        play(&Story { privileged: [false, true], short: [false; 2], rules, eligible, granted, steps });
+    }
+}
+
 #[test]
 fn the_house_does_what_the_model_allows() {
     let cases = std::env::var("HOSTEL_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(60);

@@ -25,6 +25,7 @@ mod sessions_idle;
 mod sessions_mail;
 mod sessions_races;
 mod sessions_restart;
+mod sessions_tampering;
 mod store;
 mod support;
 mod tarballs;

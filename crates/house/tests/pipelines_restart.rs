@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use hostel_house::approvals::{Approval, Record};
 use hostel_house::pipelines::{End, PipelineLimits, PlanRequest, Run, RunError};
 use hostel_house::processes::Retention;
+use hostel_syncpoint::SyncPoint;
 use support::pipelines::{Opened, Place, ask};
 use support::{limit, until, until_closed, within};
 
@@ -120,6 +121,48 @@ fn what_ended_while_nobody_looked_is_neither_collected_nor_run_again() {
         second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
     });
     assert_eq!(witnessed(&witness), "ran\n");
+    second.vanish();
+}
+
+/// The records about a request, in order, and whether its start was recorded by a daemon that found it running.
+async fn records(house: &Opened, approval: &Approval) -> (Vec<String>, bool) {
+    let mut all: Vec<Record> = house.approvals.audit().show(0, 10_000).await.unwrap();
+    all.retain(|record| record.approval == approval.id);
+    let found = all.iter().any(|record| record.kind == "started" && record.body["found"] == true);
+    (all.into_iter().map(|record| record.kind).collect(), found)
+}
+
+/// As if the first daemon had ended before it could write down that it starts something.
+#[test]
+fn a_start_that_nobody_recorded_is_recorded_by_the_next_daemon_and_no_other() {
+    let place = Place::new();
+    let first = Daemon::start(&place, PipelineLimits::default());
+    let (running, waiting) = first.do_now(async {
+        let refuse = "CREATE TRIGGER refuse BEFORE UPDATE ON approvals WHEN NEW.run = 'started' \
+                      BEGIN SELECT RAISE(ABORT, 'no room'); END";
+        let store = &first.house.store;
+        store.write(SyncPoint::NONE, |transaction| transaction.execute_batch(refuse)).await.unwrap();
+        let running = first.house.approve(ask(&[&["sh", "-c", "echo; exec sleep 1000"]])).await;
+        let run = first.house.pipelines.run(&running).await.unwrap();
+        run.stdout().next(&mut Vec::new()).await.unwrap();
+        let waiting = first.house.approve(ask(&[&["true"]])).await;
+        assert_eq!(records(&first.house, &running).await.0, ["requested", "decided"]);
+        store.write(SyncPoint::NONE, |transaction| transaction.execute_batch("DROP TRIGGER refuse")).await.unwrap();
+        (running, waiting)
+    });
+    first.vanish();
+    let second = Daemon::start(&place, PipelineLimits::default());
+    second.do_now(async {
+        let told = |(kinds, found): (Vec<String>, bool)| (kinds.join(" "), found);
+        assert_eq!(told(records(&second.house, &running).await), ("requested decided started".to_owned(), true));
+        assert_eq!(told(records(&second.house, &waiting).await), ("requested decided".to_owned(), false));
+        second.house.pipelines.abandon(&again(&second.house, &running).await, "gone").await;
+        second.house.pipelines.abandon(&again(&second.house, &waiting).await, "gone").await;
+        let all = told(records(&second.house, &running).await);
+        assert_eq!(all, ("requested decided started finished".to_owned(), true));
+        assert_eq!(told(records(&second.house, &waiting).await), ("requested decided not_run".to_owned(), false));
+        second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
+    });
     second.vanish();
 }
 
@@ -257,6 +300,27 @@ fn an_approval_that_was_read_before_the_keeper_died_is_lost_and_not_called_undec
     daemon.vanish();
 }
 
+#[test]
+fn what_was_over_before_the_key_was_lost_is_not_called_not_run() {
+    let place = Place::new();
+    let first = Daemon::start(&place, PipelineLimits::default());
+    let approval = first.do_now(async {
+        let approval = first.house.approve(ask(&[&["true"]])).await;
+        finish(&first.house.pipelines.run(&approval).await.unwrap()).await.unwrap();
+        first.house.recorded(&approval.id).await;
+        approval
+    });
+    first.vanish();
+    place.kill_keeper();
+    let second = Daemon::start(&place, PipelineLimits::default());
+    second.do_now(async {
+        let error = second.house.pipelines.run(&again(&second.house, &approval).await).await.err().unwrap();
+        assert!(matches!(error, RunError::Lost(_)), "{error:?}");
+        second.house.processes.stop_keeper(Duration::ZERO).await.unwrap();
+    });
+    second.vanish();
+}
+
 /// Where the daemon that is killed finds its house; without it that test is nothing.
 const VICTIM: &str = "HOSTEL_TEST_VICTIM";
 
@@ -328,6 +392,13 @@ fn a_daemon_killed_at_any_instant_runs_it_once_or_says_that_it_did_not() {
         let lines = witnessed(&witness);
         let mut sorted: Vec<&str> = lines.lines().collect();
         sorted.sort_unstable();
+        let (kinds, _) = daemon.do_now(async {
+            daemon.house.recorded(&id).await;
+            records(&daemon.house, &daemon.house.approvals.get(&id).await.unwrap().unwrap()).await
+        });
+        // Where the keeper died as well, nobody knows what ran.
+        let is_recorded = round % 4 == 3 || lines.is_empty() || kinds.iter().any(|kind| kind == "started");
+        assert!(is_recorded, "round {round}: it ran, and no record tells of that: {kinds:?}");
         match &end {
             Ok(()) => assert_eq!(sorted, ["one", "two"], "round {round}"),
             Err(RunError::Lost(_)) => {

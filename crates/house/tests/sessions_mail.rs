@@ -174,6 +174,28 @@ fn what_was_agreed_to_becomes_a_prompt_once_whenever_the_daemon_vanishes() {
 }
 
 #[test]
+fn a_letter_goes_to_nobody_but_the_session_that_was_shown() {
+    let house = TestHouse::new();
+    let daemon = Daemon::start(&house, options(claude("")));
+    let work = session(&daemon, &house, MeshPolicy::Ask);
+    let Taken::Asked(request) = bring(&daemon, &work, 1) else { panic!("not asked") };
+    let other =
+        NewSession { mesh: Some(MeshPolicy::Ask), ..new_session("other", "script", Hosting::Warm, house.path()) };
+    drop(daemon.run(daemon.sessions.create(other)).unwrap());
+    drop(work);
+    daemon.vanish();
+    let database = rusqlite::Connection::open(house.path().join("state.db")).unwrap();
+    let moved = database.execute("UPDATE mail SET session = (SELECT no FROM sessions WHERE id = 'other')", []);
+    assert_eq!(moved.unwrap(), 1);
+    let daemon = Daemon::start(&house, options(claude("")));
+    daemon.run(daemon.approvals.decide(&request, Decision::AllowOnce, &a_person())).unwrap();
+    let state = async || database.query_row("SELECT state FROM mail", [], |row| row.get::<_, String>(0)).unwrap();
+    daemon.run(until("the letter to be done with", state, |state| state == "declined"));
+    assert!(daemon.run(daemon.sessions.turns("other")).unwrap().is_empty());
+    daemon.end();
+}
+
+#[test]
 fn what_nobody_agreed_to_stays_in_the_mailbox() {
     let house = TestHouse::new();
     let daemon = Daemon::start(&house, options(claude("")));

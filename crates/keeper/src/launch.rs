@@ -27,12 +27,20 @@ use crate::recognition::Recognition;
 use crate::state::{Command, Event, NewChild};
 use crate::sys::{self, Forked};
 use crate::upgrade::{self, Resumed};
-use crate::{LOCK_NAME, SOCKET_NAME, TAG_NAME, tree};
+use crate::{LOCK_NAME, OUTSIDE_LIMIT_OPTION, SOCKET_NAME, TAG_NAME, marks, tree};
+
+/// Where a keeper works, as its starter says it.
+struct Place {
+    run_dir: PathBuf,
+    journal_dir: PathBuf,
+    cgroup_root: Option<PathBuf>,
+    outside_limit: u64,
+}
 
 /// What the sub-command was asked to do.
 enum Task {
     /// Become a keeper of this run directory and this journal directory.
-    Start { run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf> },
+    Start(Place),
     /// Read a state from standard input and say by the exit code whether it was understood.
     CheckState,
     /// Go on where an earlier image of this program stopped.
@@ -43,6 +51,7 @@ fn parse(args: impl Iterator<Item = OsString>) -> Option<Task> {
     let mut run_dir = None;
     let mut journal_dir = None;
     let mut cgroup_root = None;
+    let mut outside_limit = marks::OUTSIDE;
     let mut args = args.peekable();
     while let Some(word) = args.next() {
         match word.to_str()? {
@@ -51,16 +60,17 @@ fn parse(args: impl Iterator<Item = OsString>) -> Option<Task> {
             "--run-dir" => run_dir = args.next().map(PathBuf::from),
             "--journal-dir" => journal_dir = args.next().map(PathBuf::from),
             "--cgroup-root" => cgroup_root = args.next().map(PathBuf::from),
+            OUTSIDE_LIMIT_OPTION => outside_limit = args.next()?.to_str()?.parse().ok()?,
             _ => return None,
         }
     }
-    Some(Task::Start { run_dir: run_dir?, journal_dir: journal_dir?, cgroup_root })
+    Some(Task::Start(Place { run_dir: run_dir?, journal_dir: journal_dir?, cgroup_root, outside_limit }))
 }
 
 /// The sub-command's whole life.
 pub fn process_main(args: impl Iterator<Item = OsString>) -> ExitCode {
     match parse(args) {
-        Some(Task::Start { run_dir, journal_dir, cgroup_root }) => start(run_dir, journal_dir, cgroup_root),
+        Some(Task::Start(place)) => start(place),
         Some(Task::CheckState) => {
             let input = io::stdin().as_fd().try_clone_to_owned();
             let checked = input.and_then(|fd| upgrade::proof_of_reading(File::from(fd)));
@@ -90,7 +100,7 @@ fn say(text: &str) {
     drop(writeln!(io::stderr(), "hostel keeper: {text}"));
 }
 
-fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -> ExitCode {
+fn start(place: Place) -> ExitCode {
     crate::memory::stay_small();
     sys::close_from(3);
     let recognition = Recognition::at_start();
@@ -120,7 +130,7 @@ fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -
         }
         Ok(Forked::Child) => {
             drop(reader);
-            match become_keeper(run_dir, journal_dir, cgroup_root, recognition, OwnedFd::from(writer)) {
+            match become_keeper(place, recognition, OwnedFd::from(writer)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(()) => ExitCode::FAILURE,
             }
@@ -132,15 +142,9 @@ fn start(run_dir: PathBuf, journal_dir: PathBuf, cgroup_root: Option<PathBuf>) -
     }
 }
 
-fn become_keeper(
-    run_dir: PathBuf,
-    journal_dir: PathBuf,
-    cgroup_root: Option<PathBuf>,
-    recognition: Recognition,
-    ready: OwnedFd,
-) -> Result<(), ()> {
+fn become_keeper(place: Place, recognition: Recognition, ready: OwnedFd) -> Result<(), ()> {
     let mut ready = File::from(ready);
-    match prepare(run_dir, journal_dir, cgroup_root, recognition) {
+    match prepare(place, recognition) {
         Ok((control, setting)) => {
             let pump = start_pump(
                 &setting,
@@ -223,12 +227,8 @@ fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-fn prepare(
-    run_dir: PathBuf,
-    journal_dir: PathBuf,
-    cgroup_root: Option<PathBuf>,
-    recognition: Recognition,
-) -> io::Result<(Control, Arc<Setting>)> {
+fn prepare(place: Place, recognition: Recognition) -> io::Result<(Control, Arc<Setting>)> {
+    let Place { run_dir, journal_dir, cgroup_root, outside_limit } = place;
     detach()?;
     harden();
     let lock = OwnedFd::from(context(
@@ -252,6 +252,7 @@ fn prepare(
         run_dir,
         journal_dir,
         cgroup_root,
+        outside_limit,
     };
     let setting = context("cannot open the journal directory", open_setting(&identity))?;
     tell_backups(&identity.journal_dir);

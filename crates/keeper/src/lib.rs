@@ -37,11 +37,14 @@ pub mod syscall_filter;
 pub mod tree;
 
 pub use launch::process_main;
+pub use recognition::is_traced;
 #[doc(hidden)]
 pub use upgrade::fuzz_state;
 
 /// The sub-command of the program that becomes the keeper.
 pub const SUBCOMMAND: &str = "keeper-process";
+/// The option of the sub-command that says the lowest hard limit of file locks of a process outside of the house.
+pub const OUTSIDE_LIMIT_OPTION: &str = "--outside-limit";
 /// The keeper's socket, inside the run directory.
 pub const SOCKET_NAME: &str = "keeper.sock";
 /// The file whose lock says that a keeper is alive, inside the run directory.

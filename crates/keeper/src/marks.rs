@@ -2,8 +2,11 @@
 //! nobody but root can raise again.
 //!
 //! Guarantee: what a keeper starts has a lower hard limit than the keeper itself, unless that one runs in a stage of
-//! another house's pipeline. So a process whose limit is below the keeper's own runs inside a house, this one or another;
-//! the daemon of a house that somebody runs inside a hosted process has the same limit as its keeper.
+//! another house's pipeline.
+//!
+//! Which limit is that of a process inside does not follow from the keeper's own limit, because whoever has the same user
+//! id can lower that one, and then nobody would be below it. The daemon says it when it starts the keeper
+//! (`--outside-limit`), and the keeper remembers it over its upgrades.
 //!
 //! This crate knows no other crate's marks: the numbers here and there have to be the same, which the tests of `crates/house` compare.
 
@@ -14,6 +17,10 @@ use rustix::process::{Resource, getrlimit};
 
 /// Every mark is below this.
 const UNMARKED: u64 = 1 << 63;
+
+/// The lowest hard limit of what is outside, where nobody says another one: that of a keeper, where the first process of
+/// the machine has no limit.
+pub(crate) const OUTSIDE: u64 = UNMARKED - 1;
 
 /// Set in every mark that names a process ([`crate::tree::limit_tag`]), so that it is no limit anybody would choose.
 pub(crate) const NAMES_A_PROCESS: u64 = 1 << 62;
@@ -37,10 +44,15 @@ pub(crate) fn hard_limit_of(pid: u32) -> Option<u64> {
     }
 }
 
-/// Whether a process is further inside than this one. `None` if it cannot be looked at.
-pub(crate) fn is_inside(pid: u32) -> Option<bool> {
-    let own = getrlimit(Resource::Locks).maximum.unwrap_or(u64::MAX);
-    hard_limit_of(pid).map(|limit| limit < own)
+/// Whether a process is inside a house, where `outside` is the lowest hard limit of what is not. `None` if it cannot be
+/// looked at.
+pub(crate) fn is_inside(pid: u32, outside: u64) -> Option<bool> {
+    hard_limit_of(pid).map(|limit| limit < outside)
+}
+
+/// What a keeper compares with that was upgraded from a build which compared with its own limit.
+pub(crate) fn outside_of_older_build() -> u64 {
+    getrlimit(Resource::Locks).maximum.unwrap_or(u64::MAX).min(OUTSIDE)
 }
 
 /// Whether a limit is the mark of a single process.
@@ -87,7 +99,8 @@ mod tests {
             shell.args(["-c", &script]).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
             let mut child = shell.spawn().unwrap();
             child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
-            let found = (is_inside(child.id()), hard_limit_of(child.id()));
+            let own = hard_limit_of(std::process::id()).unwrap();
+            let found = (is_inside(child.id(), own), hard_limit_of(child.id()));
             drop(child.stdin.take());
             child.wait().unwrap();
             found
@@ -95,6 +108,6 @@ mod tests {
         let own = hard_limit_of(std::process::id());
         assert_eq!(with("ulimit -S -x 7"), (Some(false), own));
         assert_eq!(with("ulimit -H -S -x 7"), (Some(true), Some(7)));
-        assert_eq!(is_inside(u32::MAX), None);
+        assert_eq!(is_inside(u32::MAX, OUTSIDE), None);
     }
 }

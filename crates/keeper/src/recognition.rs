@@ -152,7 +152,7 @@ fn installed_at(path: &Path) -> Option<FileId> {
 }
 
 /// Whether a process is being traced. Unknown counts as traced.
-pub(crate) fn is_traced(pid: u32) -> bool {
+pub fn is_traced(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
     tracer.is_none_or(|tracer| tracer.trim() != "0")

@@ -12,6 +12,7 @@
 //! | calls of another architecture | the numbers above are this one's |
 //!
 //! [`SyscallFilter::sealed`] is for programs that never execute another one ([`crate::confine::seal`]).
+//! [`SyscallFilter::without_user_namespaces`] is for programs in a guard, where a counter of namespaces cannot do it.
 //!
 //! Guarantee: a call that is not named here is let through as it is. Installing a filter gives up the right to gain
 //! privileges by executing a program (`no_new_privs`), which the kernel demands.
@@ -92,6 +93,25 @@ impl SyscallFilter {
         let mut filter = Self::of_native_calls(libc::EACCES)?;
         filter.refuse_call(libc::SYS_execve, libc::EACCES);
         filter.allow_argument(libc::SYS_execveat, 0, program as u32, libc::EACCES);
+        filter.give(libc::SECCOMP_RET_ALLOW);
+        Ok(filter)
+    }
+
+    /// The filter for a program that can neither make nor enter a user namespace.
+    ///
+    /// The flags of `clone3` are in memory, where a filter does not see them. Programs take the answer for an older
+    /// kernel and use `clone`.
+    ///
+    /// # Errors
+    /// This architecture is not known.
+    pub fn without_user_namespaces() -> io::Result<Self> {
+        let mut filter = Self::of_native_calls(libc::ENOSYS)?;
+        let flag = libc::CLONE_NEWUSER as u32;
+        for call in [libc::SYS_unshare, libc::SYS_clone] {
+            filter.refuse_argument(call, 0, flag, flag, libc::EPERM);
+        }
+        filter.refuse_call(libc::SYS_clone3, libc::ENOSYS);
+        filter.refuse_call(libc::SYS_setns, libc::EPERM);
         filter.give(libc::SECCOMP_RET_ALLOW);
         Ok(filter)
     }
@@ -257,6 +277,28 @@ mod tests {
             assert_eq!(judge(&filter, 0x4000_0003, 102, [1, 0, 0, 0, 0, 0]), refused(libc::ENOSYS), "32 bits");
             assert_eq!(filter.to_bytes().len(), filter.0.len() * INSTRUCTION);
         }
+    }
+
+    #[test]
+    fn user_namespaces_are_refused_and_other_namespaces_and_threads_are_not() {
+        let native = NATIVE.unwrap();
+        let filter = SyscallFilter::without_user_namespaces().unwrap();
+        let call = |number: libc::c_long, first: u64| judge(&filter, native, number as u32, [first, 0, 0, 0, 0, 0]);
+        let (user, mount) = (libc::CLONE_NEWUSER as u64, libc::CLONE_NEWNS as u64);
+        for number in [libc::SYS_unshare, libc::SYS_clone] {
+            for flags in [user, user | mount, user | libc::SIGCHLD as u64, user | 1 << 40] {
+                assert_eq!(call(number, flags), refused(libc::EPERM), "{number} {flags:#x}");
+            }
+            for flags in [0, mount, libc::SIGCHLD as u64, (libc::CLONE_VM | libc::CLONE_THREAD) as u64] {
+                assert_eq!(call(number, flags), libc::SECCOMP_RET_ALLOW, "{number} {flags:#x}");
+            }
+        }
+        assert_eq!(call(libc::SYS_clone3, 0), refused(libc::ENOSYS));
+        assert_eq!(call(libc::SYS_setns, 3), refused(libc::EPERM));
+        for number in [libc::SYS_read, libc::SYS_execve, libc::SYS_socket, libc::SYS_mount, 1023] {
+            assert_eq!(call(number, user), libc::SECCOMP_RET_ALLOW, "{number}");
+        }
+        assert_eq!(judge(&filter, 0x4000_0003, 120, [user, 0, 0, 0, 0, 0]), refused(libc::ENOSYS), "32 bits");
     }
 
     #[test]

@@ -38,8 +38,10 @@ impl Marks {
         Self { variable: tag_value(house_tag, id), limit: limit_tag(house_tag, id) }
     }
 
-    fn are_on(&self, pid: u32) -> bool {
-        environment_tag(pid).as_deref() == Some(&self.variable) || limit_of(pid) == Some(self.limit)
+    /// Whether they are on a process. The limit counts only for what the keeper has `adopted`, because whoever has the
+    /// same user id could lower that of the keeper, of a daemon or of a person's shell, which would be killed for it.
+    fn are_on(&self, pid: u32, adopted: bool) -> bool {
+        environment_tag(pid).as_deref() == Some(&self.variable) || adopted && limit_of(pid) == Some(self.limit)
     }
 }
 
@@ -181,9 +183,21 @@ fn process_ids() -> Option<Vec<u32>> {
     Some(ids)
 }
 
-/// Finds the tree of the process `leader` with these marks. `leader_alive` says that the id has
+/// Whether a process is below another one, as its parents are in a listing.
+fn is_below(stats: &HashMap<u32, Stat>, mut pid: u32, ancestor: u32) -> bool {
+    for _ in 0..4096 {
+        match stats.get(&pid) {
+            Some(stat) if stat.parent == ancestor => return true,
+            Some(stat) => pid = stat.parent,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Finds the tree of the process `leader` with these marks, which `keeper` has started. `leader_alive` says that the id has
 /// not been given back to the kernel: only then do group, session and parents mean anything.
-pub fn find(marks: &Marks, leader: u32, leader_alive: bool, extra: &[u32]) -> Tree {
+pub fn find(marks: &Marks, leader: u32, leader_alive: bool, keeper: u32, extra: &[u32]) -> Tree {
     let Some(ids) = process_ids() else {
         return Tree { members: Vec::new(), partial: true };
     };
@@ -204,7 +218,7 @@ pub fn find(marks: &Marks, leader: u32, leader_alive: bool, extra: &[u32]) -> Tr
             continue;
         }
         // Another user's environment cannot be read; such a process is found by its limit or its parents.
-        if marks.are_on(*pid) {
+        if marks.are_on(*pid, is_below(&stats, *pid, keeper)) {
             found.insert(*pid);
         }
     }
@@ -395,7 +409,8 @@ mod tests {
             drop(child_failure);
             assert_eq!(failure.read_to_end(&mut Vec::new()).unwrap(), 0, "it was executed");
             drop(birth);
-            let (found, session) = ((limit_of(pid), marks::is_inside(pid)), read_stat(pid).unwrap().session);
+            let (found, session) =
+                ((limit_of(pid), marks::is_inside(pid, marks::OUTSIDE)), read_stat(pid).unwrap().session);
             assert_eq!(session, pid);
             let pid = Pid::from_raw(pid as i32).unwrap();
             rustix::process::kill_process(pid, Signal::KILL).unwrap();
@@ -405,6 +420,22 @@ mod tests {
         assert_eq!(limited(mark), (Some(mark), Some(true)));
         assert_eq!(limited(1024), (None, Some(true)), "somebody's own limit names no process");
         assert_eq!(limited(0), (None, Some(true)), "every hosted process is known to be inside");
+    }
+
+    #[test]
+    fn a_limit_that_somebody_else_lowered_brings_nobody_into_a_tree() {
+        let marks = Marks::of("0123456789abcdef", ProcessId([9; 16]));
+        let mut shell = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_raw(shell.id() as i32);
+        let limit = rustix::process::Rlimit { current: Some(marks.limit), maximum: Some(marks.limit) };
+        rustix::process::prlimit(pid, rustix::process::Resource::Locks, limit).unwrap();
+        assert_eq!(limit_of(shell.id()), Some(marks.limit));
+        let found = |keeper| find(&marks, 0, false, keeper, &[]).members.len();
+        assert_eq!(found(shell.id()), 0, "not the keeper itself");
+        assert_eq!(found(u32::MAX), 0, "nobody who is not below the keeper");
+        assert_eq!(found(std::process::id()), 1, "what the keeper started or adopted");
+        shell.kill().unwrap();
+        shell.wait().unwrap();
     }
 
     #[test]

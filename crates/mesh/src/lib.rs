@@ -35,6 +35,7 @@ mod shared;
 mod time;
 mod topics;
 
+pub use files::place::FilePlace;
 pub use keyring::{AtStep, KeyOptions, Step};
 pub use mesh::{
     Caller, Ending, Fetched, FileItem, Health, InboxItem, InboxPage, InboxRequest, InviteRequest, Invited,

@@ -7,6 +7,7 @@
 //! | `marks` | the mark that everything inside a house carries and cannot take off |
 //! | `server` | the process that serves a socket, for whoever connects to it |
 //! | `registry` | the hostel processes of this user that are known by number |
+//! | `houses` | the directories of the houses of this user that run |
 //! | `process`, `tree` | a process held by a descriptor; whose tree it belongs to |
 //! | `tcp`, `holders` | the two ends of a TCP connection, and the processes that hold one |
 //! | `accept` | taking connections: who is let in, how many, what becomes of the others |
@@ -22,6 +23,7 @@
 #![deny(unsafe_code)]
 
 pub mod accept;
+pub mod houses;
 pub mod http;
 pub mod marks;
 pub mod registry;

@@ -14,6 +14,12 @@
 //! a real one, although that is marked as well. A house that somebody runs inside a hosted process begins with that
 //! process's limit, and what it hosts is lower again. `hostel_keeper` has the same numbers (`marks`).
 //!
+//! Whoever has the same user id can lower the limit of a process from outside (`prlimit`). That must never make anybody
+//! else more trusted: what others are compared with is the limit of the first process, which no ordinary user can lower,
+//! and not this process's own. There is one exception, the house that somebody runs inside a hosted process on purpose:
+//! its environment says so ([`TAG_VARIABLE`], [`NESTED_VARIABLE`]), and the limit it compares with is the one that the
+//! process had when it started ([`take_own`]).
+//!
 //! Processes that older versions have started carry the variable [`TAG_VARIABLE`] instead; it is read as well, but a
 //! process can do without it.
 
@@ -27,6 +33,10 @@ use crate::{proc, sys};
 
 /// The environment variable that hosted processes are started with; its value names house and process.
 pub const TAG_VARIABLE: &str = "HOSTEL_PROCESS";
+
+/// The environment variable that allows a house in a process that is marked and has no [`TAG_VARIABLE`]: below a command
+/// that a person approved, or in a container whose limits are lower than those of the first process seem to be.
+pub const NESTED_VARIABLE: &str = "HOSTEL_NESTED";
 
 /// The hard limit of a marked program of ours, where the first process has none. The marks that name a single process
 /// (`hostel_keeper::tree::limit_tag`) are lower, so that they can still be set.
@@ -84,24 +94,61 @@ fn hosted_by(own: u64, baseline: u64) -> u64 {
     }
 }
 
-/// The hard limit of this process.
-pub(crate) fn own_limit() -> u64 {
+/// What this process was when it started.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Own {
+    limit: u64,
+    /// The environment says that this process is a hosted one. Nobody else can put that there.
+    says_nested: bool,
+}
+
+/// Takes this process's own limit, for comparison with houses inside hosted processes. The first thing that a program of
+/// ours does: whoever lowers the limit later changes nothing.
+pub fn take_own() {
+    own();
+}
+
+fn own() -> Own {
+    static OWN: OnceLock<Own> = OnceLock::new();
+    *OWN.get_or_init(|| Own {
+        limit: live_limit(),
+        says_nested: [TAG_VARIABLE, NESTED_VARIABLE].into_iter().any(|name| std::env::var_os(name).is_some()),
+    })
+}
+
+fn live_limit() -> u64 {
     rustix::process::getrlimit(Resource::Locks).maximum.unwrap_or(u64::MAX)
 }
 
-/// The lowest hard limit that a keeper has which a process with the limit `own` may take for its own.
-pub(crate) fn limit_of_keeper_of(own: u64) -> u64 {
-    served_by(own, baseline())
+/// The lowest hard limit of what is outside of a house that this process runs or uses.
+#[must_use]
+pub fn lowest_outside() -> u64 {
+    lowest_outside_of(own(), baseline())
+}
+
+fn lowest_outside_of(own: Own, baseline: u64) -> u64 {
+    match own.says_nested {
+        true => served_by(own.limit, baseline),
+        false => served_by(u64::MAX, baseline),
+    }
+}
+
+/// Whether this process began as a hosted one and knows it: then the houses that it uses may be inside as well.
+pub(crate) fn is_nested() -> bool {
+    own().says_nested && own().limit < baseline()
+}
+
+/// Whether this process carries the mark, and does not know why: it was started with a limit of its own, or without the
+/// environment of a hosted process, or another process has lowered the limit.
+#[must_use]
+pub fn is_marked_unexpectedly() -> bool {
+    live_limit() < if is_nested() { own().limit } else { baseline() }
 }
 
 /// Reads what marks are compared with, so that later nothing has to be read.
 pub(crate) fn prepare() {
+    take_own();
     baseline();
-}
-
-/// Whether this process carries the mark.
-pub(crate) fn is_this_process_marked() -> bool {
-    own_limit() < baseline()
 }
 
 /// Whether a process carries the mark. `None` if it cannot be looked at.
@@ -115,10 +162,19 @@ pub(crate) fn is_tagged(pid: u32) -> bool {
     proc::has_variable(pid, TAG_VARIABLE).unwrap_or_default()
 }
 
-/// The hard limit of the first process. A container may be started with one; who is not marked there has the same.
+/// The hard limit that whoever is not marked has at least: that of the first process, because a container may be started
+/// with one. If the first process is this user's own, every process of the user could have lowered it, and only who has no
+/// mark of ours at all is unmarked.
 fn baseline() -> u64 {
     static BASELINE: OnceLock<u64> = OnceLock::new();
-    *BASELINE.get_or_init(|| proc::lock_limit_of(1).unwrap_or(u64::MAX))
+    *BASELINE.get_or_init(|| baseline_of(proc::lock_limit_of(1), proc::user_of(1), rustix::process::geteuid().as_raw()))
+}
+
+fn baseline_of(limit: Option<u64>, user: Option<u32>, own_user: u32) -> u64 {
+    match user {
+        Some(user) if user != own_user => limit.unwrap_or(u64::MAX),
+        _ => CEILING + 1,
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +191,28 @@ mod tests {
         assert_eq!(served_by(CEILING, u64::MAX), CEILING, "it is marked already");
         assert_eq!(served_by(1024, u64::MAX), 1024, "a lower limit is a mark as well");
         assert_eq!(served_by(0, 0), 0, "nothing is below this");
+    }
+
+    #[test]
+    fn the_limit_of_a_first_process_that_the_user_could_lower_is_not_believed() {
+        assert_eq!(baseline_of(Some(4096), Some(0), 1000), 4096, "a container with a limit");
+        assert_eq!(baseline_of(Some(4096), Some(1000), 1000), CEILING + 1);
+        assert_eq!(baseline_of(Some(u64::MAX), Some(1000), 1000), CEILING + 1);
+        assert_eq!(baseline_of(None, None, 1000), CEILING + 1);
+        assert_eq!(baseline_of(None, Some(0), 1000), u64::MAX, "it does not show its limits");
+        assert_eq!(served_by(u64::MAX, CEILING + 1), CEILING);
+    }
+
+    #[test]
+    fn a_lowered_limit_of_ones_own_brings_nobody_outside() {
+        let (outside, first) = (CEILING, u64::MAX);
+        for limit in [u64::MAX, CEILING, CEILING - 2, NAMES_A_PROCESS | 7, 1024, 0] {
+            assert_eq!(lowest_outside_of(Own { limit, says_nested: false }, first), outside, "{limit}");
+        }
+        let nested = |limit| lowest_outside_of(Own { limit, says_nested: true }, first);
+        assert_eq!((nested(CEILING - 1), nested(1024)), (CEILING - 1, 1024));
+        assert_eq!(nested(u64::MAX), outside, "a variable alone makes nobody a hosted process");
+        assert_eq!(lowest_outside_of(Own { limit: 0, says_nested: false }, 4096), 4095);
     }
 
     #[test]

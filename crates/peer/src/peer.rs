@@ -7,10 +7,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::fs::{Mode, OFlags};
 use tokio::sync::Mutex;
 
 use crate::holders::holders_of;
@@ -236,6 +237,16 @@ impl Peer {
         lookups::run(look_up).await.unwrap_or_default()
     }
 
+    /// The working directory of the peer's process as of now, opened as that process sees it: what is resolved relative to
+    /// the descriptor is resolved in the process's own mount namespace. None for this process itself, for somebody
+    /// elsewhere, and for whoever cannot be found or is not exactly one process.
+    pub async fn directory(&self) -> Option<OwnedFd> {
+        let known = self.known().await?;
+        let [process] = known.processes.as_slice() else { return None };
+        let process = process.clone();
+        lookups::run(move || process.look_up(|pid, _| open_directory(pid))).await.flatten()
+    }
+
     /// Where the connection comes from. Asks the kernel, which does not wait; only where that cannot be asked, `/proc` is
     /// read on another thread.
     pub(crate) async fn origin(&self) -> Origin {
@@ -299,6 +310,11 @@ impl Known {
         let is_held = |(ends, end): (Ends, OtherEnd)| tcp::other_end_by_kernel(ends) == Some(end);
         self.held.is_none_or(is_held) && self.processes.iter().all(Process::is_alive)
     }
+}
+
+fn open_directory(pid: u32) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(format!("/proc/{pid}/cwd"), flags, Mode::empty()).ok()
 }
 
 async fn find(ends: Ends, proxies: &Arc<[u32]>) -> Option<Known> {

@@ -8,6 +8,10 @@
 //! | another user's process, or one that is further inside a house than it should be | [`ServerError`] |
 //! | a process whose program can be seen and is not the expected one, a process that cannot be looked at | [`Served::doubt`], or an error at the keeper |
 //!
+//! What is expected of the other process never depends on the present limit of this one: every process of the user can
+//! lower that ([`marks`]). A process that began as a hosted one may use a house that is inside as well; it tells that one
+//! no secret, and could not decide anything anyway.
+//!
 //! Limits: programs of ours hide their memory, and the kernel hides the program file of such a process from its user. A
 //! process outside every house that hides itself is therefore not told from a daemon. Those are trusted, see SECURITY.md.
 
@@ -46,7 +50,7 @@ pub enum ServerError {
         /// The program.
         program: String,
     },
-    /// The keeper is outside of a house in which this process runs.
+    /// This process runs inside a house, or another process has lowered its limit of file locks.
     ThisIsInside,
     /// It cannot be looked at.
     Unknown {
@@ -64,7 +68,10 @@ impl ServerError {
                 format!("nothing was sent to it; end it (`kill {pid}`) and start the house outside with `hostel up`")
             }
             ServerError::OtherUser { .. } => "choose a house of your own (`--home`, `HOSTEL_HOME`)".to_owned(),
-            ServerError::ThisIsInside => "start the house from a terminal outside of it".to_owned(),
+            ServerError::ThisIsInside => {
+                "use a new terminal outside of every house; a daemon of which this is said has to be ended and started again"
+                    .to_owned()
+            }
             ServerError::Unknown { .. } => {
                 "run the command in the process namespace of the house, then try again".to_owned()
             }
@@ -77,14 +84,17 @@ impl fmt::Display for ServerError {
         match self {
             ServerError::OtherUser { uid } => write!(formatter, "a process of user {uid} answers there"),
             ServerError::Inside { pid, program } => {
-                write!(formatter, "process {pid} (`{program}`) answers there, and it runs inside a house")
+                write!(
+                    formatter,
+                    "process {pid} (`{program}`) answers there, and by its limit of file locks it runs inside a house"
+                )
             }
             ServerError::OtherProgram { pid, program } => {
                 write!(formatter, "process {pid} answers there, and it runs `{program}`")
             }
-            ServerError::ThisIsInside => {
-                formatter.write_str("this process runs inside a house, and the keeper was started outside of it")
-            }
+            ServerError::ThisIsInside => formatter.write_str(
+                "this process runs inside a house, or another one has lowered its limit of file locks (`ulimit -H -x`)",
+            ),
             ServerError::Unknown { reason } => write!(formatter, "the process that answers there {reason}"),
         }
     }
@@ -138,31 +148,47 @@ fn process_of(socket: impl AsFd) -> Result<Process, ServerError> {
 }
 
 fn look_at_daemon(process: &Process) -> Result<Served, ServerError> {
-    let is_inside = match marks::is_this_process_marked() {
-        // This process is inside as well: the daemon is the one outside, or that of a house beside this process.
-        true => process.look_up(|pid, _| Some(proc::lock_limit_of(pid)? < marks::own_limit())),
-        false => match Standing::of(process) {
-            Standing::Unknown => None,
-            standing => Some(standing == Standing::Insider),
-        },
-    };
-    match is_inside {
-        Some(true) => Err(ServerError::Inside { pid: process.pid(), program: shown(process) }),
-        Some(false) => Ok(Served { doubt: other_program(process, None) }),
-        None => Ok(Served { doubt: Some(GONE) }),
+    match Standing::of(process) {
+        Standing::Unknown => Ok(Served { doubt: Some(GONE) }),
+        // This process knows that it is a hosted one, and the daemon is that of a house beside it.
+        Standing::Insider if marks::is_nested() && !is_below(process).unwrap_or(true) => {
+            Ok(Served { doubt: Some(ServerError::ThisIsInside) })
+        }
+        Standing::Insider => Err(ServerError::Inside { pid: process.pid(), program: shown(process) }),
+        Standing::Owner | Standing::OtherUser | Standing::Remote => Ok(Served { doubt: other_program(process, None) }),
     }
 }
 
 fn look_at_keeper(process: &Process, program: &Path) -> Result<(), ServerError> {
-    let own = marks::own_limit();
-    let limit = process.look_up(|pid, _| proc::lock_limit_of(pid)).ok_or(GONE)?;
-    if limit < marks::limit_of_keeper_of(own) {
+    this_process()?;
+    if is_below(process).ok_or(GONE)? {
         return Err(ServerError::Inside { pid: process.pid(), program: shown(process) });
     }
-    if own < limit && marks::is_this_process_marked() {
+    // A keeper lets in nobody who is further inside than it may be itself.
+    let limit = process.look_up(|pid, _| proc::lock_limit_of(pid)).ok_or(GONE)?;
+    if marks::is_nested() && marks::lowest_outside() < limit {
         return Err(ServerError::ThisIsInside);
     }
     other_program(process, Some(program)).map_or(Ok(()), Err)
+}
+
+/// Checks that this process can be the daemon of a house.
+///
+/// # Errors
+/// It carries the mark of a hosted process and does not know that it is one.
+pub fn this_process() -> Result<(), ServerError> {
+    if marks::is_marked_unexpectedly() { Err(ServerError::ThisIsInside) } else { Ok(()) }
+}
+
+/// Whether a process that serves has the limits of a hosted one by now. `None` if it could not be looked at.
+pub async fn is_inside(process: &Process) -> Option<bool> {
+    let process = process.clone();
+    lookups::run(move || is_below(&process)).await.flatten()
+}
+
+/// Whether a process is further inside than what a house is run by that this process may use.
+fn is_below(process: &Process) -> Option<bool> {
+    process.look_up(|pid, _| Some(proc::lock_limit_of(pid)? < marks::lowest_outside()))
 }
 
 fn shown(process: &Process) -> String {

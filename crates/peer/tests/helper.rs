@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use hostel_peer::Peer;
+use hostel_peer::{Peer, marks};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 
 const ROLE: &str = "PEER_TEST_ROLE";
@@ -22,6 +22,7 @@ const HEIR: &str = "PEER_TEST_HEIR";
 #[test]
 fn a_process_in_a_role() {
     let Ok(role) = std::env::var(ROLE) else { return };
+    marks::take_own();
     let socket = PathBuf::from(std::env::var_os(SOCKET).unwrap());
     match role.as_str() {
         "client" => stay(UnixStream::connect(socket).unwrap()),
@@ -59,6 +60,11 @@ fn a_process_in_a_role() {
             assert!(between.status().unwrap().success());
             std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
         }
+        "hidden server" => {
+            rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
+            crate::server::serve(&socket);
+        }
+        "looker" => crate::server::look(&socket),
         "namespace" => crate::recycled::in_a_namespace(&socket),
         other => panic!("{other}"),
     }

@@ -10,6 +10,7 @@
 
 mod helper;
 mod recycled;
+mod server;
 mod speed;
 mod tcp;
 mod unix;

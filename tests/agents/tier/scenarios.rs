@@ -55,14 +55,22 @@ fn answer(world: &World, door: Door) {
     }
 }
 
-/// A tool really runs where the session is, its call is told, and what it said reaches the model.
+/// A tool really runs where the session is, its call is told, and what it said reaches the model. Inside a guard it does
+/// not see the house.
 fn tool(world: &World, door: Door) {
     let mut session = Session::new(world, door, "tool", "auto");
-    let told = session.turn("tool: echo pineapple > made.txt; cat made.txt");
+    let secret = world.stage.secret();
+    assert!(secret.exists(), "there is no {}", secret.display());
+    let look = format!("test -e {}; echo $? > seen.txt", secret.display());
+    let told = session.turn(&format!("tool: echo pineapple > made.txt; cat made.txt; {look}"));
     assert_eq!(told.outcome, Some(Outcome::Completed), "{told:?}");
     assert!(told.answer.contains("tool said:") && told.answer.contains("pineapple"), "{told:?}");
     assert!(told.tools.iter().any(|tool| tool.contains("made.txt")), "{told:?}");
     assert_eq!(session.line_of("made.txt").as_deref(), Some("pineapple"));
+    if world.stage.no_guard().is_none() {
+        assert_eq!(session.guard(), "full");
+        assert_eq!(session.line_of("seen.txt").as_deref(), Some("1"), "the tool saw the house: {told:?}");
+    }
 }
 
 /// A person is asked and nothing happens before the answer; a yes holds for what was asked and no more, a no is heeded.

@@ -4,6 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use serde_json::{Value, json};
+
 use super::Door;
 use super::codecast::Codecast;
 use super::world::World;
@@ -179,12 +181,21 @@ impl<'a> Session<'a> {
         told
     }
 
-    /// The process that serves it now, if there is one: the same for every door, so our own is asked.
-    pub(crate) fn process(&self) -> Option<i32> {
-        let list = self.world.stage.native().ask("session/list", serde_json::json!({}));
+    /// What the house says of it: the same for every door, so our own is asked.
+    fn listed(&self) -> Value {
+        let list = self.world.stage.native().ask("session/list", json!({}));
         let sessions = list["sessions"].as_array().expect("a list of sessions");
-        let own = sessions.iter().find(|session| session["session_id"] == self.behind.id()).expect("the session");
-        own["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+        sessions.iter().find(|session| session["session_id"] == self.behind.id()).expect("the session").clone()
+    }
+
+    /// The process that serves it now, if there is one.
+    pub(crate) fn process(&self) -> Option<i32> {
+        self.listed()["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok())
+    }
+
+    /// Which guard it has.
+    pub(crate) fn guard(&self) -> String {
+        self.listed()["guard"]["active"].as_str().expect("the name of a guard").to_owned()
     }
 
     /// Whether there is such a file.

@@ -18,6 +18,8 @@ pub(crate) struct Stage {
     path: String,
     codecast: Option<SocketAddr>,
     keeper: i32,
+    /// Why agents here have less than a complete guard.
+    no_guard: Option<String>,
     limit: Duration,
 }
 
@@ -26,7 +28,7 @@ impl Stage {
     pub(crate) fn prepare(bin: &Path, limit: Duration) -> Self {
         let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
         let path = format!("{}:{path}", path_text(bin));
-        Self { sandbox: Sandbox::new("agents"), path, codecast: None, keeper: 0, limit }
+        Self { sandbox: Sandbox::new("agents"), path, codecast: None, keeper: 0, no_guard: None, limit }
     }
 
     /// Opens the house with this entry for its agent.
@@ -41,6 +43,8 @@ impl Stage {
         let told: Value = serde_json::from_slice(&output.stdout).expect("what hostel up says is JSON");
         let status = &told["status"];
         self.keeper = i32::try_from(status["keeper"]["pid"].as_i64().unwrap_or(0)).expect("a process id");
+        let guard = &status["guard"];
+        self.no_guard = (guard["active"] != "full").then(|| guard["why_not_stronger"].to_string());
         let doors = status["doors"].as_array().expect("a list of doors");
         let address = doors.iter().find(|door| door["name"] == "codecast" && door["open"] == true);
         let address = address.and_then(|door| door["address"].as_str()).expect("an open codecast door");
@@ -61,6 +65,16 @@ impl Stage {
     /// How long anything may take.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
+    }
+
+    /// A file of the house that exists while the house is up.
+    pub(crate) fn secret(&self) -> PathBuf {
+        self.sandbox.hostel_home().join("state.db")
+    }
+
+    /// Why agents here have less than a complete guard; none if they have one.
+    pub(crate) fn no_guard(&self) -> Option<&str> {
+        self.no_guard.as_deref()
     }
 
     /// A fresh directory for a session to work in.

@@ -52,7 +52,7 @@ impl Asked {
                     json!({"id": approval, "decision": "allow_once", "passphrase": PASSPHRASE}),
                 ),
                 Attempt::unlocked(json!({"id": approval, "decision": "allow_once"})),
-                Attempt::command(home, &["approvals", "approve", approval, "--passphrase-fd", "0"]),
+                Attempt::command(home, &["approvals", "approve", approval, "--yes", "--passphrase-fd", "0"]),
             ]);
         }
         let decision = json!({"session_id": self.session, "request_id": self.question, "decision": "allow_once"});
@@ -152,7 +152,7 @@ fn an_agents_process_decides_nothing() {
 /// What the daemon runs itself is its own child and not the keeper's; a repository can have git run anything.
 #[test]
 fn what_the_daemon_runs_decides_nothing() {
-    let home = Home::start("");
+    let home = Home::start("[guard]\nprograms = \"path\"\n");
     let bin = home.path().join("bin");
     fs::create_dir(&bin).expect("a fresh directory");
     let asked = ask(&home);
@@ -191,7 +191,7 @@ fn the_requesters_own_tree_decides_nothing() {
     let decision = json!({"id": question, "decision": "allow_once", "passphrase": PASSPHRASE});
     let attempt = Attempt::native("approval/decide", decision);
     let unlocked = Attempt::unlocked(json!({"id": question, "decision": "allow_once"}));
-    let by_command = Attempt::command(&home, &["approvals", "approve", &question, "--passphrase-fd", "0"]);
+    let by_command = Attempt::command(&home, &["approvals", "approve", &question, "--yes", "--passphrase-fd", "0"]);
     let mut tried = Vec::new();
     let mut lines = String::new();
     for attempt in [&attempt, &unlocked, &by_command] {

@@ -96,9 +96,10 @@ impl House {
         outcome(&run(command))
     }
 
-    /// Answers with the passphrase.
+    /// Answers with the passphrase. What is approved is not read.
     pub(crate) fn answer(&self, words: &[&str]) -> Outcome {
-        let words: Vec<&str> = [&["approvals"], words, &["--passphrase-fd", "0"]].concat();
+        let unread: &[&str] = if words.contains(&"approve") { &["--yes"] } else { &[] };
+        let words: Vec<&str> = [&["approvals"], words, unread, &["--passphrase-fd", "0"]].concat();
         self.hostel_with(&words, &format!("{PASSPHRASE}\n"))
     }
 

@@ -4,10 +4,12 @@
 //! the control: the same house without interference does what the attack wanted. Whatever is noticed has to be in the audit
 //! as `tampered` and among the alarms.
 
+mod agents;
 mod attacker;
 mod audit;
 mod keys;
 mod passphrase;
 mod prompts;
+mod record;
 mod rows;
 mod settings;

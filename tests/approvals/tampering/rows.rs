@@ -301,7 +301,7 @@ fn an_agents_question_is_not_answered_by_sql() {
 fn the_mode_of_a_session_is_not_raised_by_sql() {
     let house = House::guarded();
     let mode = |house: &House, session: &str| {
-        let list = house.native().ask("session/list", json!({}));
+        let list = house.native().ask("session/list", json!({"all": true}));
         let sessions = list["sessions"].as_array().expect("sessions").clone();
         let found = sessions.into_iter().find(|found| found["session_id"] == session).expect("the session");
         found["mode"].clone()

@@ -1,5 +1,6 @@
 //! The launcher by itself: what it does with a plan, and what it says when it cannot.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output};
 
@@ -95,6 +96,34 @@ fn what_cannot_be_enforced_or_started_is_said_and_nothing_runs() {
     assert!(text(&output).contains("hides the working directory"), "{}", text(&output));
 }
 
+/// A directory that is not where it was is hidden where it is, or nothing runs.
+#[test]
+fn a_hidden_directory_is_known_by_what_it_is() {
+    let place = Place::new();
+    if !can(&place) {
+        return;
+    }
+    place.write("vault/secret", "secret\n");
+    place.write("elsewhere/secret", "another\n");
+    let (vault, elsewhere) = (place.path().join("vault"), place.path().join("elsewhere"));
+    let found = std::fs::metadata(&vault).unwrap();
+    let pinned = json!([{"named": vault, "now": vault, "identity": [found.dev(), found.ino()]}]);
+    let (once, script) = (view(&json!({"hidden": [vault], "pinned": pinned})), "cat ../*/secret 2>/dev/null; echo ran");
+    assert_eq!(text(&under(&place, &once, script)), "another\nran\n");
+    let moved = place.path().join("moved");
+    std::fs::rename(&vault, &moved).unwrap();
+    std::fs::rename(&elsewhere, &vault).unwrap();
+    let output = under(&place, &once, script);
+    assert_eq!(output.status.code(), Some(125));
+    let expected = format!(
+        "hostel: the guard cannot be set up: `{}` cannot be hidden: it was moved away while the guard was made\n",
+        vault.display()
+    );
+    assert_eq!(text(&output), expected);
+    let both = view(&json!({"hidden": [vault, moved], "pinned": pinned}));
+    assert_eq!(text(&under(&place, &both, script)), "ran\n");
+}
+
 #[test]
 fn a_socket_vanishes_and_its_neighbours_stay() {
     let place = Place::new();
@@ -161,6 +190,24 @@ fn a_directory_is_hidden_in_every_place_where_it_is_mounted() {
     let open = json!({"layers": {"view": false, "scopes": false}});
     let expected = "secret\nsecret\nsecret\nend\n";
     assert_eq!(text(&in_private(&place, place.user, &preparation, &open, &script)), expected);
+}
+
+/// In some containers nobody can set the limit of namespaces, and then a filter takes its place.
+#[test]
+fn namespaces_are_refused_also_where_their_limit_cannot_be_set() {
+    let place = Place::new();
+    if !is_root() || !can(&place) {
+        return;
+    }
+    let script = "unshare --user true 2>&1; setpriv --no-new-privs true && echo works";
+    let preparation = "mount --bind /proc/sys /proc/sys; mount -o remount,bind,ro /proc/sys";
+    let plan = view(&json!({}));
+    let refused = |why: &str| format!("unshare: unshare failed: {why}\nworks\n");
+    let told = text(&in_private(&place, place.user, preparation, &plan, script));
+    assert_eq!(told, refused("Operation not permitted"));
+    assert_eq!(text(&under(&place, &plan, script)), refused("No space left on device"));
+    let granted = view(&json!({"user_namespaces": true}));
+    assert_eq!(text(&in_private(&place, place.user, preparation, &granted, script)), "works\n");
 }
 
 /// In a user namespace root's files belong to nobody, and ssh refuses to read such files.

@@ -94,3 +94,29 @@ fn a_strict_agent_runs_where_there_is_one_and_off_means_off() {
     let doctor = text(&place.hostel(&["doctor"]));
     assert!(doctor.contains("the agent bare runs without one"), "{doctor}");
 }
+
+/// A view protects what is there when it is made. `strict` does not rely on a path that is not, `auto` does with a warning.
+#[test]
+fn a_strict_agent_is_refused_while_a_path_that_was_named_does_not_exist() {
+    let place = Place::new();
+    place.settings("hide = [\"~/.aws\"]", "guard = \"strict\"\n[agents.auto]\nkind = \"echo\"");
+    place.start();
+    if !place.is_full() {
+        return;
+    }
+    let path = place.path().join("home/.aws");
+    let refused = place.hostel(&["run", "--agent", "fake", "tool echo ran >ran"]);
+    let said = text(&refused);
+    assert!(!refused.status.success() && !place.work().join("ran").exists(), "{said}");
+    let reason =
+        format!("the guard is `strict` and `{}`, which `guard.hide` or `guard.read_only` names", path.display());
+    assert!(said.contains(&reason), "{said}");
+    assert!(place.good(&["run", "--agent", "auto", "works"]).contains("works"));
+    let absent = format!("`{}` does not exist", path.display());
+    let doctor = text(&place.hostel(&["doctor"]));
+    assert!(doctor.contains(&absent) && place.sandbox.log().contains(&absent), "{doctor}");
+    std::fs::create_dir(&path).unwrap();
+    place.own(&path);
+    assert_eq!(place.script("echo works"), "works");
+    assert!(!text(&place.hostel(&["doctor"])).contains(&absent));
+}

@@ -4,6 +4,7 @@
 //! The agent is `fakecli`, whose prompt `tool COMMAND` really runs a command. Run by root, the tests use another user.
 
 mod attacks;
+mod escapes;
 mod grants;
 mod inherit;
 mod launcher;

@@ -30,7 +30,11 @@ pub(crate) struct Place {
 impl Place {
     /// A directory that belongs to the user; nothing runs yet.
     pub(crate) fn new() -> Self {
-        let sandbox = Sandbox::new("guard");
+        Place::of(Sandbox::new("guard"))
+    }
+
+    /// The same in a sandbox that is somewhere else.
+    pub(crate) fn of(sandbox: Sandbox) -> Self {
         fs::set_permissions(sandbox.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let user = user();
         let hostel = reachable(&binary::hostel(), sandbox.path());

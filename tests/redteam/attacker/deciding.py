@@ -19,12 +19,14 @@ def decide(facts, identifier):
     for door in ("hostel.sock", "zeroclaw.sock"):
         said.append(call(facts, "session/approve", door, session_id=facts.get("session", ""), request_id=identifier,
                          decision="allow_once", passphrase=passphrase))
-    words = [facts["hostel"], "--home", facts["house"], "approvals", "approve", identifier, "--passphrase-fd", "0"]
+    words = [facts["hostel"], "--home", facts["house"], "approvals", "approve", identifier, "--yes",
+             "--passphrase-fd", "0"]
     done = attempt(lambda: subprocess.run(words, input=passphrase, capture_output=True, text=True))
     said.append(done if isinstance(done, dict) else {"code": done.returncode, "said": done.stderr})
-    # The approver's rights themselves.
-    said.append(call(facts, "approver/set", passphrase="another passphrase", old=passphrase))
-    said.append(call(facts, "approver/clear", passphrase=passphrase))
+    # The approver's rights themselves, which the passphrase gives to whoever is outside.
+    if not facts.get("is_outside"):
+        said.append(call(facts, "approver/set", passphrase="another passphrase", old=passphrase))
+        said.append(call(facts, "approver/clear", passphrase=passphrase))
     return said
 
 
@@ -120,8 +122,8 @@ def hidden_request(facts):
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0 if facts["hide"] else 1, 0, 0, 0)
     child = os.fork()
     if child == 0:
-        said = attempt(lambda: Mcp(facts).tool("execute", argv=facts["argv"], privileged=False))
-        reached(facts, "executed", json.dumps(said))
+        said = attempt(lambda: Mcp(facts).tool("ask_approval", question=facts["question"]))
+        reached(facts, "answered", json.dumps(said))
         os._exit(0)
     identifier = told(facts, "go")
     said = decide(facts, identifier) if facts["decide"] else []

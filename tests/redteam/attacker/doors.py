@@ -14,6 +14,8 @@ class Rpc:
 
     def __init__(self, facts, name="hostel.sock", stream=None):
         self.stream = stream or connect(f"{facts['house']}/run/{name}")
+        # Of one that was handed over, Python does not know that it does not block.
+        self.stream.settimeout(PATIENCE)
         self.lines = self.stream.makefile("rb")
         self.number = 0
         if stream is None:

@@ -84,7 +84,7 @@ def rewrite(facts, step):
 
 
 def swaps(facts):
-    said = {step: attempt(mapping, facts, step, directory) for step, directory in facts["places"].items()}
+    said = {step: attempt(mapping, facts, step, directory) for step, directory in facts["places"]}
     said["interpreter"] = attempt(interpreter, facts, "interpreter")
     said["rewrite"] = attempt(rewrite, facts, "rewrite")
     return said

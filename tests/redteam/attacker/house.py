@@ -1,8 +1,9 @@
 """Attacks on the house itself: its keeper, its life, the rights of sessions."""
 
-import os, subprocess
+import os, signal, socket, subprocess
 
-from doors import Rpc, attempt, call, codecast, connect
+from doors import Rpc, attempt, call, codecast, connect, reached
+from rows import wait_gone
 
 
 def replace_keeper(facts):
@@ -58,3 +59,37 @@ def raise_rights(facts):
             said.append(codecast(facts, "session.set_mode", sessionId=session, mode="auto"))
             said.append(call(facts, "session/send", session_id=session, prompt=words))
     return {"own": own, "said": said, "made": made}
+
+
+def take_place(facts):
+    """Kills the daemon and starts hostel's own program in its place, with a library that it would not load by itself."""
+    killed = attempt(os.kill, facts["daemon"], signal.SIGKILL)
+    if killed is None:
+        wait_gone(facts["daemon"])
+    words = [facts["hostel"], "--home", facts["house"], "up"]
+    environment = {**os.environ, "LD_PRELOAD": facts["library"]}
+    done = attempt(lambda: subprocess.run(words, capture_output=True, text=True, timeout=60, env=environment,
+                                          stdin=subprocess.DEVNULL))
+    return {"killed": killed, "up": done if isinstance(done, dict) else {"code": done.returncode, "said": done.stderr}}
+
+
+def pose(facts):
+    """Puts a socket of its own in the place of the house's, and listens to what is said there."""
+    path, heard = f"{facts['house']}/run/hostel.sock", b""
+
+    def listen():
+        os.rename(path, f"{path}.real")
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+        listener.settimeout(0.05)
+        return listener
+    listener = attempt(listen)
+    reached(facts, "posing")
+    while not os.path.exists(f"{facts['signals']}/enough"):
+        stream = attempt(lambda: listener.accept()[0])
+        while not isinstance(stream, dict) and (piece := attempt(stream.recv, 65536)) and isinstance(piece, bytes):
+            heard += piece
+    if not isinstance(listener, dict):
+        os.rename(f"{path}.real", path)
+    return {"listener": repr(listener), "heard": heard.decode(errors="replace")}

@@ -1,6 +1,6 @@
 """Attacks by programs that the daemon or root would start: git, ssh, what root loads from a home."""
 
-import os, subprocess
+import os, shutil, subprocess
 
 from doors import Mcp, Request, ask, attempt, call, claustrum, command, told, reached
 
@@ -93,3 +93,43 @@ def plant(facts):
 def root_command(facts):
     """Asks for a command of root's that loads what was planted."""
     return ask(facts, facts["argv"], privileged=True, env=facts.get("env", {}))
+
+
+def replace_program(facts):
+    """Puts a changed copy in the place of the user's own hostel: the first way that works."""
+    path = facts["hostel"]
+    directory, said = os.path.dirname(path), []
+
+    def put(target):
+        shutil.copy(path, f"{target}.evil")
+        with open(f"{target}.evil", "ab") as file:
+            file.write(b"evil")
+        os.rename(f"{target}.evil", target)
+
+    def write():
+        with open(path, "ab") as file:
+            file.write(b"evil")
+
+    def beside():
+        os.mkdir(f"{directory}.evil")
+        put(f"{directory}.evil/{os.path.basename(path)}")
+        os.rename(directory, f"{directory}.moved")
+        os.rename(f"{directory}.evil", directory)
+    for way in (write, lambda: put(path), lambda: (os.remove(path), put(path)), beside):
+        said.append(attempt(way))
+        if not isinstance(said[-1], dict):
+            break
+    return said
+
+
+def change_files(facts):
+    """Changes files that a person runs later: in place, by a new file, and by another directory."""
+    def append(path):
+        with open(path, "a") as file:
+            file.write("evil\n")
+
+    def replace(path):
+        with open(f"{path}.evil", "w") as file:
+            file.write("evil\n")
+        os.rename(f"{path}.evil", path)
+    return [[attempt(append, path), attempt(replace, path)] for path in facts["paths"]]

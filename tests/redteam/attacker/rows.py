@@ -1,6 +1,6 @@
 """Attacks on what the house keeps in files: rows of its database, its record, settings, the digest of the passphrase."""
 
-import hashlib, os, pickle, select, shutil, signal, sqlite3, subprocess
+import hashlib, json, os, pickle, select, shutil, signal, sqlite3, subprocess, time
 
 from doors import Request, Rpc, attempt, call, command, database, told, reached
 
@@ -81,7 +81,8 @@ def restore_row(facts):
 def restore_database(facts):
     """Kills the daemon, puts the whole database back and starts the daemon again."""
     said = [attempt(os.kill, facts["daemon"], signal.SIGKILL)]
-    attempt(wait_gone, facts["daemon"])
+    if said == [None]:
+        wait_gone(facts["daemon"])
 
     def write():
         for name in ("state.db-wal", "state.db-shm"):
@@ -111,28 +112,50 @@ def again(facts):
     return {"answer": answer}
 
 
+def insist(facts):
+    """Asks for a command, and asks again in the same words whenever the connection is lost."""
+    line = command(facts["argv"])
+    while True:
+        answer = attempt(lambda: Request(facts, line).answer())
+        if "failed" not in answer and not answer.get("closed"):
+            return {"answer": answer}
+        time.sleep(0.05)
+
+
 def kill_both(facts):
     """Forges an approval, then kills daemon and keeper, so that nobody remembers anything."""
     changed = change(facts, facts["sql"], id=facts["id"], keeper=attempt(keeper, facts))
+    if facts.get("records"):
+        changed.append(attempt(record_decision, facts))
     killed = [attempt(os.kill, pid, signal.SIGKILL) for pid in (facts["daemon"], facts["keeper"])]
     return {"changed": changed, "killed": killed}
 
 
+def record(facts, kind, body):
+    """Appends a record as the house would write it, with the right number and digest."""
+    connection = database(facts)
+    no, previous = connection.execute("SELECT no, digest FROM audit_head").fetchone()
+    no, now = no + 1, time.time_ns()
+    digest = hashlib.sha256(b"hostel audit 1\0" + no.to_bytes(8, "little") + now.to_bytes(8, "little"))
+    for part in (kind.encode(), facts["id"].encode(), body.encode(), previous):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    words = (no, now, kind, facts["id"], body, previous, digest.digest())
+    connection.execute("INSERT INTO audit (no, time_ns, kind, approval, body, previous, digest) "
+                       "VALUES (?, ?, ?, ?, ?, ?, ?)", words)
+    return no
+
+
+def record_decision(facts):
+    """Appends the record of a decision that fits to a forged row."""
+    row = database(facts).execute("SELECT digest FROM approvals WHERE id = ?", (facts["id"],)).fetchone()
+    body = {"state": "approved", "decision": "allow_once", "decider": "the approver", "digest": row["digest"].hex()}
+    return record(facts, "decided", json.dumps(body))
+
+
 def append(facts):
-    """Appends records as the house would write them, with the right numbers and digests."""
-    def record(kind, body):
-        connection = database(facts)
-        no, previous = connection.execute("SELECT no, digest FROM audit_head").fetchone()
-        no, time = no + 1, 1_800_000_000_000_000_000
-        digest = hashlib.sha256(b"hostel audit 1\0" + no.to_bytes(8, "little") + time.to_bytes(8, "little"))
-        for part in (kind.encode(), facts["id"].encode(), body.encode(), previous):
-            digest.update(len(part).to_bytes(8, "little") + part)
-        words = (no, time, kind, facts["id"], body, previous, digest.digest())
-        connection.execute("INSERT INTO audit (no, time_ns, kind, approval, body, previous, digest) "
-                           "VALUES (?, ?, ?, ?, ?, ?, ?)", words)
-        return no
+    """Appends records of a decision and a start."""
     body = '{"state":"approved","decision":"allow_once","decider":"the approver"}'
-    return {"written": [attempt(record, "decided", body), attempt(record, "started", "{}")]}
+    return {"written": [attempt(record, facts, "decided", body), attempt(record, facts, "started", "{}")]}
 
 
 def replace_digest(facts):

@@ -104,7 +104,8 @@ impl Place {
     /// # Panics
     /// If the answer is not taken.
     pub fn answer(&self, words: &[&str]) {
-        let words: Vec<&str> = ["approvals"].iter().chain(words).copied().chain(["--passphrase-fd", "3"]).collect();
+        let unread: &[&str] = if words.contains(&"approve") { &["--yes"] } else { &[] };
+        let words: Vec<&str> = [&["approvals"], words, unread, &["--passphrase-fd", "3"]].concat();
         let (code, printed) = self.outside(&words);
         assert_eq!(code, 0, "{printed}");
     }

@@ -147,7 +147,7 @@ impl Driver for Acp {
         match input {
             Input::Own => self.wants().map_or(Encoded::Nothing, Encoded::Bytes),
             Input::Prompt { text, .. } => self.encode_prompt(text),
-            Input::Decision { request, decision } => self.encode_decision(request, decision),
+            Input::Decision { request, decision, .. } => self.encode_decision(request, decision),
             Input::Interrupt => self.encode_interrupt(),
         }
     }
@@ -158,7 +158,7 @@ impl Driver for Acp {
                 self.state.outbox.pop_front();
             }
             Input::Prompt { .. } => self.begin(),
-            Input::Decision { request, decision } => self.answered(request, decision),
+            Input::Decision { request, decision, .. } => self.answered(request, decision),
             Input::Interrupt => self.interrupted(heard),
         }
     }

@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::driver::Decision;
+use crate::driver::{Decision, Shown};
 use crate::raw::Raw;
 use crate::text;
 
@@ -57,8 +57,9 @@ struct Answer<'a> {
 }
 
 impl Question {
-    /// The line that answers it.
-    pub(super) fn answer(&self, decision: &Decision) -> String {
+    /// The line that answers it, about the call that was shown.
+    pub(super) fn answer(&self, decision: &Decision, shown: Option<Shown<'_>>) -> String {
+        let Shown { tool, input } = shown.unwrap_or(Shown { tool: &self.tool, input: &self.input });
         let allow = |updated_input, updated_permissions| Answer {
             behavior: "allow",
             updated_input: Some(updated_input),
@@ -66,9 +67,9 @@ impl Question {
             message: None,
         };
         let response = match decision {
-            Decision::AllowOnce | Decision::AllowChangeable => allow(self.input.clone(), None),
-            Decision::AllowAlways => allow(self.input.clone(), Some(self.rule())),
-            Decision::Answers(answers) => allow(self.with_answers(answers), None),
+            Decision::AllowOnce | Decision::AllowChangeable => allow(input.clone(), None),
+            Decision::AllowAlways => allow(input.clone(), Some(rule(tool))),
+            Decision::Answers(answers) => allow(with_answers(input, answers), None),
             Decision::Reject(words) | Decision::RejectWithEdit(words) => Answer {
                 behavior: "deny",
                 updated_input: None,
@@ -78,31 +79,31 @@ impl Question {
         };
         reply(&self.id, "success", Some(response), None)
     }
+}
 
-    /// A rule that allows the tool for this session.
-    ///
-    /// Claude offers rules with its question, but those name the very command: one made of several commands is asked
-    /// about again, word for word the same, as claude checks each of them by itself.
-    fn rule(&self) -> Vec<Value> {
-        vec![json!({
-            "type": "addRules",
-            "rules": [{"toolName": self.tool}],
-            "behavior": "allow",
-            "destination": "session",
-        })]
-    }
+/// A rule that allows the tool for this session.
+///
+/// Claude offers rules with its question, but those name the very command: one made of several commands is asked
+/// about again, word for word the same, as claude checks each of them by itself.
+fn rule(tool: &str) -> Vec<Value> {
+    vec![json!({
+        "type": "addRules",
+        "rules": [{"toolName": tool}],
+        "behavior": "allow",
+        "destination": "session",
+    })]
+}
 
-    /// The input of a multiple choice with the answers in it. Any other tool is simply allowed.
-    fn with_answers(&self, answers: &[(String, String)]) -> Raw {
-        match text::parse::<Map<String, Value>>(self.input.get()) {
-            Some(mut input) if input.contains_key("questions") => {
-                let answers: Map<String, Value> =
-                    answers.iter().map(|(question, answer)| (question.clone(), json!(answer))).collect();
-                input.insert("answers".to_owned(), Value::Object(answers));
-                Raw::of(&input)
-            }
-            _ => self.input.clone(),
+/// The input of a multiple choice with the answers in it. Any other tool is simply allowed.
+fn with_answers(shown: &Raw, answers: &[(String, String)]) -> Raw {
+    match text::parse::<Map<String, Value>>(shown.get()) {
+        Some(mut input) if input.contains_key("questions") => {
+            let answers: Map<String, Value> =
+                answers.iter().map(|(question, answer)| (question.clone(), json!(answer))).collect();
+            input.insert("answers".to_owned(), Value::Object(answers));
+            Raw::of(&input)
         }
+        _ => shown.clone(),
     }
 }
 

@@ -187,9 +187,10 @@ impl Driver for Claude {
                 Talk::Argument | Talk::Stdin if text.is_empty() => Encoded::Bytes(b"\n".to_vec()),
                 Talk::Argument | Talk::Stdin => Encoded::Bytes(text.as_bytes().to_vec()),
             },
-            Input::Decision { request, decision } => {
+            Input::Decision { request, decision, shown } => {
                 let question = self.state.questions.iter().find(|question| question.request == *request);
-                question.map_or(Encoded::Nothing, |question| Encoded::Bytes(question.answer(decision).into_bytes()))
+                question
+                    .map_or(Encoded::Nothing, |question| Encoded::Bytes(question.answer(decision, *shown).into_bytes()))
             }
             Input::Interrupt => match self.talk {
                 Talk::Stream if self.state.running || self.state.unasked == Unasked::Runs => {

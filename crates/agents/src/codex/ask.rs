@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::item;
-use crate::driver::Decision;
+use crate::driver::{Decision, Shown};
 use crate::event::Event;
 use crate::raw::Raw;
 use crate::text::{self, Field};
@@ -135,8 +135,9 @@ pub(super) fn question(
 }
 
 impl Question {
-    /// The line that answers it. Codex has no place for the words of a refusal.
-    pub(super) fn answer(&self, decision: &Decision) -> String {
+    /// The line that answers it, about what was shown. Codex has no place for the words of a refusal.
+    pub(super) fn answer(&self, decision: &Decision, shown: Option<Shown<'_>>) -> String {
+        let input = shown.map_or(&self.input, |shown| shown.input);
         let refused = matches!(decision, Decision::Reject(_) | Decision::RejectWithEdit(_));
         let always = *decision == Decision::AllowAlways;
         let result = match self.about {
@@ -144,38 +145,37 @@ impl Question {
             About::Action if always => json!({"decision": "acceptForSession"}),
             About::Action => json!({"decision": "accept"}),
             About::Permissions => {
-                let input = text::parse::<Map<String, Value>>(self.input.get()).unwrap_or_default();
+                let input = text::parse::<Map<String, Value>>(input.get()).unwrap_or_default();
                 let wanted = input.get("permissions").filter(|_| !refused).cloned().unwrap_or_else(|| json!({}));
                 json!({"permissions": wanted, "scope": if always { "session" } else { "turn" }})
             }
-            About::Choice => json!({"answers": self.chosen(decision)}),
+            About::Choice => json!({"answers": chosen(input, decision)}),
             About::Form if refused => json!({"action": "decline"}),
             About::Form => json!({"action": "accept", "content": {}}),
         };
         reply(&self.id, "result", &result)
     }
+}
 
-    /// The answers by the ids of their questions; a person answers by the questions' words.
-    fn chosen(&self, decision: &Decision) -> Map<String, Value> {
-        #[derive(Deserialize)]
-        struct Input<'a> {
-            #[serde(borrow)]
-            questions: Field<'a>,
-        }
-        let Decision::Answers(answers) = decision else { return Map::new() };
-        let questions = text::parse::<Input<'_>>(self.input.get()).and_then(|input| input.questions);
-        let mut chosen = Map::new();
-        for raw in text::list(questions) {
-            let Some(choice) = text::parse::<Choice<'_>>(raw.get()) else { continue };
-            let (id, question) = (text::owned(choice.id), text::owned(choice.question));
-            let answer =
-                answers.iter().find(|(asked, _)| Some(asked) == question.as_ref() || Some(asked) == id.as_ref());
-            if let (Some(id), Some((_, answer))) = (id, answer) {
-                chosen.insert(id, json!({"answers": [answer]}));
-            }
-        }
-        chosen
+/// The answers by the ids of their questions; a person answers by the questions' words.
+fn chosen(input: &Raw, decision: &Decision) -> Map<String, Value> {
+    #[derive(Deserialize)]
+    struct Input<'a> {
+        #[serde(borrow)]
+        questions: Field<'a>,
     }
+    let Decision::Answers(answers) = decision else { return Map::new() };
+    let questions = text::parse::<Input<'_>>(input.get()).and_then(|input| input.questions);
+    let mut chosen = Map::new();
+    for raw in text::list(questions) {
+        let Some(choice) = text::parse::<Choice<'_>>(raw.get()) else { continue };
+        let (id, question) = (text::owned(choice.id), text::owned(choice.question));
+        let answer = answers.iter().find(|(asked, _)| Some(asked) == question.as_ref() || Some(asked) == id.as_ref());
+        if let (Some(id), Some((_, answer))) = (id, answer) {
+            chosen.insert(id, json!({"answers": [answer]}));
+        }
+    }
+    chosen
 }
 
 /// The line that says a request is none we know.

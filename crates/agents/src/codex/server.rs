@@ -202,9 +202,10 @@ impl Driver for Server {
         match input {
             Input::Own => self.wants().map_or(Encoded::Nothing, Encoded::Bytes),
             Input::Prompt { text, .. } => self.prompt(text),
-            Input::Decision { request, decision } => {
+            Input::Decision { request, decision, shown } => {
                 let question = self.state.questions.iter().find(|question| question.request == *request);
-                question.map_or(Encoded::Nothing, |question| Encoded::Bytes(question.answer(decision).into_bytes()))
+                question
+                    .map_or(Encoded::Nothing, |question| Encoded::Bytes(question.answer(decision, *shown).into_bytes()))
             }
             Input::Interrupt => self.interrupt(),
         }

@@ -62,7 +62,7 @@ fn decisions_become_the_options_of_their_kind() {
     for (options, decision, expected) in cases {
         let mut driver = prompted(Hosting::Warm);
         ask(&mut *driver, json!(7), options.clone());
-        let answer = send(&mut *driver, &Input::Decision { request: "7", decision: &decision });
+        let answer = send(&mut *driver, &Input::Decision { request: "7", decision: &decision, shown: None });
         let answer: Value = serde_json::from_str(&answer).unwrap();
         assert_eq!(answer["id"], 7);
         let outcome = match expected {
@@ -70,7 +70,7 @@ fn decisions_become_the_options_of_their_kind() {
             None => json!({ "outcome": "cancelled" }),
         };
         assert_eq!(answer["result"]["outcome"], outcome, "{decision:?} of {options}");
-        let again = driver.encode(&Input::Decision { request: "7", decision: &decision });
+        let again = driver.encode(&Input::Decision { request: "7", decision: &decision, shown: None });
         assert_eq!(again, Encoded::Nothing);
     }
 }
@@ -86,10 +86,10 @@ fn questions_are_told_apart_by_the_type_of_their_ids() {
         assert_eq!((&**told, &**call, &**tool, &**summary), (request, "c", "bash", "bash: ls"));
     }
     for request in ["7.5", "\"7\"", "7"] {
-        let answer = send(&mut *driver, &Input::Decision { request, decision: &Decision::AllowOnce });
+        let answer = send(&mut *driver, &Input::Decision { request, decision: &Decision::AllowOnce, shown: None });
         assert!(answer.contains(&format!("\"id\":{request},")), "{answer}");
     }
-    let unknown = driver.encode(&Input::Decision { request: "8", decision: &Decision::AllowOnce });
+    let unknown = driver.encode(&Input::Decision { request: "8", decision: &Decision::AllowOnce, shown: None });
     assert_eq!(unknown, Encoded::Nothing);
 }
 

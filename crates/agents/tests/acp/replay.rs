@@ -110,7 +110,7 @@ impl Play {
                     "reject" | "cancel" => Decision::Reject("no".to_owned()),
                     _ => Decision::AllowOnce,
                 };
-                self.say(&Input::Decision { request: &request, decision: &decision });
+                self.say(&Input::Decision { request: &request, decision: &decision, shown: None });
             }
         }
     }

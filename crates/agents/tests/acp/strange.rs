@@ -148,7 +148,7 @@ proptest! {
                 Some(Input::Own),
                 (at == prompt_at).then_some(Input::Prompt { turn: 1, text: "x" }),
                 (at == interrupt_at).then_some(Input::Interrupt),
-                Some(Input::Decision { request: "1", decision: &Decision::AllowOnce }),
+                Some(Input::Decision { request: "1", decision: &Decision::AllowOnce, shown: None }),
             ].into_iter().flatten() {
                 if let Encoded::Bytes(bytes) = driver.encode(&input) {
                     prop_assert!(!bytes.is_empty());

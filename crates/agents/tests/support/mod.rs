@@ -137,7 +137,7 @@ fn tell(mut driver: Box<dyn Driver>, told: &Told, turn: &mut u64, out: &mut Stri
     let input = match told {
         Told::Own => Input::Own,
         Told::Prompt(text) => Input::Prompt { turn: *turn + 1, text },
-        Told::Decision(request, decision) => Input::Decision { request, decision },
+        Told::Decision(request, decision) => Input::Decision { request, decision, shown: None },
         Told::Interrupt => Input::Interrupt,
         Told::Foreign => return driver,
     };

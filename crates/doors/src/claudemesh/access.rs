@@ -5,15 +5,17 @@
 //!
 //! It looks a client up only where that matters.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::PathBuf;
 
 use hostel_house::insiders::table;
 use hostel_house::insiders::{Door as Name, Refusal, Rule};
-use hostel_mesh::Caller;
+use hostel_mesh::{Caller, FilePlace};
 use hyper::{Method, StatusCode};
 use serde_json::json;
 
 use super::answer::Refused;
+use super::confined::{self, Use};
 use super::connection::Connection;
 use super::door::Door;
 
@@ -44,59 +46,51 @@ fn refuse(door: &Door, connection: &Connection, name: &str, why: String) -> Refu
     Refused::new(StatusCode::FORBIDDEN, "forbidden", why)
 }
 
-/// Whether the daemon may read or write a file by its path for a client: not one of its own directories or of a house for
-/// a process inside a house, which may be kept from them.
-pub(super) async fn may_name_file(door: &Door, connection: &Connection, path: &str) -> Result<(), Refused> {
-    if !connection.is_inside().await {
-        return Ok(());
-    }
-    let (path, private) = (PathBuf::from(path), door.private.clone());
-    let hidden = hostel_tasks::spawn_blocking(move || is_in(&path, &private)).await.unwrap_or(true);
-    match hidden {
-        false => Ok(()),
-        true => {
-            let why = "a process that runs inside a house has no files of the house or of the mesh sent or written; the \
-                       owner of the house may do it from outside";
-            Err(refuse(door, connection, "file", why.to_owned()).about("path"))
-        }
-    }
+/// A file that a process inside a house may have shared or written.
+pub(super) enum Named {
+    /// To be shared.
+    Opened(File),
+    /// To be written.
+    Place(FilePlace),
 }
 
-/// Whether a file is, or would be made, in one of these directories. One whose place cannot be found out is.
-fn is_in(path: &Path, directories: &[PathBuf]) -> bool {
-    let real = match std::fs::canonicalize(path) {
-        Ok(real) => real,
-        // What is not there yet will be where its directory is.
-        Err(_) => match path.parent().map(std::fs::canonicalize) {
-            Some(Ok(parent)) => parent,
-            _ => return true,
-        },
+/// The file that a request names, if it is for somebody who has files shared and written only below their own working
+/// directory: a process inside a house, and whoever shows the token of a session. None for the owner.
+pub(super) async fn named_file(
+    door: &Door,
+    connection: &Connection,
+    caller: &Caller,
+    what: Use,
+    path: &str,
+) -> Result<Option<Named>, Refused> {
+    if *caller == Caller::Member && !connection.is_inside().await {
+        return Ok(None);
+    }
+    let own = connection.peer().directory().await;
+    let (path, closed) = (PathBuf::from(path), door.closed.clone());
+    let found = hostel_tasks::spawn_blocking(move || {
+        let own = own.ok_or(confined::Refused::NoDirectory)?;
+        match what {
+            Use::Share => confined::open(own, &path, &closed()).map(Named::Opened),
+            Use::Get => confined::place(own, &path, &closed()).map(Named::Place),
+        }
+    });
+    let found = found.await.unwrap_or(Err(confined::Refused::NoDirectory));
+    let (name, field, command) = match what {
+        Use::Share => ("POST /v1/file/share", "path", "hostel mesh file share"),
+        Use::Get => ("GET /v1/file/get", "out", "hostel mesh file get"),
     };
-    directories.iter().any(|directory| {
-        let directory = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
-        real.starts_with(directory)
-    })
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)] // test code
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_are_looked_for_where_they_really_are() {
-        let root = tempfile::tempdir().unwrap();
-        let [open, private] = ["open", "private"].map(|name| root.path().join(name));
-        std::fs::create_dir(&open).unwrap();
-        std::fs::create_dir(&private).unwrap();
-        std::fs::write(private.join("key"), "").unwrap();
-        std::os::unix::fs::symlink(&private, open.join("link")).unwrap();
-        let hidden = |path: PathBuf| is_in(&path, std::slice::from_ref(&private));
-        assert!(!hidden(open.join("new")) && !hidden(open.clone()));
-        for path in [private.join("key"), private.join("new"), open.join("link/key"), open.join("link/new")] {
-            assert!(hidden(path.clone()), "{}", path.display());
+    let why = match found {
+        Ok(named) => return Ok(Some(named)),
+        Err(confined::Refused::Told(refusal)) => return Err(refusal.into()),
+        Err(confined::Refused::NoDirectory) => "the working directory of this process cannot be found out".to_owned(),
+        Err(confined::Refused::Outside(own)) => format!("this path is not below `{}`", own.display()),
+        Err(confined::Refused::Closed) => {
+            "this path leads through a symbolic link, or to what is closed to agents".to_owned()
         }
-        assert!(hidden(root.path().join("open/../private/key")));
-        assert!(hidden(root.path().join("nowhere/file")), "what cannot be found out");
-    }
+    };
+    let who = "a process inside a house, or with a session's token, has files shared and written only below its own \
+               working directory, and none that the guard hides or holds read-only";
+    let how = format!("the owner of the house does it from outside with `{command}`");
+    Err(refuse(door, connection, name, format!("{why}: {who}; {how}")).about(field))
 }

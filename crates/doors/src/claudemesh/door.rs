@@ -2,11 +2,11 @@
 //!
 //! Invariant: it holds no state of the mesh. What it holds are limits, counts and whether it is closing.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use hostel_guard::ClosedPlaces;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use hostel_mesh::{Mesh, Refusal};
@@ -39,13 +39,16 @@ const TURN: Duration = Duration::from_secs(10);
 /// Reads the configuration again, and says what came of it.
 pub(super) type Reloading = Arc<dyn Fn() -> Result<Value, Refusal> + Send + Sync>;
 
+/// Says which places are closed to agents now. Blocks.
+pub(super) type Closed = Arc<dyn Fn() -> ClosedPlaces + Send + Sync>;
+
 /// The door of one mesh daemon.
 pub(super) struct Door {
     pub(super) mesh: Mesh,
     pub(super) tokens: Tokens,
     pub(super) metrics: Metrics,
-    /// Directories whose files are not for processes inside a house.
-    pub(super) private: Vec<PathBuf>,
+    /// Places whose files are not for processes inside a house.
+    pub(super) closed: Closed,
     log: Log,
     /// True when open streams are to end.
     pub(super) stop: watch::Sender<bool>,
@@ -141,10 +144,10 @@ async fn turn(places: &Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePer
 }
 
 impl Door {
-    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
+    pub(super) fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, closed: Closed) -> Self {
         Self {
             mesh,
-            private,
+            closed,
             tokens,
             metrics: Metrics::default(),
             log,

@@ -19,6 +19,7 @@
 
 mod access;
 mod answer;
+mod confined;
 mod connection;
 mod door;
 mod endpoints;
@@ -39,11 +40,11 @@ mod stream;
 pub use settings::{Limits, Settings};
 
 use std::future::Future;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hostel_mesh::Mesh;
+use hostel_guard::ClosedPlaces;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, WhenFull};
@@ -70,11 +71,18 @@ pub struct Listeners {
 pub struct Door(Arc<door::Door>);
 
 impl Door {
-    /// A door to `mesh`; over TCP it is opened by `tokens`. Processes inside a house may do less, and have no files of
-    /// `private` directories sent or written.
+    /// A door to `mesh`; over TCP it is opened by `tokens`. Processes inside a house may do less: they have files
+    /// shared and written only below their own working directories, and none in the places that `closed` says whenever one
+    /// is named. It may block.
     #[must_use]
-    pub fn new(mesh: Mesh, tokens: Tokens, log: Log, settings: Settings, private: Vec<PathBuf>) -> Self {
-        Self(Arc::new(door::Door::new(mesh, tokens, log, settings, private)))
+    pub fn new(
+        mesh: Mesh,
+        tokens: Tokens,
+        log: Log,
+        settings: Settings,
+        closed: impl Fn() -> ClosedPlaces + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(door::Door::new(mesh, tokens, log, settings, Arc::new(closed))))
     }
 
     /// Goes on with other settings. What is under way is finished as it began; where the door listens stays.

@@ -17,7 +17,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::OwnedSemaphorePermit;
 
+use super::access::Named;
 use super::answer::Refused;
+use super::confined::Use;
 use super::connection::Connection;
 use super::door::{Door, Live};
 use super::fields::Fields;
@@ -40,6 +42,8 @@ pub(super) struct Asked {
     /// The free part of the path.
     pub(super) part: String,
     pub(super) body: Bytes,
+    /// The file that is named, if it was opened already: for whoever may not have every file read and written.
+    pub(super) named: Option<Named>,
 }
 
 impl Asked {
@@ -126,22 +130,22 @@ async fn check(
     let slot = if endpoint.is_stream() { live.stream()? } else { live.slot()? };
     let limits = &live.settings.limits;
     let body = incoming::read(body, limits.body, limits.body_wait).await?;
-    let asked = Asked { door, caller, grant, endpoint, head, part: part.to_owned(), body, live };
-    may_name_file(&asked, connection).await.map_err(|refused| Turned { refused, read: true })?;
+    let mut asked = Asked { door, caller, grant, endpoint, head, part: part.to_owned(), body, live, named: None };
+    asked.named = named_file(&asked, connection).await.map_err(|refused| Turned { refused, read: true })?;
     answer(asked, connection, slot).await.map_err(|refused| Turned { refused, read: true })
 }
 
-/// Whether the client may have the file read or written that it names, if it names one.
-async fn may_name_file(asked: &Asked, connection: &Connection) -> Result<(), Refused> {
-    let path = match asked.endpoint {
-        Endpoint::FileShare => Fields::read(&asked.body)?.text("path")?,
-        Endpoint::FileGet => asked.query().text("out")?.map(Cow::into_owned),
-        _ => None,
+/// The file that a request names, if the client may not have every file read and written.
+async fn named_file(asked: &Asked, connection: &Connection) -> Result<Option<Named>, Refused> {
+    let (what, path) = match asked.endpoint {
+        Endpoint::FileShare => (Use::Share, Fields::read(&asked.body)?.text("path")?),
+        Endpoint::FileGet => (Use::Get, asked.query().text("out")?.map(Cow::into_owned)),
+        _ => return Ok(None),
     };
     match path {
-        Some(path) => access::may_name_file(&asked.door, connection, &path).await,
+        Some(path) => access::named_file(&asked.door, connection, &asked.caller, what, &path).await,
         // That it is missing is told by the endpoint.
-        None => Ok(()),
+        None => Ok(None),
     }
 }
 

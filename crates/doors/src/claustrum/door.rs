@@ -74,7 +74,10 @@ impl Door {
         let environment = environment::base(settings.environment);
         let login_shell = match settings.login_path {
             LoginPath::Inherit => LoginShell::not_asked(),
-            LoginPath::Ask { helper } => LoginShell::ask(environment.clone(), helper, settings.log.clone()),
+            LoginPath::Ask { helper } => {
+                let guards = Arc::clone(processes.guards());
+                LoginShell::ask(environment.clone(), helper, guards, settings.log.clone())
+            }
         };
         let mut git = Git::new(settings.limits.git).from(processes.guards().own_programs());
         for private in environment::PRIVATE {

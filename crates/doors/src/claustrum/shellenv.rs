@@ -3,12 +3,14 @@
 //! A daemon started over SSH has a bare `PATH`, so tools that profiles add would be missing. The
 //! answer goes into children's environment only, never into the daemon's own. The shell runs in a
 //! process group of its own for at most four seconds; one that takes longer is killed and what it
-//! printed is not believed.
+//! printed is not believed. Agents can write the profiles that it reads, so it gets the guard that
+//! agents usually have.
 //!
 //! Whatever goes wrong here, spawning works: with the daemon's own `PATH`.
 
 use super::log::Log;
 use super::lookup::is_executable;
+use hostel_guard::{Guards, Layers, Request};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::ffi::{OsStr, OsString};
@@ -17,6 +19,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
@@ -45,11 +48,16 @@ impl LoginShell {
     }
 
     /// Starts asking, on a thread of its own.
-    pub(crate) fn ask(environment: Vec<(OsString, OsString)>, helper: Vec<OsString>, log: Log) -> Self {
+    pub(crate) fn ask(
+        environment: Vec<(OsString, OsString)>,
+        helper: Vec<OsString>,
+        guards: Arc<Guards>,
+        log: Log,
+    ) -> Self {
         let (tell, answer) = watch::channel(Answer::Awaited);
         let asking = std::thread::Builder::new().name("login-shell".to_owned()).spawn(move || {
             let shell = choose_shell(&environment);
-            let path = extract(&shell, &environment, &helper, TIME_LIMIT, &log);
+            let path = extract(&shell, &environment, &helper, &guards, TIME_LIMIT, &log);
             // Nobody may be left to tell.
             tell.send(Answer::Known(path)).ok();
         });
@@ -84,11 +92,13 @@ fn extract(
     shell: &Path,
     environment: &[(OsString, OsString)],
     helper: &[OsString],
+    guards: &Guards,
     limit: Duration,
     log: &Log,
 ) -> Option<OsString> {
     const FAILED: &str = "[shellenv] Failed to extract PATH from login shell";
-    match run(shell, environment, helper, limit) {
+    let asked = guarded(request(shell, environment), guards).and_then(|request| run(request, helper, limit));
+    match asked {
         Err(error) => {
             log.warn(format_args!("{FAILED}: {error}"));
             None
@@ -122,18 +132,40 @@ struct Run {
     output: Vec<u8>,
 }
 
-fn run(shell: &Path, environment: &[(OsString, OsString)], helper: &[OsString], limit: Duration) -> io::Result<Run> {
+/// The shell, which prints its path.
+fn request(shell: &Path, environment: &[(OsString, OsString)]) -> Request {
     let ask = format!("/bin/sh -c 'printf \"%s%s\\n\" {SENTINEL} \"$PATH\"'");
-    let shell_words: [&OsStr; 5] = [shell.as_os_str(), "-l".as_ref(), "-i".as_ref(), "-c".as_ref(), ask.as_ref()];
-    let mut words = helper.iter().map(OsString::as_os_str).chain(shell_words);
+    let quiet = ["DISABLE_AUTO_UPDATE", "ZSH_DISABLE_COMPFIX"].map(|name| (name.into(), "true".into()));
+    Request {
+        program: shell.to_owned(),
+        argv: vec![shell.into(), "-l".into(), "-i".into(), "-c".into(), ask.into()],
+        environment: environment.iter().cloned().chain(quiet).collect(),
+        shown: Vec::new(),
+    }
+}
+
+/// The request with the usual guard of agents around it, as far as the machine allows.
+fn guarded(request: Request, guards: &Guards) -> io::Result<Request> {
+    let guard = guards.usual();
+    let layers = guards.layers(guard, Layers::default()).map_err(io::Error::other)?;
+    if layers.view {
+        guards.notice(hostel_peer::houses::running());
+    }
+    guards.wrap_with_own_path(request, guard, layers).map_err(io::Error::other)
+}
+
+fn run(request: Request, helper: &[OsString], limit: Duration) -> io::Result<Run> {
+    // The first argument is the name of the program, which the kernel takes from the words themselves here.
+    let own = std::iter::once(request.program.into_os_string()).chain(request.argv.into_iter().skip(1));
+    let mut words = helper.iter().cloned().chain(own);
     let (mut reader, writer) = io::pipe()?;
-    let mut command = Command::new(words.next().unwrap_or(shell.as_os_str()));
+    let mut command = Command::new(words.next().unwrap_or_default());
     command
         .args(words)
         .env_clear()
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .env("DISABLE_AUTO_UPDATE", "true")
-        .env("ZSH_DISABLE_COMPFIX", "true")
+        .envs(request.environment)
+        // The daemon's own directory may be one that a guard hides.
+        .current_dir("/")
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer)

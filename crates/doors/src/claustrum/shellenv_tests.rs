@@ -1,7 +1,7 @@
 use super::super::log::Level;
 use super::*;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
@@ -27,7 +27,7 @@ fn asked(script: &str, limit: Duration) -> (Option<OsString>, String) {
     let log = Log::new(Level::Debug, memory.clone()).unwrap();
     let environment = [(OsString::from("PATH"), OsString::from("/bare")), ("SHELL".into(), shell.clone().into())];
     assert_eq!(choose_shell(&environment), shell);
-    let path = extract(&shell, &environment, &[], limit, &log);
+    let path = extract(&shell, &environment, &[], &Guards::none(), limit, &log);
     log.flush(Duration::from_secs(10));
     let lines = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
     (path, lines.replace(shell.to_str().unwrap(), "SHELL"))
@@ -113,7 +113,7 @@ async fn waiting_for_the_answer() {
     assert_eq!(LoginShell::not_asked().path().await, None);
     let log = Log::new(Level::Error, io::sink()).unwrap();
     let environment = vec![("SHELL".into(), "/bin/sh".into()), ("PATH".into(), "/some:/bin".into())];
-    let shell = LoginShell::ask(environment, Vec::new(), log);
+    let shell = LoginShell::ask(environment, Vec::new(), Arc::new(Guards::none()), log);
     assert!(shell.path().await.is_some());
     assert!(shell.path().await.is_some());
 }

@@ -10,6 +10,7 @@ use hostel_agents::Raw;
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Subject;
 use hostel_house::pipelines::Interpreter;
+use hostel_house::pipelines::LibraryPath;
 use hostel_house::pipelines::NamedFile;
 use hostel_house::pipelines::Pipeline;
 use hostel_house::pipelines::Privilege;
@@ -220,7 +221,7 @@ fn describe_stage(stage: &Stage) -> Value {
 }
 
 fn describe_file(file: &Resolved) -> Value {
-    let Resolved::Found { path, target, dev, inode, size, digest, writers, interpreters } = file else {
+    let Resolved::Found { path, target, dev, inode, size, digest, writers, interpreters, libraries } = file else {
         let Resolved::Missing { errno, text } = file else { return Value::Null };
         return json!({"missing": text, "errno": errno});
     };
@@ -234,8 +235,22 @@ fn describe_file(file: &Resolved) -> Value {
     });
     describe_writers(&mut entry, writers);
     if !interpreters.is_empty() {
-        let interpreter = |found: &Interpreter| json!({"name": found.name, "file": describe_file(&found.file)});
+        let interpreter = |found: &Interpreter| {
+            let mut entry = json!({"name": found.name, "file": describe_file(&found.file)});
+            if found.is_loader {
+                entry["loader"] = true.into();
+            }
+            entry
+        };
         entry["interpreters"] = interpreters.iter().map(interpreter).collect();
+    }
+    if !libraries.is_empty() {
+        let library = |LibraryPath { path, writers }: &LibraryPath| {
+            let mut entry = json!({"path": path.to_string_lossy()});
+            describe_writers(&mut entry, writers);
+            entry
+        };
+        entry["libraries"] = libraries.iter().map(library).collect();
     }
     entry
 }

@@ -21,6 +21,7 @@ use rustix::fs::Access;
 use rustix::mount::MountPropagationFlags;
 use rustix::thread::UnshareFlags;
 
+use crate::held::Identity;
 use crate::plan::Plan;
 use crate::sys;
 use aliases::MountTable;
@@ -106,6 +107,19 @@ struct Hidden {
     /// Without symbolic links.
     real: PathBuf,
     is_directory: bool,
+    identity: Identity,
+}
+
+impl Hidden {
+    /// Covers a directory, if it is still the one that was found.
+    fn cover(&self, room: &Room) -> io::Result<()> {
+        let directory = mounts::open_directory(&self.real)?;
+        let found = rustix::fs::fstat(&directory)?;
+        if Identity(found.st_dev, found.st_ino) != self.identity {
+            return Err(io::Error::other("something else has taken its place meanwhile"));
+        }
+        mounts::cover(&directory, room)
+    }
 }
 
 /// What is copied before its original is covered.
@@ -130,10 +144,18 @@ impl<'a> View<'a> {
     fn new(plan: &'a Plan) -> Result<Self, ViewError> {
         let table = fs::read("/proc/self/mountinfo").step(|| "the list of mounts cannot be read".to_owned())?;
         let table = MountTable::parse(&table);
-        let hidden = outermost(resolve(&plan.hidden)?);
+        let hidden = resolve(&plan.hidden)?;
+        let all_emptied = resolve(&plan.emptied)?;
+        for pinned in &plan.pinned {
+            let mut found = hidden.iter().chain(&all_emptied);
+            if !found.any(|found| found.identity == pinned.identity) {
+                let moved = Err(io::Error::other("it was moved away while the guard was made"));
+                return moved.step(|| format!("`{}` cannot be hidden", pinned.named.display()));
+            }
+        }
+        let hidden = outermost(hidden);
         let beneath = |path: &Path| hidden.iter().any(|hidden| path.starts_with(&hidden.real));
-        let emptied = resolve(&plan.emptied)?;
-        let emptied = emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
+        let emptied = all_emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
         let emptied = outermost(emptied);
         Ok(View { plan, table, hidden, emptied, copied: Vec::new(), open: Vec::new() })
     }
@@ -197,16 +219,15 @@ impl<'a> View<'a> {
             for alias in self.table.aliases(&hidden.real) {
                 // Whoever cannot get there need not be kept away, and a mount may be covered by another one.
                 let Ok(found) = fs::symlink_metadata(&alias) else { continue };
-                let same =
-                    fs::metadata(&hidden.real).is_ok_and(|real| (real.dev(), real.ino()) == (found.dev(), found.ino()));
-                if same {
-                    aliases.push(Hidden { named: alias.clone(), real: alias, is_directory: hidden.is_directory });
+                if identity(&found) == hidden.identity {
+                    let (is_directory, identity) = (hidden.is_directory, hidden.identity);
+                    aliases.push(Hidden { named: alias.clone(), real: alias, is_directory, identity });
                 }
             }
         }
         for hidden in self.hidden.iter().chain(&aliases) {
             let covered = match hidden.is_directory {
-                true => mounts::cover(&hidden.real, &Room::Names),
+                true => hidden.cover(&Room::Names),
                 false => Tree::copy(Path::new("/dev/null")).and_then(|nothing| nothing.attach(&hidden.real)),
             };
             covered.step(|| format!("`{}` cannot be hidden", hidden.named.display()))?;
@@ -215,7 +236,8 @@ impl<'a> View<'a> {
             }
         }
         for emptied in &self.emptied {
-            mounts::cover(&emptied.real, &Room::Runtime)
+            emptied
+                .cover(&Room::Runtime)
                 .step(|| format!("`{}` cannot be emptied", emptied.named.display()))?;
         }
         Ok(())
@@ -309,13 +331,22 @@ impl<'a> View<'a> {
 fn resolve(paths: &[PathBuf]) -> Result<Vec<Hidden>, ViewError> {
     let mut found = Vec::new();
     for named in paths {
-        match fs::canonicalize(named).and_then(|real| Ok((fs::metadata(&real)?.is_dir(), real))) {
-            Ok((is_directory, real)) => found.push(Hidden { named: named.clone(), real, is_directory }),
+        match fs::canonicalize(named).and_then(|real| Ok((fs::symlink_metadata(&real)?, real))) {
+            Ok((about, real)) => found.push(Hidden {
+                named: named.clone(),
+                real,
+                is_directory: about.is_dir(),
+                identity: identity(&about),
+            }),
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(error).step(|| format!("`{}` cannot be looked at", named.display())),
         }
     }
     Ok(found)
+}
+
+fn identity(about: &fs::Metadata) -> Identity {
+    Identity(about.dev(), about.ino())
 }
 
 /// Whether nobody of this user can reach a path: it is not there, or closed to us.
@@ -371,7 +402,7 @@ fn rebuild_without(directory: &Path, socket: &Path) -> io::Result<bool> {
         }
     }
     let mode = fs::metadata(directory)?.permissions().mode();
-    mounts::cover(directory, &Room::Names)?;
+    mounts::cover(&mounts::open_directory(directory)?, &Room::Names)?;
     for entry in copied {
         place_at(&entry.to, entry.is_directory)?;
         entry.tree.attach(&entry.to)?;

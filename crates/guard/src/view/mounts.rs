@@ -4,7 +4,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{CWD, Mode, OFlags};
@@ -42,14 +42,21 @@ pub(super) enum Room {
     Runtime,
 }
 
-/// Puts an empty file system over a directory.
-pub(super) fn cover(directory: &Path, room: &Room) -> io::Result<()> {
+/// Opens a directory to mount something on it.
+pub(super) fn open_directory(directory: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::empty())?)
+}
+
+/// Puts an empty file system over a directory, wherever that is now.
+pub(super) fn cover(directory: &OwnedFd, room: &Room) -> io::Result<()> {
     let options: &CStr = match room {
         Room::Names => c"mode=0755,size=4m,nr_inodes=4096",
         Room::Runtime => c"mode=0700,size=10%",
     };
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
-    Ok(rustix::mount::mount(c"hostel-guard", directory, c"tmpfs", flags, options)?)
+    let target = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    Ok(rustix::mount::mount(c"hostel-guard", target.as_str(), c"tmpfs", flags, options)?)
 }
 
 /// Puts terminals of our own over those of the machine: other people's terminals can be read and written by their user.

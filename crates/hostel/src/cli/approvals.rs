@@ -30,7 +30,7 @@ pub(crate) enum ApprovalsAction {
     },
     /// Allow what is asked for
     #[command(
-        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --changeable          although others can change what root would run\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0"
+        after_help = "Examples:\n  hostel approvals approve 7c1e\n  hostel approvals approve --always 7c1e              this tool, for the rest of the session\n  hostel approvals approve 7c1e --for 10m             and the same again for 10 minutes\n  hostel approvals approve 7c1e --changeable          although others can change what root would run\n  hostel approvals approve 7c1e --for 1h --count 5 --scope requester\n  pass show hostel | hostel approvals approve 7c1e --passphrase-fd 0 --digest 9f86d081884c\n\nThe request is shown in full before the passphrase is asked for, as by `hostel approvals show`.\nWith `--passphrase-fd` and nobody at a terminal, `--digest` or `--yes` says what is approved."
     )]
     Approve {
         /// Ids of the approvals
@@ -44,6 +44,8 @@ pub(crate) enum ApprovalsAction {
         changeable: bool,
         #[command(flatten)]
         grant: GrantTerms,
+        #[command(flatten)]
+        reviewed: Reviewed,
         #[command(flatten)]
         passphrase: PassphraseFrom,
     },
@@ -114,6 +116,18 @@ impl GrantTerms {
     pub(crate) fn wanted(&self) -> bool {
         self.lasting.is_some() || self.count.is_some() || self.scope.is_some() || !self.argv.is_empty()
     }
+}
+
+/// What is approved, where nobody is at a terminal to read it.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Reviewed {
+    /// Approve only the request with this digest; its first 12 or more characters are enough
+    #[arg(long, value_name = "HEX", conflicts_with = "yes")]
+    pub(crate) digest: Option<String>,
+
+    /// Approve it whatever it is, though nobody has read it
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 /// Whom a grant is for.

@@ -24,6 +24,7 @@ pub(crate) use approvals::Audit;
 pub(crate) use approvals::AuditAction;
 pub(crate) use approvals::GrantTerms;
 pub(crate) use approvals::PassphraseFrom;
+pub(crate) use approvals::Reviewed;
 pub(crate) use approvals::Scope;
 pub(crate) use sessions::MeshPolicy;
 pub(crate) use sessions::Mode;

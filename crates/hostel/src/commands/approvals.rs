@@ -5,6 +5,7 @@
 
 mod answer;
 mod grants;
+mod reading;
 mod watch;
 mod why;
 
@@ -47,13 +48,13 @@ pub(super) async fn run(context: &Context<'_>, arguments: Approvals) -> Result<E
         None => list(context, false).await,
         Some(ApprovalsAction::List { all }) => list(context, all).await,
         Some(ApprovalsAction::Show { id }) => show(context, &id).await,
-        Some(ApprovalsAction::Approve { ids, always, changeable, grant, passphrase }) => {
+        Some(ApprovalsAction::Approve { ids, always, changeable, grant, reviewed, passphrase }) => {
             let decision = match (always, changeable) {
                 (true, _) => "allow_always",
                 (false, true) => "allow_changeable",
                 (false, false) => "allow_once",
             };
-            answer::approve(context, &ids, decision, &grant, passphrase).await
+            answer::approve(context, &ids, decision, &grant, &reviewed, passphrase).await
         }
         Some(ApprovalsAction::Deny { ids, reason, passphrase }) => {
             answer::deny(context, &ids, reason.as_deref(), passphrase).await
@@ -190,17 +191,10 @@ async fn show(context: &Context<'_>, id: &str) -> Result<ExitCode, CommandError>
         ui.data(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut row = read(&value)?;
-    if row.pending() {
-        hints::look_again(&mut row);
+    let row = read(&value)?;
+    for line in full_page(&row, &house.label, ui.columns().unwrap_or(PAGE).max(20), ui.colours().0) {
+        ui.line(&line)?;
     }
-    let width = ui.columns().unwrap_or(PAGE).max(20);
-    for line in page::page(&row, width) {
-        let text: String = line.iter().map(|span| ui.paint(paint(span.look), &span.text)).collect();
-        ui.line(text.trim_end())?;
-    }
-    let label = ui.paint(Paint::Dim, &format!("{:<10}", "house"));
-    ui.line(&format!("{label}{}", visible::text(&visible::word(&house.label))))?;
     if row.pending() {
         let id = short(&row.id);
         let left = left(&row, now_ns());
@@ -209,6 +203,24 @@ async fn show(context: &Context<'_>, id: &str) -> Result<ExitCode, CommandError>
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A request in full, with its digest and the name of its house, as painted lines. Files of one that is open are looked at again.
+fn full_page(row: &Request, house: &str, columns: usize, colour: bool) -> Vec<String> {
+    let mut row = row.clone();
+    if row.pending() {
+        hints::look_again(&mut row);
+    }
+    let painted = |line: &page::Line| {
+        let text: String = line.iter().map(|span| paint(span.look).apply(&span.text, colour)).collect();
+        text.trim_end().to_owned()
+    };
+    let mut lines: Vec<String> = page::page(&row, columns).iter().map(painted).collect();
+    for (label, text) in [("digest", row.digest.as_str()), ("house", house)] {
+        let label = Paint::Dim.apply(&format!("{label:<10}"), colour);
+        lines.push(format!("{label}{}", visible::text(&visible::word(text))));
+    }
+    lines
 }
 
 fn paint(look: Look) -> Paint {

@@ -150,7 +150,8 @@ fn show(
     let fleet = fleet::up(ui, &context.home, &settings.mesh);
     if ui.json() {
         let mesh: Vec<_> = fleet.iter().map(fleet::Member::to_json).collect();
-        ui.data(&json!({"already_running": already, "status": status, "mesh": mesh}))?;
+        let alarms = alarms(context)?;
+        ui.data(&json!({"already_running": already, "status": status, "mesh": mesh, "alarms": alarms}))?;
         return Ok(ExitCode::SUCCESS);
     }
     let since = match already {

@@ -292,7 +292,7 @@ fn mistakes_about_consent_name_their_line() {
         (
             "[[approvals.rules]]\naction = \"allow\"\n\nargw = [\"make\"]\n",
             "hostel.toml:4: unknown key `argw`, the keys here are `name`, `action`, `requester`, `session`, `cwd`, `tool`, \
-             `argv`, `privileged`",
+             `argv`, `env`, `privileged`",
             more,
         ),
         (

@@ -4,6 +4,8 @@
 //! restart and nobody came back for is ended and put on record.
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
 
 use hostel_doors::claustrum::Log;
 use hostel_doors::sudo_proxy;
@@ -27,6 +29,9 @@ use crate::config::RuleSettings;
 use crate::config::Settings;
 use crate::error::CommandError;
 use crate::paths::HouseDir;
+
+/// How often the limits of daemon and keeper are looked at.
+const LIMITS_LOOK: Duration = Duration::from_secs(5);
 
 /// What of our environment pkexec needs to ask on a display.
 const DISPLAY: [&str; 3] = ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"];
@@ -110,6 +115,72 @@ pub(super) async fn log_alarms(approvals: Approvals, log: Log) {
     }
 }
 
+/// Raises an alarm once the limits of this process or of its keeper were lowered, for as long as it is polled.
+pub(super) async fn watch_limits(processes: Processes, approvals: Approvals) {
+    let mut pause = tokio::time::interval(LIMITS_LOOK);
+    let mut told = Vec::new();
+    loop {
+        pause.tick().await;
+        for whose in processes.lowered_limits().await {
+            // One that the disk does not take is told again.
+            if !told.contains(&whose) && approvals.report_lowered_limit(whose).await.is_ok() {
+                told.push(whose);
+            }
+        }
+    }
+}
+
+/// What is known of a house before its database is opened.
+pub(super) struct Before {
+    has_database: bool,
+    /// There are journals, and so there was a house.
+    has_journals: bool,
+}
+
+impl Before {
+    /// Looks at the directory of a house and at that of its journals. Call it before anything is written there.
+    pub(super) fn look(dir: &HouseDir, journals: &Path) -> Self {
+        let has_journals = std::fs::read_dir(journals).is_ok_and(|mut entries| entries.next().is_some());
+        Before { has_database: dir.database().exists(), has_journals }
+    }
+
+    /// Raises an alarm if a new record begins in which something is allowed unasked, or where there was a record before.
+    pub(super) async fn tell(
+        &self,
+        settings: &Settings,
+        journals: &Path,
+        approvals: &Approvals,
+    ) -> Result<(), CommandError> {
+        let rules = settings.approvals.rules.iter().filter(|rule| rule.action == RuleAction::Allow).count();
+        if self.has_database || !(self.has_journals || rules > 0) {
+            return Ok(());
+        }
+        let text = new_record(rules, self.has_journals.then_some(journals), approvals.approver().is_set());
+        let reported = approvals.report_new_record(text, self.has_journals).await;
+        reported.map_err(|error| CommandError::failure(format!("cannot write to the record: {error}")))
+    }
+}
+
+/// That a new record begins, in words.
+fn new_record(rules: usize, journals: Option<&Path>, has_passphrase: bool) -> String {
+    let mut text = "there was no state.db: a new record begins".to_owned();
+    if let Some(journals) = journals {
+        text.push_str(&format!(
+            "; journals of an earlier house are in `{}`, so the record of that house is missing",
+            journals.display()
+        ));
+    }
+    match rules {
+        0 => {}
+        1 => text.push_str("; 1 rule in hostel.toml allows without asking"),
+        rules => text.push_str(&format!("; {rules} rules in hostel.toml allow without asking")),
+    }
+    if !has_passphrase {
+        text.push_str("; no passphrase is set");
+    }
+    text
+}
+
 /// How the sudo-proxy door presents itself.
 #[derive(Debug)]
 pub(crate) struct SudoProxyFace {
@@ -165,4 +236,22 @@ pub(crate) async fn sudo_proxy_door(house: &House, face: SudoProxyFace) -> Resul
 fn display() -> BTreeMap<String, String> {
     let variable = |name: &str| Some((name.to_owned(), std::env::var(name).ok().filter(|value| !value.is_empty())?));
     DISPLAY.into_iter().filter_map(variable).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_record_is_told_with_what_is_odd_about_it() {
+        assert_eq!(
+            new_record(2, Some(Path::new("/h/journal")), false),
+            "there was no state.db: a new record begins; journals of an earlier house are in `/h/journal`, so the record of \
+             that house is missing; 2 rules in hostel.toml allow without asking; no passphrase is set"
+        );
+        assert_eq!(
+            new_record(1, None, true),
+            "there was no state.db: a new record begins; 1 rule in hostel.toml allows without asking"
+        );
+    }
 }

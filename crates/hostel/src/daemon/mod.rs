@@ -182,10 +182,10 @@ impl House {
     ) -> Result<Self, CommandError> {
         let program = system::open_own_program()?;
         dir.create()?;
-        system::refuse_inside(&dir)?;
         // What this daemon starts is inside, also what was started without a mark.
         let add = || hostel_peer::registry::registry().add_this_process();
         hostel_tasks::spawn_blocking(add).await.unwrap_or_default();
+        system::refuse_inside(&dir)?;
         let journal = journal_dir(&dir, &settings);
         paths::private_directory(&journal)?;
         guard::prepare(&dir)?;
@@ -205,6 +205,7 @@ impl House {
         if free.is_none() && rival == Rival::Respect {
             return Err(held());
         }
+        let before = consent::Before::look(&dir, &journal);
         let processes = Processes::connect(options).await.map_err(|error| CommandError::failure(error.to_string()))?;
         if processes.house_key().is_none() {
             logs.log.warn(format_args!(
@@ -219,6 +220,7 @@ impl House {
         };
         // Only now: two daemons must never go on with the same sessions.
         let (sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
+        before.tell(&settings, &journal, &approvals).await?;
         // Before anybody can reach us: whoever does may tell us to end at once.
         let signals =
             Signals::install().map_err(|error| CommandError::failure(format!("cannot be told of signals: {error}")))?;
@@ -325,6 +327,8 @@ impl House {
         );
         let (abandoned, news) = (hostel_tasks::spawn(abandoned), hostel_tasks::spawn(news));
         let alarms = hostel_tasks::spawn(consent::log_alarms(self.approvals.clone(), self.log.clone()));
+        let limits = consent::watch_limits(self.processes.clone(), self.approvals.clone());
+        let limits = hostel_tasks::spawn(limits);
         // The house of a personality has the contract's own ways in, and no other.
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
         let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
@@ -364,6 +368,7 @@ impl House {
         abandoned.abort();
         news.abort();
         alarms.abort();
+        limits.abort();
         if let Some(mail) = &mail {
             mail.abort();
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use hostel_doors::claustrum::environment::PRIVATE;
 use hostel_house::processes::KeeperOptions;
+use hostel_peer::marks;
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use rustix::process::Resource;
@@ -114,11 +115,24 @@ pub(crate) fn raise_open_files() {
     rustix::process::setrlimit(Resource::Nofile, limit).unwrap_or_default();
 }
 
-/// Refuses to be the daemon of the house in which this process runs: what it decides would count for nothing, and nobody
-/// outside would take it for the daemon. This is for people, to tell them at once; a process can hide what is asked here
+/// Refuses to be the daemon of the house in which this process runs, and to be one in a process that has the limits of a
+/// hosted one without knowing why: what it decides would count for nothing, and nobody outside would take it for the daemon.
+/// This is for people, to tell them at once; a process can hide what is asked here
 /// from us, and then keeper and commands refuse it.
 pub(super) fn refuse_inside(dir: &HouseDir) -> Result<(), CommandError> {
     let tag = std::fs::read_to_string(dir.run().join(hostel_keeper::TAG_NAME)).unwrap_or_default();
+    if marks::is_marked_unexpectedly() {
+        let limit = rustix::process::getrlimit(Resource::Locks).maximum.unwrap_or(u64::MAX);
+        return Err(CommandError::failure(format!(
+            "this process runs inside a house, or somebody has lowered its hard limit of file locks (`ulimit -H -x` says {limit}): \
+             what a daemon decides here would count for nothing"
+        ))
+        .hint("run it from a new terminal outside of every house")
+        .hint(format!(
+            "set {}=1 for a house that is meant to be inside, in which nobody decides anything",
+            marks::NESTED_VARIABLE
+        )));
+    }
     let own = std::env::var(hostel_keeper::TAG_VARIABLE).unwrap_or_default();
     match own.split_once('.') {
         Some((house, _)) if house == tag.trim() => Err(CommandError::failure(format!(
@@ -134,7 +148,7 @@ pub(super) fn refuse_inside(dir: &HouseDir) -> Result<(), CommandError> {
 /// daemons in the owner's name.
 pub(crate) fn mark_inside() {
     // To lower an own limit needs no right. Where it fails all the same, what this process starts is known by its parents.
-    hostel_peer::marks::mark_this_process().unwrap_or_default();
+    marks::mark_this_process().unwrap_or_default();
 }
 
 /// Nobody of the same user may look into our memory, which holds tokens.

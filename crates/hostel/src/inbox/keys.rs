@@ -22,6 +22,7 @@ use super::model::Deed;
 use super::model::Model;
 use super::page::Look;
 use super::page::span;
+use super::passphrase;
 
 /// Every key, for `?`.
 const HELP: [(&str, &str); 14] = [
@@ -183,6 +184,9 @@ impl Model {
         }
         if then.is_none() && self.unlocked() {
             return self.say("it is unlocked", Look::Dim, now);
+        }
+        if let Err(error) = passphrase::keep_memory_private() {
+            return self.say(error.to_string(), Look::Danger, now);
         }
         self.dialog = Some(Dialog::Passphrase { typed: Secret::default(), then, problem: None, waiting: false });
     }

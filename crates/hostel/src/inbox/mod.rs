@@ -52,7 +52,8 @@ const DEPTH: usize = 64;
 
 /// The full-screen inbox, until the person leaves.
 pub(crate) async fn run(context: &Context<'_>) -> Result<ExitCode, CommandError> {
-    passphrase::keep_memory_private();
+    // Whether that had an effect is looked at when a passphrase is asked for: without one the inbox can still be read.
+    drop(passphrase::keep_memory_private());
     let notify = context.settings()?.approvals.notify;
     let bell = notify.bell && notify.on.contains(&Occasion::Request);
     let live = context.houses.live().await?;

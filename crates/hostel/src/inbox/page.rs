@@ -203,7 +203,8 @@ impl Sheet {
             self.words(&label, &stage.argv);
             self.file("file", &stage.file);
             for interpreter in &stage.file.interpreters {
-                self.file("run by", &File { path: named_path(interpreter), ..interpreter.file.clone() });
+                let label = if interpreter.loader { "loaded by" } else { "run by" };
+                self.file(label, &File { path: named_path(interpreter), ..interpreter.file.clone() });
             }
             for file in &stage.named {
                 self.named(file);
@@ -280,6 +281,12 @@ impl Sheet {
         self.field(label, &marks);
         self.digest(&file.digest);
         self.changes(file.changed, &file.writers);
+        for library in &file.libraries {
+            let mut marks = ours("libraries in ");
+            marks.extend(visible::word(&library.path));
+            self.field("loads", &marks);
+            self.changes(false, &library.writers);
+        }
     }
 
     fn digest(&mut self, digest: &str) {

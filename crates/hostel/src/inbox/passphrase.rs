@@ -8,8 +8,10 @@ use std::fs::OpenOptions;
 use std::io::Read as _;
 use std::io::Write as _;
 
+use rustix::process::DumpableBehavior;
 use rustix::termios::LocalModes;
 use rustix::termios::OptionalActions;
+use rustix::termios::QueueSelector;
 use rustix::termios::SpecialCodeIndex;
 use rustix::termios::Termios;
 use serde::Serialize;
@@ -18,6 +20,7 @@ use zeroize::Zeroize as _;
 use zeroize::Zeroizing;
 
 use crate::error::CommandError;
+use crate::ui;
 
 /// The longest passphrase that is read, in bytes.
 const LONGEST: usize = 1024;
@@ -57,6 +60,10 @@ impl Passphrase {
         Ok(())
     }
 
+    fn check_given(self) -> Result<Self, CommandError> {
+        if self.is_empty() { Err(CommandError::usage("the passphrase is empty")) } else { Ok(self) }
+    }
+
     fn same(&self, other: &Passphrase) -> bool {
         *self.0 == *other.0
     }
@@ -75,22 +82,37 @@ impl Serialize for Passphrase {
     }
 }
 
-/// From now on the memory of this program is in no core file, and other programs of the user cannot read it.
-pub(crate) fn keep_memory_private() {
-    // Where that is not possible it is as before.
-    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap_or_default();
+/// From now on the memory of this program is in no core file, and other programs of the user cannot read it. Fails where
+/// one can all the same.
+pub(crate) fn keep_memory_private() -> Result<(), CommandError> {
+    // Whether it had an effect is looked at.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap_or_default();
+    check_memory_private()
+}
+
+/// Refuses to read a passphrase that another program of the user could read as well. A tracer that was there before the
+/// memory was hidden stays.
+pub(crate) fn check_memory_private() -> Result<(), CommandError> {
+    let refused = |what: &str| {
+        CommandError::failure(format!("no passphrase is asked for: {what}, and that could read it"))
+            .hint("end the tracer (a debugger, `strace`) and run this again, in another terminal if need be")
+    };
+    if hostel_keeper::is_traced(std::process::id()) {
+        return Err(refused("another program traces this one"));
+    }
+    match rustix::process::dumpable_behavior() {
+        Ok(DumpableBehavior::NotDumpable | DumpableBehavior::DumpableReadableOnlyByRoot) => Ok(()),
+        _ => Err(refused("other programs can trace this one")),
+    }
 }
 
 /// From the descriptor if there is one, else from the terminal.
 pub(crate) fn obtain(descriptor: Option<u32>, question: &str) -> Result<Passphrase, CommandError> {
     let given = match descriptor {
         Some(descriptor) => from_descriptor(descriptor)?,
-        None => Terminal::open()?.ask(question)?,
+        None => return Terminal::open()?.ask_given(question),
     };
-    if given.is_empty() {
-        return Err(CommandError::usage("the passphrase is empty"));
-    }
-    Ok(given)
+    given.check_given()
 }
 
 /// A new one of the approver's: from the descriptor, or typed twice.
@@ -120,7 +142,7 @@ fn new_for(descriptor: Option<u32>, question: &str, shortest: usize) -> Result<P
 
 /// What a descriptor holds, up to the end of its first line.
 fn from_descriptor(descriptor: u32) -> Result<Passphrase, CommandError> {
-    keep_memory_private();
+    keep_memory_private()?;
     let problem = |error: &dyn std::fmt::Display| {
         CommandError::failure(format!("cannot read the passphrase from descriptor {descriptor}: {error}"))
     };
@@ -141,17 +163,21 @@ fn from_descriptor(descriptor: u32) -> Result<Passphrase, CommandError> {
     Ok(Passphrase::new(text.to_owned()))
 }
 
+fn cannot_ask(error: &dyn std::fmt::Display) -> CommandError {
+    CommandError::failure(format!("cannot ask for the passphrase: {error}"))
+}
+
 /// The terminal of this program, without echo for as long as this lives.
-struct Terminal {
+pub(crate) struct Terminal {
     file: File,
     before: Termios,
 }
 
 impl Terminal {
-    fn open() -> Result<Self, CommandError> {
-        keep_memory_private();
+    pub(crate) fn open() -> Result<Self, CommandError> {
+        keep_memory_private()?;
         let none = |error: &dyn std::fmt::Display| {
-            CommandError::failure(format!("cannot ask for the passphrase: {error}"))
+            cannot_ask(error)
                 .hint("give it with `--passphrase-fd N`")
         };
         let file = OpenOptions::new()
@@ -170,8 +196,71 @@ impl Terminal {
         Ok(Terminal { file, before })
     }
 
+    /// Columns of the terminal.
+    pub(crate) fn columns(&self) -> usize {
+        self.size().0
+    }
+
+    fn size(&self) -> (usize, usize) {
+        let (columns, rows) = ui::screen_size(&self.file).unwrap_or((80, 24));
+        (columns.max(20), rows)
+    }
+
+    /// Writes lines that fit the columns. What does not fit on the screen is shown in parts, each after a key.
+    pub(crate) fn show(&mut self, lines: &[String]) -> Result<(), CommandError> {
+        // The question after the last part takes rows as well.
+        let (_, rows) = self.size();
+        let parts: Vec<_> = lines.chunks(rows.saturating_sub(4).max(4)).collect();
+        for (position, part) in parts.iter().enumerate() {
+            self.write(&(part.join("\n") + "\n"))?;
+            if position + 1 < parts.len() {
+                self.write(&format!("page {} of {}: Space shows the next, q leaves ", position + 1, parts.len()))?;
+                self.forget();
+                while !matches!(self.key()?, Some(b' ' | b'\r' | b'\n')) {}
+                self.write("\n")?;
+            }
+        }
+        self.forget();
+        Ok(())
+    }
+
+    /// Asks a question that is answered by one key; whether that was `y`.
+    pub(crate) fn confirms(&mut self, question: &str) -> Result<bool, CommandError> {
+        self.write(question)?;
+        let key = self.key()?;
+        self.write("\n")?;
+        Ok(matches!(key, Some(b'y' | b'Y')))
+    }
+
+    /// A key; none if it says nothing here. `q`, Esc, Ctrl-C and a terminal that is gone end the command.
+    fn key(&mut self) -> Result<Option<u8>, CommandError> {
+        let mut byte = [0];
+        let read = self.file.read(&mut byte).map_err(|error| cannot_ask(&error))?;
+        match (read, byte[0]) {
+            (0, _) | (_, 0x03 | 0x04 | 0x1b | b'q') => {
+                self.write("\n")?;
+                Err(CommandError::failure("nothing was changed"))
+            }
+            (_, key) => Ok(Some(key)),
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), CommandError> {
+        self.file.write_all(text.as_bytes()).map_err(|error| cannot_ask(&error))
+    }
+
+    /// What was typed before the question is no answer to it.
+    fn forget(&self) {
+        rustix::termios::tcflush(&self.file, QueueSelector::IFlush).unwrap_or_default();
+    }
+
+    /// A passphrase that is not empty.
+    pub(crate) fn ask_given(&mut self, question: &str) -> Result<Passphrase, CommandError> {
+        self.ask(question)?.check_given()
+    }
+
     fn ask(&mut self, question: &str) -> Result<Passphrase, CommandError> {
-        let failed = |error: std::io::Error| CommandError::failure(format!("cannot ask for the passphrase: {error}"));
+        let failed = |error: std::io::Error| cannot_ask(&error);
         self.file.write_all(question.as_bytes()).map_err(failed)?;
         let mut typed = Zeroizing::new(Vec::with_capacity(LONGEST));
         let outcome = loop {
@@ -216,7 +305,7 @@ mod tests {
         let given = obtain(Some(file.as_raw_fd() as u32), "").unwrap();
         assert!(given.same(&Passphrase::new("several words".to_owned())));
         let behaviour = rustix::process::dumpable_behavior().unwrap();
-        assert_eq!(behaviour, rustix::process::DumpableBehavior::NotDumpable);
+        assert_eq!(behaviour, DumpableBehavior::NotDumpable);
     }
 
     #[test]

@@ -121,12 +121,23 @@ impl Writers {
     }
 }
 
-/// A program that runs a script.
+/// A program that runs a script, or that loads a binary.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(default)]
 pub(crate) struct Interpreter {
     pub(crate) name: String,
     pub(crate) file: File,
+    /// It loads the binary before it.
+    pub(crate) loader: bool,
+}
+
+/// A place where a binary has its libraries looked for, or a library.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(default)]
+pub(crate) struct Library {
+    pub(crate) path: String,
+    #[serde(flatten)]
+    pub(crate) writers: Writers,
 }
 
 /// The file a first word means, or why there is none.
@@ -144,8 +155,10 @@ pub(crate) struct File {
     pub(crate) changed: bool,
     #[serde(flatten)]
     pub(crate) writers: Writers,
-    /// If it is a script: what runs it.
+    /// If it is a script: what runs it. Loaders that others than root can change as well.
     pub(crate) interpreters: Vec<Interpreter>,
+    /// If it is a binary: the places of libraries that it names and that others than root can change.
+    pub(crate) libraries: Vec<Library>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]

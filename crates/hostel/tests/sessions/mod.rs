@@ -58,7 +58,8 @@ fn answer(house: &House, words: &[&str]) -> Outcome {
         let outcome = house.hostel_with_input(["approver", "set", "--passphrase-fd", "0"], PASSPHRASE);
         assert_eq!(outcome.code, 0, "{outcome:?}");
     }
-    let words = [&["approvals"], words, &["--passphrase-fd", "0"]].concat();
+    let unread: &[&str] = if words.contains(&"approve") { &["--yes"] } else { &[] };
+    let words = [&["approvals"], words, unread, &["--passphrase-fd", "0"]].concat();
     house.hostel_with_input(words, PASSPHRASE)
 }
 

@@ -6,9 +6,13 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+use hostel_syncpoint::points;
 use parking_lot::Mutex;
+use rusqlite::Transaction;
+use serde_json::json;
 use tokio::sync::watch;
 
+use super::audit::{self, Event, Line};
 use super::{Approvals, Inner};
 use crate::sessions::now_ns;
 use crate::store::StoreError;
@@ -86,6 +90,43 @@ impl Approvals {
         let mut count = self.inner.alarms.count.subscribe();
         count.mark_changed();
         AlarmWatch { inner: Arc::downgrade(&self.inner), count, told: 0 }
+    }
+
+    /// Records and tells that somebody has lowered the limit of file locks of a process of the house, which looks like one
+    /// inside since then.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn report_lowered_limit(&self, whose: &'static str) -> Result<(), StoreError> {
+        let ledger = Arc::clone(&self.inner.ledger);
+        let work = move |transaction: &Transaction<'_>| {
+            let body = json!({"what": "file_lock_limit", "whose": whose});
+            audit::append(transaction, &ledger, &[Line { event: Event::Tampered, approval: "", body }])
+        };
+        self.inner.store.write(points::TAMPERING_RECORDED, work).await?;
+        self.inner.alarms.raise(format!(
+            "somebody has lowered the limit of file locks of the {whose}, which therefore looks like a hosted process and is \
+             refused; nothing is approved by that. End that process (`kill`) and start the house with `hostel up`; the end of \
+             a keeper ends what it hosts"
+        ));
+        Ok(())
+    }
+
+    /// Tells that the house begins a new record, and records it if the record of an earlier house is missing.
+    ///
+    /// # Errors
+    /// The record could not be written.
+    pub async fn report_new_record(&self, text: String, is_missing: bool) -> Result<(), StoreError> {
+        self.inner.alarms.raise(text);
+        if !is_missing {
+            return Ok(());
+        }
+        let ledger = Arc::clone(&self.inner.ledger);
+        let work = move |transaction: &Transaction<'_>| {
+            let body = json!({"what": "record", "missing": true});
+            audit::append(transaction, &ledger, &[Line { event: Event::Tampered, approval: "", body }])
+        };
+        self.inner.store.write(points::TAMPERING_RECORDED, work).await
     }
 
     fn raise_reports(&self) {

@@ -14,6 +14,7 @@ use super::audit::{self, Event, Line};
 use super::loading::{CHANGED, deny};
 use super::types::{Approval, RunState, State};
 use super::{Approvals, grants, rows, settings};
+use crate::processes::ProcessId;
 use crate::seals::{Ledger, Table};
 use crate::sessions::now_ns;
 use crate::sessions::prompts::{self, PromptRow};
@@ -61,6 +62,9 @@ impl Approvals {
     /// keeper ended and everything was sealed anew: such a copy stands for the same decision. None if the house has decided
     /// nothing like it.
     pub(crate) fn as_decided(&self, approval: &Approval) -> Option<Approval> {
+        if approval.state != State::Approved {
+            return None;
+        }
         if self.vouches_for(approval) {
             return Some(approval.clone());
         }
@@ -299,6 +303,22 @@ pub(crate) fn record_changed_prompt(
 ) -> rusqlite::Result<()> {
     audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: "", body: prompt.body() }])?;
     ledger.report(prompts::report());
+    Ok(())
+}
+
+/// Records that somebody else has written the row of a session's process, in the write that ends the row.
+pub(crate) fn record_changed_process(
+    transaction: &Transaction<'_>,
+    ledger: &Ledger,
+    session: &str,
+    process: ProcessId,
+) -> rusqlite::Result<()> {
+    let body = json!({"what": "process", "session": session, "process": process.to_string()});
+    audit::append(transaction, ledger, &[Line { event: Event::Tampered, approval: "", body }])?;
+    ledger.report(format!(
+        "the stored conversation with the agent of session {session} was changed in state.db, or put back; the agent's \
+         process is ended"
+    ));
     Ok(())
 }
 

@@ -1,104 +1,51 @@
-//! Variables by which a program runs other code than its own: they make a rule that names a program worth nothing.
+//! Variables that a rule which allows a program does not cover, because they could make the program run other code.
 //!
-//! Guarantee: a rule that allows a command by its words does not match where the command's environment has such a variable,
-//! unless the rule names the variable itself. The request is asked about then.
+//! Guarantee: a rule that allows a command by its words matches only if every variable of the command is known to be
+//! harmless, or is named by the rule itself (`env`). Otherwise the request is asked about. A variable that this module does
+//! not know is not harmless: programs are made to run other code by far more variables than anybody could list.
 //!
-//! The doors admit few variables, most of them harmless. This table holds whatever a door admits.
+//! The doors admit few variables, and the house adds those that every command has: this module knows all of them. Most are
+//! harmless whatever their value is; `PATH`, `HOME` and `DEBIAN_FRONTEND` only with some values. Judging a value takes no
+//! look at a disk.
 
 use super::glob::Glob;
-use crate::pipelines::{EXECUTION_PATH, Pipeline, is_known_home};
+use crate::pipelines::{EXECUTION_PATH, Pipeline, is_home_of_root, is_known_home};
 
-/// Names; a last `*` stands for anything.
-const INJECTING: [&str; 66] = [
-    // The dynamic linker and the C library.
-    "LD_*",
-    "GLIBC_TUNABLES",
-    "GCONV_PATH",
-    "LOCPATH",
-    "NLSPATH",
-    "HOSTALIASES",
-    "TERMINFO*",
-    // Shells.
-    "BASH_ENV",
-    "BASH_FUNC_*",
-    "BASHOPTS",
-    "ENV",
-    "FPATH",
-    "IFS",
-    "PROMPT_COMMAND",
-    "PS4",
-    "SHELL",
-    "SHELLOPTS",
-    "ZDOTDIR",
-    // Interpreters and their libraries.
-    "_JAVA_OPTIONS",
-    "CLASSPATH",
-    "CORECLR_*",
-    "DOTNET_*",
-    "ERL_*",
-    "GEM_*",
-    "GUILE_*",
-    "JAVA_*",
-    "JDK_*",
-    "LUA_*",
-    "NODE_*",
-    "NPM_*",
-    "npm_*",
-    "PERL*",
-    "PHP*",
-    "PYTHON*",
-    "RUBY*",
-    "TCLLIBPATH",
-    // Programs that run what a variable names, or read their configuration where it says.
-    "APT_CONFIG",
-    "AWKLIBPATH",
-    "AWKPATH",
-    "AWS_*",
-    "BROWSER",
-    "BUNDLE_*",
-    "CARGO*",
-    "CC",
-    "CVS_RSH",
-    "CXX",
-    "DOCKER_*",
-    "EDITOR",
-    "EXINIT",
-    "GIT_*",
-    "GNUPGHOME",
-    "GO*",
-    "KUBECONFIG",
-    "LESS*",
-    "MAKE*",
-    "MANPAGER",
-    "OPENSSL_*",
-    "PAGER",
-    "RSYNC_*",
-    "RUST*",
-    "SSH_ASKPASS*",
-    "SVN_SSH",
-    "TAR_OPTIONS",
-    "VIMINIT",
-    "VISUAL",
-    "XDG_*",
-];
+/// Variables that are harmless whatever their value is, because no program runs code that they name. A last `*` stands for
+/// anything.
+const HARMLESS: [&str; 10] =
+    ["DISPLAY", "LANG", "LC_*", "LOGNAME", "SSH_AUTH_SOCK", "TERM", "TZ", "USER", "WAYLAND_DISPLAY", "XAUTHORITY"];
 
-/// The first variable of a command by which its programs may run other code, and which the rule does not name.
+/// Values of `DEBIAN_FRONTEND`.
+const HARMLESS_FRONTENDS: [&str; 5] = ["dialog", "noninteractive", "readline", "teletype", "text"];
+
+/// The first variable of a command that is not harmless and that the rule does not name.
 pub(super) fn first_unnamed<'a>(pipeline: &'a Pipeline, named: Option<&[Glob]>) -> Option<&'a str> {
     let is_named = |name: &str| named.is_some_and(|globs| globs.iter().any(|glob| glob.covers(name)));
-    let injecting = pipeline.env.iter().filter(|(name, value)| injects(name, value));
-    injecting.map(|(name, _)| name.as_str()).find(|name| !is_named(name))
+    let is_root = pipeline.privilege.is_privileged();
+    let doubtful = pipeline.env.iter().filter(|(name, value)| !is_harmless(name, value, is_root));
+    doubtful.map(|(name, _)| name.as_str()).find(|name| !is_named(name))
 }
 
-fn injects(name: &str, value: &str) -> bool {
+fn is_harmless(name: &str, value: &str, is_root: bool) -> bool {
     match name {
-        // Every command has these two: only another value than the house's own names other programs and settings.
-        "PATH" => value != EXECUTION_PATH,
-        "HOME" => !is_known_home(value),
-        _ => INJECTING.iter().any(|known| match known.strip_suffix('*') {
+        "PATH" => is_part_of_execution_path(value),
+        // Programs read their configuration there, which can name code. Root's is nobody else's to write.
+        "HOME" if is_root => is_home_of_root(value),
+        "HOME" => is_known_home(value),
+        // debconf evaluates the value as Perl code. Other frontends than these let others than the user answer.
+        "DEBIAN_FRONTEND" => HARMLESS_FRONTENDS.contains(&value),
+        _ => HARMLESS.iter().any(|known| match known.strip_suffix('*') {
             Some(start) => name.starts_with(start),
             None => *known == name,
         }),
     }
+}
+
+/// Whether a program that searches `path` finds only what the house itself would find: all its directories are those in
+/// which the house looks for programs.
+fn is_part_of_execution_path(path: &str) -> bool {
+    path.split(':').all(|directory| EXECUTION_PATH.split(':').any(|known| known == directory))
 }
 
 #[cfg(test)]
@@ -106,57 +53,115 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::pipelines::Privilege;
+    use crate::pipelines::{PlanRequest, Privilege, plan};
 
-    fn with(env: &[(&str, &str)]) -> Pipeline {
+    fn with(env: &[(&str, &str)], privilege: Privilege) -> Pipeline {
         Pipeline {
             stages: Vec::new(),
             env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             cwd: PathBuf::from("/"),
-            privilege: Privilege::None,
+            privilege,
             forward_agent: false,
         }
     }
 
+    fn is_harmless_as(privilege: Privilege, name: &str, value: &str) -> bool {
+        let pipeline = with(&[("TZ", "UTC"), (name, value)], privilege);
+        let found = first_unnamed(&pipeline, None);
+        assert!(found.is_none_or(|found| found == name), "{found:?}");
+        found.is_none()
+    }
+
     #[test]
-    fn what_loads_other_code_is_known_and_what_does_not_is_not() {
-        for name in [
-            "LD_PRELOAD",
-            "LD_LIBRARY_PATH",
-            "LD_AUDIT",
-            "GLIBC_TUNABLES",
-            "BASH_ENV",
-            "ENV",
-            "BASH_FUNC_ls%%",
-            "PYTHONPATH",
-            "PYTHONSTARTUP",
-            "PERL5LIB",
-            "PERL5OPT",
-            "RUBYOPT",
-            "RUBYLIB",
-            "NODE_OPTIONS",
-            "JAVA_TOOL_OPTIONS",
-            "GIT_SSH_COMMAND",
-            "GIT_CONFIG_COUNT",
-            "GIT_EXEC_PATH",
-            "MAKEFLAGS",
-            "PAGER",
-            "HOME",
-            "PATH",
-        ] {
-            assert_eq!(first_unnamed(&with(&[("TZ", "UTC"), (name, "/tmp/x")]), None), Some(name));
+    fn only_what_is_known_is_harmless() {
+        for privilege in [Privilege::None, Privilege::Sudo] {
+            for name in [
+                "LD_PRELOAD",
+                "LD_LIBRARY_PATH",
+                "LD_AUDIT",
+                "GLIBC_TUNABLES",
+                "BASH_ENV",
+                "ENV",
+                "BASH_FUNC_ls%%",
+                "PYTHONPATH",
+                "PERL5OPT",
+                "RUBYOPT",
+                "NODE_OPTIONS",
+                "JAVA_TOOL_OPTIONS",
+                "GIT_SSH_COMMAND",
+                "GIT_CONFIG_COUNT",
+                "MAKEFLAGS",
+                "PAGER",
+                "A_VARIABLE_OF_TOMORROW",
+                "LANGUAGES",
+                "tz",
+                "LC",
+                "",
+            ] {
+                assert!(!is_harmless_as(privilege, name, "x"), "{name}");
+            }
+            for name in ["LANG", "LC_ALL", "TZ", "TERM", "USER", "LOGNAME", "SSH_AUTH_SOCK", "DISPLAY"] {
+                assert!(is_harmless_as(privilege, name, "/tmp/x"), "{name}");
+            }
         }
-        for name in ["LANG", "LC_ALL", "TZ", "TERM", "DEBIAN_FRONTEND", "USER", "LOGNAME", "SSH_AUTH_SOCK", "DISPLAY"] {
-            assert_eq!(first_unnamed(&with(&[(name, "/tmp/x")]), None), None, "{name}");
+    }
+
+    #[test]
+    fn a_search_path_is_harmless_if_the_house_searches_the_same_directories() {
+        let is_harmless = |value: &str| is_harmless_as(Privilege::None, "PATH", value);
+        for value in [EXECUTION_PATH, "/usr/bin:/bin", "/bin", "/bin:/usr/sbin:/bin"] {
+            assert!(is_harmless(value), "{value}");
         }
-        assert_eq!(first_unnamed(&with(&[("PATH", EXECUTION_PATH)]), None), None);
+        // An empty entry is the working directory.
+        for value in
+            ["", ":/bin", "/bin:", "/usr/bin::/bin", ".", "bin", "/tmp", "/tmp/x:/usr/bin", "/bin:/home/me/bin"]
+        {
+            assert!(!is_harmless(value), "{value}");
+        }
+        for value in ["/bin/", "/bin/../tmp", "/usr/bin/.", "/proc/self/cwd", "/BIN"] {
+            assert!(!is_harmless(value), "{value}");
+        }
+    }
+
+    #[test]
+    fn debconf_gets_the_name_of_a_frontend_and_no_code() {
+        let is_harmless = |value: &str| is_harmless_as(Privilege::Sudo, "DEBIAN_FRONTEND", value);
+        for value in ["noninteractive", "readline", "dialog"] {
+            assert!(is_harmless(value), "{value}");
+        }
+        for value in ["Noninteractive; BEGIN { system 'id' }", "a b", "a::b", "../x", "x\u{e4}", "x'"] {
+            assert!(!is_harmless(value), "{value}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_house_gives_every_command_is_harmless_and_another_home_is_not() {
+        let planned = async |privilege, keeps_user| {
+            let stages = vec![vec!["true".to_owned()]];
+            let request = PlanRequest { stages, privilege, keeps_user, ..PlanRequest::default() };
+            plan(request).await
+        };
+        for privilege in [Privilege::None, Privilege::Sudo, Privilege::Pkexec] {
+            assert_eq!(first_unnamed(&planned(privilege, false).await, None), None, "{privilege:?}");
+        }
+        // With the setting `keep_user_for_root` root reads what the user can write.
+        let kept = planned(Privilege::Sudo, true).await;
+        let home = kept.env.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value.as_str());
+        let expected = if home.is_some_and(is_home_of_root) { None } else { Some("HOME") };
+        assert_eq!(first_unnamed(&kept, None), expected);
+        for privilege in [Privilege::None, Privilege::Sudo] {
+            for home in ["/tmp/x", "", "/", "/home"] {
+                assert!(!is_harmless_as(privilege, "HOME", home), "{home}");
+            }
+        }
     }
 
     #[test]
     fn a_rule_may_name_what_it_takes() {
-        let named = [Glob::new("GIT_AUTHOR_*").unwrap(), Glob::new("PAGER").unwrap()];
-        let unnamed = |env: &[(&str, &str)]| first_unnamed(&with(env), Some(&named)).map(str::to_owned);
-        assert_eq!(unnamed(&[("GIT_AUTHOR_NAME", "a"), ("PAGER", "cat")]), None);
+        let named = [Glob::new("GIT_AUTHOR_*").unwrap(), Glob::new("PATH").unwrap()];
+        let unnamed =
+            |env: &[(&str, &str)]| first_unnamed(&with(env, Privilege::None), Some(&named)).map(str::to_owned);
+        assert_eq!(unnamed(&[("GIT_AUTHOR_NAME", "a"), ("PATH", "/opt/tools/bin")]), None);
         assert_eq!(unnamed(&[("GIT_AUTHOR_NAME", "a"), ("GIT_SSH", "x")]), Some("GIT_SSH".to_owned()));
     }
 }

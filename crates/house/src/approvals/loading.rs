@@ -7,6 +7,7 @@
 //!
 //! Guarantees: all of this is one write. Nothing that was not proved can lead to anything being run or told.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use hostel_agents::Decision;
@@ -23,10 +24,11 @@ use super::policy::Policy;
 use super::rows::{self, ASK_AGAIN};
 use super::settings::{self, InForce, Trust};
 use super::types::{Approval, Kind, RunState, State};
+use crate::pipelines::hex_of;
 use crate::seals::{Anchor, AuditHead, Kept, Ledger, RowKey, Seal};
-use crate::sessions::now_ns;
 use crate::sessions::prompts::{self, PromptRow};
 use crate::sessions::rights::{self, Rights};
+use crate::sessions::{ProcessRows, now_ns};
 
 /// What a decision says that nobody can vouch for.
 pub(super) const CHANGED: &str = "its record in state.db was changed by somebody else than the house";
@@ -81,6 +83,8 @@ struct Loading<'a> {
     is_new: bool,
     /// What the audit says of the approver, once it was asked.
     testimony: Option<Testimony>,
+    /// What the audit says was approved, likewise.
+    approved: Option<HashMap<String, String>>,
     lines: Vec<(Event, String, Value)>,
     reports: Vec<String>,
     now: u64,
@@ -133,6 +137,7 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
         expected,
         is_new: approver.is_none() && policy.is_none() && !audit::has_segments(transaction)?,
         testimony: None,
+        approved: None,
         lines: Vec::new(),
         reports: Vec::new(),
         now: now_ns(),
@@ -208,6 +213,7 @@ impl Loading<'_> {
                 _ if checked.row.stored.unreadable => self.refuted(checked)?,
                 Trust::Proved => self.proved(checked)?,
                 Trust::Refuted => self.refuted(checked)?,
+                Trust::Unknown if self.lacks_a_decision(&checked.row)? => self.refuted(checked)?,
                 Trust::Unknown => self.unknown(checked.row)?,
             };
             kept.extend(approval);
@@ -243,6 +249,19 @@ impl Loading<'_> {
         let line = decided(&approval);
         self.line(line.event, &approval.id, line.body);
         Ok(None)
+    }
+
+    /// Whether a command is stored as approved although the audit has no such decision. The house writes both at once, so
+    /// somebody else wrote the row.
+    fn lacks_a_decision(&mut self, approval: &Approval) -> rusqlite::Result<bool> {
+        if approval.state != State::Approved || !matches!(approval.run, RunState::Due | RunState::Started) {
+            return Ok(false);
+        }
+        if self.approved.is_none() {
+            self.approved = Some(audit::approved(self.transaction)?);
+        }
+        let recorded = self.approved.as_ref().and_then(|approved| approved.get(&approval.id));
+        Ok(recorded.is_none_or(|digest| !digest.is_empty() && *digest != hex_of(&approval.digest)))
     }
 
     /// The key is lost. What was decided is void, and what is still wanted is asked again.
@@ -311,7 +330,7 @@ impl Loading<'_> {
 
     fn sessions(&mut self, found: Vec<Rights>) -> rusqlite::Result<()> {
         if self.expected.is_none() {
-            rights::adopt_processes(self.transaction, self.ledger)?;
+            ProcessRows::load(self.transaction, self.ledger)?.adopt(self.transaction, self.ledger)?;
         }
         for rights in found {
             match self.trust(rights.key()) {

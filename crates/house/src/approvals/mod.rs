@@ -73,7 +73,7 @@ pub use vouching::PolicyStatus;
 pub use who::{Answer, Claim, Face, Household};
 pub use why::{Looked, Why};
 
-pub(crate) use checking::record_changed_prompt;
+pub(crate) use checking::{record_changed_process, record_changed_prompt};
 pub(crate) use letters::AboutLetter;
 pub(crate) use questions::Question;
 pub(crate) use rights::record_mode;

@@ -57,16 +57,23 @@ impl Approvals {
                 .query_row(params![process.map(|process| process.0), request, *seq as i64], rows::from_row)
                 .optional()?;
             match asked {
-                Some(approval) if approvals.is_authentic(&approval) => Ok((approval, false)),
+                // What was agreed to there may be something else than what is asked here.
+                Some(approval) if approvals.is_authentic(&approval) && approval.digest == draft.approval.digest => {
+                    Ok((approval, false, None))
+                }
                 // Nobody knows what was asked and answered there: it is asked anew.
                 Some(mut approval) => {
                     approvals.set_aside(transaction, &mut approval)?;
-                    approvals.write(transaction, draft).map(|approval| (approval, true))
+                    approvals.write(transaction, draft).map(|new| (new, true, Some(approval)))
                 }
-                None => approvals.write(transaction, draft).map(|approval| (approval, true)),
+                None => approvals.write(transaction, draft).map(|approval| (approval, true, None)),
             }
         };
-        let (approval, new) = self.inner.store.write(points::QUESTION_ASKED, work).await?;
+        let (approval, new, replaced) = self.inner.store.write(points::QUESTION_ASKED, work).await?;
+        if let Some(replaced) = replaced {
+            self.inner.table.lock().settled(&replaced);
+            self.tell();
+        }
         // One that was there before is pending here as well, unless it is being settled at this moment.
         if new && approval.state == State::Pending {
             self.inner.table.lock().enter(approval.clone());
@@ -244,6 +251,29 @@ mod tests {
         assert_eq!(approval.requester, asker);
         let endless = approvals.draft_question(Question { wait: Duration::MAX, ..question }).unwrap();
         assert_eq!(endless.approval.expires_ns, u64::MAX);
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_something_else_under_the_same_number_is_none() {
+        let (_directory, approvals) = inbox(|_| {}).await;
+        let session = "INSERT INTO sessions (no, id, agent, kind, door, cwd, mode, hosting, standing, env, approval_wait,
+            created_ns, active_ns) VALUES (3, 's-1', 'claude', 'claude', 'native', x'', 'ask', 'warm', 'live', x'', 0, 0, 0)";
+        let work = move |transaction: &Transaction<'_>| transaction.execute(session, []).map(drop);
+        approvals.inner.store.write(points::QUESTION_ASKED, work).await.unwrap();
+        let honest = question(ProcessId([7; 16]), "r-1");
+        let first = approvals.ask(honest.clone()).await.unwrap();
+        // Read again, it is the same question.
+        assert_eq!(approvals.ask(honest.clone()).await.unwrap().id, first.id);
+        let settled = approvals.inner.table.lock().hear(&first.id).unwrap();
+        let other = Question { tool: "Write".to_owned(), ..honest };
+        let second = approvals.ask(other.clone()).await.unwrap();
+        assert!(second.id != first.id && second.state == State::Pending, "{second:?}");
+        assert_eq!(approvals.pending().iter().map(|found| found.no).collect::<Vec<_>>(), [second.no]);
+        assert_eq!(approvals.these(vec![first.no]).await.unwrap()[0].state, State::Denied);
+        assert_eq!(settled.borrow().as_ref().map(|approval| approval.state), Some(State::Denied));
+        assert_eq!(approvals.ask(other).await.unwrap().id, second.id);
+        let records = approvals.audit().show(0, 100).await.unwrap();
+        assert_eq!(records.iter().filter(|record| record.kind == "tampered").count(), 1, "{records:?}");
     }
 
     #[tokio::test]

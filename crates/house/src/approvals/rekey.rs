@@ -15,7 +15,7 @@ use super::audit::{self, Event, Line};
 use super::checking::Found;
 use super::{Approvals, Inner, grants, rows, settings};
 use crate::seals::{HouseKey, KeyChanges, Table};
-use crate::sessions::now_ns;
+use crate::sessions::{ProcessRows, now_ns};
 use crate::sessions::{prompts, rights};
 use crate::store::StoreError;
 
@@ -93,12 +93,14 @@ impl Approvals {
             .collect();
         let prompts: Vec<_> =
             prompts::load(transaction)?.into_iter().filter(|(prompt, _)| prompt.is_ours(ledger)).collect();
+        let processes = ProcessRows::load(transaction, ledger)?;
         let given: Vec<u64> = ledger.rows_of(Table::Grant).into_iter().map(|(no, _)| no).collect();
+        // Whoever compares what is to be carried out with the ledger waits until both are sealed anew.
+        let mut running = self.inner.running.lock();
         ledger.rekey(key, Arc::clone(&self.inner.options.vault));
         for approval in &mut open {
             rows::update(transaction, ledger, approval)?;
         }
-        let mut running = self.inner.running.lock();
         for approval in &open {
             if let Some(known) = running.get_mut(&approval.id) {
                 known.clone_from(approval);
@@ -111,7 +113,7 @@ impl Approvals {
         for (prompt, _) in prompts {
             prompt.write(transaction, ledger)?;
         }
-        rights::adopt_processes(transaction, ledger)?;
+        processes.reseal(transaction, ledger)?;
         let now = now_ns();
         for no in &given {
             grants::close(transaction, ledger, *no, now)?;

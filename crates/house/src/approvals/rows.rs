@@ -365,19 +365,20 @@ pub(super) fn lately_settled(database: &Database, since_ns: u64, limit: usize) -
 /// Stands for the decider of a request that nobody can vouch for any more: whoever asked may ask again under the same id.
 pub(super) const ASK_AGAIN: &str = "nobody: ask again";
 
-/// The ids under which connections of a door asked since then, and when, newest first.
+/// The ids under which connections of a door asked since then, and when, newest first. None for an id that is no text: the
+/// house has not written it.
 pub(super) fn recent_requests(
     database: &Database,
     door: &str,
     since_ns: u64,
     limit: usize,
-) -> rusqlite::Result<Vec<(String, u64)>> {
+) -> rusqlite::Result<Vec<(Option<String>, u64)>> {
     let mut statement = database.prepare(
-        "SELECT request, created_ns FROM approvals WHERE line IS NOT NULL AND door = ? AND created_ns > ?
+        "SELECT CAST(request AS BLOB), created_ns FROM approvals WHERE line IS NOT NULL AND door = ? AND created_ns > ?
          AND decider <> ? ORDER BY no DESC LIMIT ?",
     )?;
     let found = statement.query_map(params![door, since_ns as i64, ASK_AGAIN, limit as i64], |row| {
-        Ok((row.get(0)?, row.get::<_, i64>(1)? as u64))
+        Ok((String::from_utf8(row.get(0)?).ok(), row.get::<_, i64>(1)? as u64))
     })?;
     found.collect()
 }

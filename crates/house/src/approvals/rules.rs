@@ -7,7 +7,7 @@
 //! Guarantee: a rule that allows relies only on what the house has found out itself, never on what a requester says about
 //! itself. The program of the requester is such a fact, but a weak one: a process can hand its connection to another. So
 //! no rule allows root anything because of it. Code that others than root can change is never allowed to root by a rule.
-//! A rule that allows a program by its name does not cover it with variables that make it run other code (`injection`).
+//! A rule that allows a program by its name does not cover it with variables that can make it run other code (`injection`).
 //!
 //! It decides nothing by itself: whoever makes a request asks it inside the write that stores the request.
 
@@ -64,7 +64,7 @@ pub struct Rule {
     pub tool: Option<Glob>,
     /// The words of a command, each in its place. A rule with some is about commands only.
     pub argv: Option<Vec<Glob>>,
-    /// For a rule that allows by `argv`: names of variables that may be set although programs run other code by them.
+    /// For a rule that allows by `argv`: names of variables that may be set although they can make programs run other code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<Glob>>,
     /// Only what root does, or only what root does not do. A rule that allows needs `true` to allow anything to root.
@@ -178,7 +178,7 @@ impl Rule {
             && let Some(name) = injection::first_unnamed(pipeline, self.env.as_deref())
         {
             return Err(format!(
-                "`{name}` can make the program run other code, and the rule does not name it in `env`"
+                "`{name}`, as it is set, could make the program run other code, and the rule does not name it in `env`"
             ));
         }
         if let Some(glob) = &self.requester

@@ -16,7 +16,17 @@ fn stage(words: &[&str]) -> Stage {
 }
 
 fn file(path: PathBuf, target: PathBuf, writers: Writers) -> Resolved {
-    Resolved::Found { path, target, dev: 1, inode: 2, size: 3, digest: [4; 32], writers, interpreters: Vec::new() }
+    Resolved::Found {
+        path,
+        target,
+        dev: 1,
+        inode: 2,
+        size: 3,
+        digest: [4; 32],
+        writers,
+        interpreters: Vec::new(),
+        libraries: Vec::new(),
+    }
 }
 
 fn pipeline(stages: &[&[&str]], privilege: Privilege) -> Subject {

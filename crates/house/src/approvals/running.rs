@@ -153,11 +153,21 @@ impl Approvals {
     }
 
     /// The ids under which connections of a door asked since then, and when they did: what a door remembers against
-    /// replays, across a restart.
+    /// replays, across a restart. An id that somebody has made unreadable is reported and left out.
     pub async fn recent_requests(&self, door: &str, since_ns: u64) -> Result<Vec<(String, u64)>, StoreError> {
         let door = door.to_owned();
         let work = move |database: &rusqlite::Connection| rows::recent_requests(database, &door, since_ns, MOST_RECENT);
-        self.inner.store.read(work).await
+        let found = self.inner.store.read(work).await?;
+        let total = found.len();
+        let readable: Vec<_> = found.into_iter().filter_map(|(id, at)| Some((id?, at))).collect();
+        if readable.len() < total {
+            let count = total - readable.len();
+            self.inner.ledger.report(format!(
+                "ids of requests were changed in state.db and cannot be read ({count}): a request that used one of them \
+                 shortly before the restart could be sent again; it would be asked about again"
+            ));
+        }
+        Ok(readable)
     }
 }
 

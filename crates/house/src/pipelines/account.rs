@@ -50,6 +50,11 @@ pub(crate) fn is_known_home(home: &str) -> bool {
     account().home == home || root().home == home
 }
 
+/// Whether this is root's home directory.
+pub(crate) fn is_home_of_root(home: &str) -> bool {
+    root().home == home
+}
+
 /// Whom nobody knows, by what the environment says.
 fn in_environment(uid: u32, variable: impl Fn(&str) -> Option<String>) -> Account {
     let variable = |name| variable(name).filter(|value| !value.is_empty());

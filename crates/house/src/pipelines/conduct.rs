@@ -338,6 +338,11 @@ impl Conductor<'_> {
         if processes.is_empty() {
             return Outcome::without_stages(end);
         }
+        // An earlier daemon has started some of it.
+        let end = match end {
+            End::NotRun { why } => stopped_after(processes.len(), why),
+            end => end,
+        };
         let unkillable = kill_all(&processes).await;
         summary(&processes, end, unkillable, self.inner.limits.output).await
     }

@@ -20,6 +20,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
 
+use super::elf::{self, ElfNames};
 use super::plan::Resolved;
 
 /// A file that takes longer than this to read has no digest, and so cannot be run.
@@ -113,6 +114,11 @@ impl ReadFile {
     /// Whether it could be read at all.
     pub(super) fn is_readable(&self) -> bool {
         self.file.is_some()
+    }
+
+    /// The loader and the library directories that it names, if it is a binary.
+    pub(super) fn elf_names(&self) -> Option<ElfNames> {
+        self.file.as_ref().filter(|_| elf::is_elf(&self.head)).and_then(elf::names_of)
     }
 
     /// Whether nobody but root can write to the file, wherever it is.

@@ -9,6 +9,7 @@ mod account;
 mod arguments;
 mod conduct;
 mod digests;
+mod elf;
 mod interpreters;
 mod outcome;
 mod output;
@@ -20,12 +21,14 @@ mod verify;
 mod wrap;
 pub(crate) mod writers;
 
-pub(crate) use account::is_known_home;
+pub(crate) use account::{is_home_of_root, is_known_home};
 pub use arguments::NamedFile;
 pub use outcome::{End, Outcome, StageEnd};
 pub use output::Output;
 pub use password::{Password, PasswordDesk, PasswordWanted};
-pub use plan::{Interpreter, MOST_STAGES, Pipeline, PlanRequest, Privilege, Resolved, Stage, hex_of, plan};
+pub use plan::{
+    Interpreter, LibraryPath, MOST_STAGES, Pipeline, PlanRequest, Privilege, Resolved, Stage, hex_of, plan,
+};
 pub use resolve::{EXECUTION_PATH, resolve};
 pub use run::{PipelineLimits, Pipelines, Run, RunError};
 pub use writers::Writers;

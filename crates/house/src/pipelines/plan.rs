@@ -74,9 +74,13 @@ impl Stage {
         }
         for interpreter in self.file.interpreters() {
             match &interpreter.file {
-                Resolved::Found { path, writers, .. } => look("the interpreter", &path.to_string_lossy(), writers),
-                Resolved::Missing { .. } => look("the interpreter", &interpreter.name, &Writers::Unknown),
+                Resolved::Found { path, writers, .. } => look(interpreter.what(), &path.to_string_lossy(), writers),
+                Resolved::Missing { .. } => look(interpreter.what(), &interpreter.name, &Writers::Unknown),
             }
+        }
+        let programs = std::iter::once(&self.file).chain(self.file.interpreters().iter().map(|found| &found.file));
+        for LibraryPath { path, writers } in programs.flat_map(Resolved::libraries) {
+            look("the place of libraries", &path.to_string_lossy(), writers);
         }
         for file in self.named.iter().filter(|file| file.is_code) {
             let what = if file.is_directory { "the directory" } else { "the file" };
@@ -132,9 +136,13 @@ pub enum Resolved {
         /// Who can change it, or make the path lead to another file.
         #[serde(default)]
         writers: Writers,
-        /// If it is a script: the programs that run it, one after the other.
+        /// If it is a script: the programs that run it, one after the other. The loader of a binary among all of these
+        /// as well, if others than root can change the loader.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         interpreters: Vec<Interpreter>,
+        /// If it is a binary: the places of libraries that it names itself and that others than root can change.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        libraries: Vec<LibraryPath>,
     },
     /// There is none that can be run; starting it would fail like this.
     Missing {
@@ -151,7 +159,7 @@ impl Resolved {
         Resolved::Missing { errno, text: std::io::Error::from_raw_os_error(errno).to_string() }
     }
 
-    /// The programs that run it, if it is a script.
+    /// The programs that run it, if it is a script, and loaders that others than root can change.
     #[must_use]
     pub fn interpreters(&self) -> &[Interpreter] {
         match self {
@@ -159,21 +167,46 @@ impl Resolved {
             Resolved::Missing { .. } => &[],
         }
     }
+
+    /// The places of libraries that it names itself and that others than root can change.
+    #[must_use]
+    pub fn libraries(&self) -> &[LibraryPath] {
+        match self {
+            Resolved::Found { libraries, .. } => libraries,
+            Resolved::Missing { .. } => &[],
+        }
+    }
 }
 
-/// A program that runs a script.
+/// A program that runs a script, or that loads a binary.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Interpreter {
-    /// As it is written in the first line of the script.
+    /// As it is written in the first line of the script, or in the binary.
     pub name: String,
     /// The file that means.
     pub file: Resolved,
+    /// The kernel starts it in place of the binary before it, which names it (`PT_INTERP`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_loader: bool,
 }
 
 impl Interpreter {
     pub(super) fn missing(name: String, errno: rustix::io::Errno) -> Self {
-        Interpreter { name, file: Resolved::missing(errno.raw_os_error()) }
+        Interpreter { name, file: Resolved::missing(errno.raw_os_error()), is_loader: false }
     }
+
+    fn what(&self) -> &'static str {
+        if self.is_loader { "the loader" } else { "the interpreter" }
+    }
+}
+
+/// A directory that a binary has its libraries looked for in, or a library that it names by its path.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LibraryPath {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Who can change it, or create it.
+    pub writers: Writers,
 }
 
 /// A pipeline as it was asked for.
@@ -334,140 +367,5 @@ pub fn hex_of(digest: &[u8; 32]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn pairs(list: &[(&str, &str)]) -> BTreeMap<String, String> {
-        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    fn named(env: &[(String, String)], name: &str) -> String {
-        env.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()).unwrap_or_default()
-    }
-
-    #[test]
-    fn the_environment_is_the_request_and_the_account_and_nothing_else() {
-        let of = |env, privilege, agent, display| environment(env, privilege, false, agent, display);
-        let env = of(pairs(&[("TZ", "UTC"), ("HOME", "/x")]), Privilege::None, None, BTreeMap::new());
-        let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
-        assert_eq!(env[0].1, "/x", "what the request brings stays");
-        assert_eq!(env[2].1, EXECUTION_PATH);
-        let agent = of(BTreeMap::new(), Privilege::None, Some("/run/agent".into()), BTreeMap::new());
-        assert!(agent.contains(&("SSH_AUTH_SOCK".to_owned(), "/run/agent".to_owned())));
-        let display = pairs(&[("DISPLAY", ":0"), ("LD_PRELOAD", "/x.so")]);
-        let pkexec = of(pairs(&[("LANG", "C"), ("HOME", "/x")]), Privilege::Pkexec, None, display);
-        assert_eq!(pkexec, [("DISPLAY", ":0"), ("LANG", "C")].map(|(a, b)| (a.to_owned(), b.to_owned())));
-    }
-
-    #[test]
-    fn root_is_root_whatever_the_request_says() {
-        let brought = pairs(&[("HOME", "/home/me"), ("TZ", "UTC")]);
-        let env = environment(brought.clone(), Privilege::Sudo, false, None, BTreeMap::new());
-        let root = account::root();
-        assert_eq!((named(&env, "HOME"), named(&env, "USER")), (root.home.clone(), root.name.clone()));
-        assert_eq!((named(&env, "LOGNAME"), named(&env, "TZ")), (root.name.clone(), "UTC".to_owned()));
-        let names: Vec<&str> = env.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["HOME", "LOGNAME", "PATH", "TZ", "USER"]);
-        // As the contract has it, where that is wanted.
-        let env = environment(brought, Privilege::Sudo, true, None, BTreeMap::new());
-        assert_eq!(
-            (named(&env, "HOME"), named(&env, "USER")),
-            ("/home/me".to_owned(), account::account().name.clone())
-        );
-    }
-
-    fn planned(ask: PlanRequest) -> Pipeline {
-        let files: Vec<Files> = ask.stages.iter().map(|argv| examined(argv)).collect();
-        assemble(ask, files.into_iter())
-    }
-
-    #[test]
-    fn a_plan_is_the_same_after_it_was_stored() {
-        let ask = PlanRequest {
-            stages: vec![
-                vec!["sh".to_owned(), "-c".to_owned(), "\u{202e}x \u{1F600} /etc/passwd".to_owned()],
-                vec!["nope".to_owned()],
-            ],
-            privilege: Privilege::Sudo,
-            ..PlanRequest::default()
-        };
-        let plan = planned(ask);
-        assert!(matches!(&plan.stages[0].file, Resolved::Found { writers: Writers::OnlyRoot, .. }));
-        assert!(matches!(&plan.stages[1].file, Resolved::Missing { errno: 2, .. }));
-        assert_eq!(plan.stages[0].named.len(), 1);
-        assert!(plan.changeable_code().is_empty());
-        let text = serde_json::to_string(&plan).unwrap();
-        assert_eq!(serde_json::from_str::<Pipeline>(&text).unwrap(), plan);
-        let digits = |text: &str| {
-            serde_json::from_value::<Resolved>(serde_json::json!({"found": {
-            "path": "/a", "target": "/a", "dev": 1, "inode": 2, "size": 3, "digest": text}}))
-        };
-        // As a version stored it that did not look who can change a file.
-        assert!(matches!(digits(&"0f".repeat(32)).unwrap(), Resolved::Found { writers: Writers::Unknown, .. }));
-        for wrong in ["", "0f", &"zz".repeat(32), &"é".repeat(32), &"0f".repeat(33)] {
-            digits(wrong).unwrap_err();
-        }
-    }
-
-    #[test]
-    fn code_that_others_can_change_is_listed() {
-        let by_requester = || Writers::Requester("user 1000 owns it".to_owned());
-        let file = |path: &str, writers, interpreters| Resolved::Found {
-            path: path.into(),
-            target: path.into(),
-            dev: 1,
-            inode: 2,
-            size: 3,
-            digest: [4; 32],
-            writers,
-            interpreters,
-        };
-        let named = |is_code, is_directory, writers| NamedFile {
-            word: 1,
-            path: "/x".into(),
-            is_directory,
-            writers,
-            is_code,
-            digest: None,
-        };
-        let sh = |writers| vec![Interpreter { name: "/bin/sh".to_owned(), file: file("/bin/sh", writers, vec![]) }];
-        let mut stage = Stage::new(vec!["a".to_owned()], file("/a", Writers::OnlyRoot, sh(Writers::OnlyRoot)));
-        stage.named = vec![named(true, false, Writers::OnlyRoot), named(false, false, by_requester())];
-        assert_eq!(stage.changeable_code(), Vec::<String>::new());
-        stage.file = file("/a", by_requester(), sh(Writers::Others("group 5 can".to_owned())));
-        stage.named.extend([named(true, false, by_requester()), named(true, true, by_requester())]);
-        stage.names_more = true;
-        assert_eq!(
-            stage.changeable_code(),
-            [
-                "the program /a: user 1000 owns it",
-                "the interpreter /bin/sh: group 5 can",
-                "the file /x: user 1000 owns it",
-                "the directory /x: user 1000 owns it",
-                "there are more files among the arguments than were examined",
-            ]
-        );
-        let unknown = Interpreter::missing("env -S 'x'".to_owned(), rustix::io::Errno::NOEXEC);
-        let stage = Stage::new(vec!["a".to_owned()], file("/a", Writers::OnlyRoot, vec![unknown]));
-        assert_eq!(stage.changeable_code(), ["the interpreter env -S 'x': nobody has looked who can"]);
-    }
-
-    #[tokio::test]
-    async fn what_was_looked_at_is_not_looked_at_again() {
-        let ask = |words: &[&str]| {
-            let stages = words.iter().map(|word| vec![(*word).to_owned()]).collect();
-            PlanRequest { stages, ..PlanRequest::default() }
-        };
-        let looked = plan(ask(&["sh", "true"])).await;
-        assert!(looked.stages.iter().all(|stage| matches!(stage.file, Resolved::Found { .. })));
-        assert!(account::is_known(), "the environment has it");
-        // Unless a name has just gone from the kernel's memory, all of it is known now.
-        let known = (0..100).find_map(|_| known_files(&ask(&["sh", "true"]), true));
-        let files: Vec<Resolved> = looked.stages.iter().map(|stage| stage.file.clone()).collect();
-        assert_eq!(known.expect("it was looked at a moment ago"), files);
-        assert_eq!(known_files(&ask(&["sh", "no-such-program"]), true), None, "one that somebody has to look for");
-        assert_eq!(known_files(&ask(&["sh", "true"]), false), None, "whose environment is not known yet");
-        assert_eq!(plan(ask(&["sh", "true"])).await, looked);
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

@@ -5,7 +5,9 @@
 //!
 //! Everything here may wait for a disk and is called where waiting does no harm, except [`resolve_at_once`].
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -13,12 +15,16 @@ use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 
 use super::digests::{self, ReadFile, Remembered};
+use super::elf::{ElfNames, library_path};
 use super::interpreters::{FirstLine, MAX_DEPTH, first_line, is_env, program_of_env};
-use super::plan::{Interpreter, Resolved};
-use super::writers::writers_of;
+use super::plan::{Interpreter, LibraryPath, Resolved};
+use super::writers::{Writers, writers_of};
 
 /// Where commands are looked for, whatever `PATH` the daemon has.
 pub const EXECUTION_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Places of libraries of one binary that are listed.
+const MAX_LIBRARIES: usize = 32;
 
 /// Where programs come from that a house of root need not fear to have changed: in such a house the requester is root
 /// too, and the owner of a file says nothing.
@@ -86,7 +92,7 @@ fn can_run(path: &Path) -> io::Result<()> {
 fn examine(path: &Path) -> io::Result<Resolved> {
     let mut files = Vec::new();
     let (mut found, program) = examine_file(path)?;
-    let interpreters = interpreters_of(&program.head, &mut files);
+    let interpreters = interpreters_of(&program, &mut files);
     if let Resolved::Found { interpreters: place, .. } = &mut found {
         *place = interpreters;
     }
@@ -109,6 +115,7 @@ fn examine_file(path: &Path) -> io::Result<(Resolved, ReadFile)> {
         // A link was changed between the two looks.
         return Err(Errno::STALE.into());
     }
+    let libraries = libraries_of(&read, &target);
     let found = Resolved::Found {
         path: path.to_owned(),
         target,
@@ -118,14 +125,17 @@ fn examine_file(path: &Path) -> io::Result<(Resolved, ReadFile)> {
         digest: read.digest,
         writers: writers_of(path),
         interpreters: Vec::new(),
+        libraries,
     };
     Ok((found, read))
 }
 
-/// The programs that run a script, one after the other; none if these are not the first bytes of a script.
-fn interpreters_of(head: &[u8], files: &mut Vec<(PathBuf, ReadFile)>) -> Vec<Interpreter> {
+/// The programs that run a script, one after the other, each with its loader if others can change that; for a binary only
+/// its loader, likewise.
+fn interpreters_of(program: &ReadFile, files: &mut Vec<(PathBuf, ReadFile)>) -> Vec<Interpreter> {
     let mut found = Vec::new();
-    let mut head = head.to_vec();
+    add_loader(program, &mut found, files);
+    let mut head = program.head.clone();
     for depth in 0.. {
         let FirstLine { interpreter, argument } = match first_line(&head) {
             None => break,
@@ -170,27 +180,76 @@ fn add_interpreter(
     match path.and_then(|path| examine_file(&path).map(|(file, read)| (path, file, read))) {
         Ok((path, file, read)) => {
             let head = read.head.clone();
-            found.push(Interpreter { name, file });
+            found.push(Interpreter { name, file, is_loader: false });
+            add_loader(&read, found, files);
             files.push((path, read));
             Some(head)
         }
         Err(error) => {
-            found.push(Interpreter { name, file: missing(&error) });
+            found.push(Interpreter { name, file: missing(&error), is_loader: false });
             None
         }
     }
 }
 
+/// Examines the program that the kernel starts in place of a binary, if others than root can change that program.
+fn add_loader(binary: &ReadFile, found: &mut Vec<Interpreter>, files: &mut Vec<(PathBuf, ReadFile)>) {
+    let Some((name, path)) = binary.elf_names().and_then(|names| changeable_loader(&names)) else { return };
+    let examined = can_run(&path).and_then(|()| examine_file(&path));
+    let file = match examined {
+        Ok((file, read)) => {
+            files.push((path, read));
+            file
+        }
+        Err(error) => missing(&error),
+    };
+    found.push(Interpreter { name, file, is_loader: true });
+}
+
+/// The loader of a binary, as it is written and where it is, if others than root can change it. The kernel opens it from
+/// the directory that a command runs in, which is `/`.
+pub(super) fn changeable_loader(names: &ElfNames) -> Option<(String, PathBuf)> {
+    let name = names.loader.as_deref()?;
+    let path = Path::new("/").join(OsStr::from_bytes(name));
+    let is_trusted = path.canonicalize().is_ok_and(|target| is_of_root_alone(&target, &writers_of(&path)));
+    (!is_trusted).then(|| (String::from_utf8_lossy(name).into_owned(), path))
+}
+
+/// The places of libraries that a binary names and that others than root can change, or create.
+fn libraries_of(binary: &ReadFile, target: &Path) -> Vec<LibraryPath> {
+    let Some(names) = binary.elf_names() else { return Vec::new() };
+    let origin = target.parent().unwrap_or(target);
+    let mut found: Vec<LibraryPath> = Vec::new();
+    for text in &names.libraries {
+        let path = library_path(text, origin);
+        let mut there = path.as_path();
+        // Whoever can change the last directory that exists can create the rest.
+        while there.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            let Some(parent) = there.parent() else { break };
+            there = parent;
+        }
+        let writers = writers_of(there);
+        let path = PathBuf::from(path.to_string_lossy().into_owned());
+        if !writers.is_only_root() && found.len() < MAX_LIBRARIES && found.iter().all(|known| known.path != path) {
+            found.push(LibraryPath { path, writers });
+        }
+    }
+    found
+}
+
 /// Whether neither the requester nor anybody else but root can change a program, a script or what interprets it.
 pub(super) fn is_protected(file: &Resolved) -> bool {
-    let is_root = rustix::process::geteuid().is_root();
     let is_trusted = |file: &Resolved| match file {
-        Resolved::Found { target, writers, .. } => {
-            writers.is_only_root() && (!is_root || SYSTEM_DIRECTORIES.iter().any(|system| target.starts_with(system)))
-        }
+        Resolved::Found { target, writers, .. } => is_of_root_alone(target, writers),
         Resolved::Missing { .. } => false,
     };
     is_trusted(file) && file.interpreters().iter().all(|interpreter| is_trusted(&interpreter.file))
+}
+
+/// Whether neither the requester nor anybody else but root can change a file.
+fn is_of_root_alone(target: &Path, writers: &Writers) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    writers.is_only_root() && (!is_root || SYSTEM_DIRECTORIES.iter().any(|system| target.starts_with(system)))
 }
 
 fn missing(error: &io::Error) -> Resolved {

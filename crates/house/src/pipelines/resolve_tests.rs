@@ -156,3 +156,72 @@ fn interpreters_are_found_as_the_kernel_and_env_find_them() {
     let protected = resolve(&by_env);
     assert!(!is_protected(&protected), "the script itself is nobody's but ours");
 }
+
+/// A copy of the shell whose loader is another file; none where the shell has no loader or the new name has no room.
+fn with_loader(directory: &Path, name: &str, loader: &str) -> Option<String> {
+    let mut bytes = std::fs::read("/bin/sh").unwrap();
+    let old = digests::read(Path::new("/bin/sh"), |_| Ok(())).unwrap().elf_names().unwrap().loader?;
+    let at = bytes.windows(old.len()).position(|part| part == old).unwrap();
+    let room = bytes.get_mut(at..at + old.len()).filter(|_| loader.len() <= old.len())?;
+    room.fill(0);
+    room[..loader.len()].copy_from_slice(loader.as_bytes());
+    let path = directory.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Some(path.to_str().unwrap().to_owned())
+}
+
+/// A directory with a name that is short enough to take the place of a loader's.
+fn short_directory() -> tempfile::TempDir {
+    tempfile::Builder::new().prefix("l").rand_bytes(5).tempdir_in("/tmp").unwrap()
+}
+
+#[test]
+fn a_loader_that_others_can_change_is_examined_like_an_interpreter() {
+    let scratch = short_directory();
+    let loader = program(scratch.path(), "ld", "\x7fELF", 0o755);
+    let Some(binary) = with_loader(scratch.path(), "binary", &loader) else {
+        eprintln!("skipped: the shell of this system has no loader with a long enough name");
+        return;
+    };
+    let found = resolve(&binary);
+    let [shown] = found.interpreters() else { panic!("{found:?}") };
+    assert!(shown.is_loader && shown.name == loader);
+    assert!(matches!(&shown.file, Resolved::Found { path, .. } if *path == Path::new(&loader)));
+    assert!(!is_protected(&found));
+    // Likewise behind a script, and where it is not there yet.
+    let script = program(scratch.path(), "script", &format!("#!{binary}\n"), 0o755);
+    let names = || resolve(&script).interpreters().iter().map(|found| (found.is_loader, found.name.clone())).collect();
+    let expected: Vec<(bool, String)> = vec![(false, binary.clone()), (true, loader.clone())];
+    assert_eq!(expected, Vec::from_iter::<Vec<_>>(names()));
+    std::fs::remove_file(&loader).unwrap();
+    assert_eq!(interpreters(&binary), [(loader, None)]);
+    // One of the system says nothing.
+    assert_eq!(interpreters("/bin/sh"), []);
+}
+
+#[test]
+fn places_of_libraries_that_others_can_change_are_listed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let place = scratch.path().join("lib");
+    std::fs::create_dir(&place).unwrap();
+    std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let compiled = std::process::Command::new("cc")
+        .args(["-x", "c", "-", "-o"])
+        .arg(scratch.path().join("binary"))
+        .args(["-Wl,-rpath,$ORIGIN/lib/later", "-Wl,-rpath,/usr/lib/no-such-directory"])
+        .stdin(std::process::Stdio::piped())
+        .spawn();
+    let Ok(mut compiler) = compiled else {
+        eprintln!("skipped: there is no compiler `cc`");
+        return;
+    };
+    std::io::Write::write_all(&mut compiler.stdin.take().unwrap(), b"int main(void) { return 0; }\n").unwrap();
+    assert!(compiler.wait().unwrap().success());
+    let found = resolve(scratch.path().join("binary").to_str().unwrap());
+    let [library] = found.libraries() else { panic!("{found:?}") };
+    assert_eq!(library.path, place.canonicalize().unwrap().join("later"));
+    assert!(!library.writers.is_only_root());
+    assert_eq!(found.interpreters(), []);
+    assert_eq!(resolve("/bin/sh").libraries(), []);
+}

@@ -29,6 +29,7 @@ const REMEMBERED: usize = 16 * 1024;
 
 const ALREADY: &str = "it was carried out already";
 const NOT_DECIDED: &str = "what stands on disk of it is not what the house decided";
+const UNPROVED: &str = "it is over, and nothing proves any more what came of it";
 
 /// What a pipeline may use.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -324,7 +325,11 @@ impl Inner {
         }
         // A decision counts because the house made it, not because a row says so.
         if !self.approvals.vouches_for(approval) {
-            return Err(not_run(NOT_DECIDED));
+            return Err(match approval.outcome {
+                // With the key of before went the proof of how it ended. That it was not run would be a guess.
+                Some(_) => RunError::Lost(UNPROVED.to_owned()),
+                None => not_run(NOT_DECIDED),
+            });
         }
         let pipeline = approval.subject.pipeline().ok_or_else(|| not_run("it is no pipeline"))?;
         if let Some(why) = unfit(pipeline.stages.len(), approval.runs.len()) {

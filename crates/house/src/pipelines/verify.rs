@@ -21,6 +21,7 @@
 //! For a privileged command `sudo` opens the path itself. Code that others can change is therefore refused there, unless
 //! the approver has confirmed exactly that.
 
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -32,9 +33,10 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use sha2::{Digest as _, Sha256};
 
 use super::digests::{self, ReadFile, Remembered};
+use super::elf::{self, ElfNames};
 use super::interpreters::first_line;
 use super::plan::{Interpreter, Resolved, Stage, look_anew};
-use super::resolve::is_protected;
+use super::resolve::{changeable_loader, is_protected};
 
 /// A larger file is not copied.
 const MAX_COPIED_BYTES: usize = 4 << 20;
@@ -102,8 +104,11 @@ pub(super) fn verify(stage: &Stage) -> Result<Ready, Difference> {
         let execute = sealed.map(|file| (Arc::new(file), Execute::Script));
         return Ok(Ready { execute, ..by_path });
     }
-    let execute = binary(path, program)?;
-    Ok(Ready { execute: Some((Arc::new(execute.0), execute.1)), ..by_path })
+    let (descriptor, how) = binary(path, program)?;
+    // Read from what is executed: another loader may have been in the file when its digest was taken.
+    let file = File::from(descriptor);
+    check_loader(stage, path, elf::names_of(&file))?;
+    Ok(Ready { execute: Some((Arc::new(file.into()), how)), ..by_path })
 }
 
 /// How a binary is executed that others can change, so that nobody writes to it between reading and executing.
@@ -121,6 +126,15 @@ fn binary(path: &Path, program: ReadFile) -> Result<(OwnedFd, Execute), Differen
         (Some(Err(LeaseError::Busy)), _) => Err(changed(BUSY)),
         (_, Some(copy)) => Ok((copy, Execute::Program)),
         (_, None) => Ok((OwnedFd::from(file), Execute::Program)),
+    }
+}
+
+/// Compares the loader that a binary names with those that were shown, if others than root can change that loader.
+fn check_loader(stage: &Stage, path: &Path, names: Option<ElfNames>) -> Result<(), Difference> {
+    let Some((name, _)) = names.and_then(|names| changeable_loader(&names)) else { return Ok(()) };
+    match stage.file.interpreters().iter().any(|shown| shown.is_loader && shown.name == name) {
+        true => Ok(()),
+        false => Err(Difference::Changed(format!("`{}` is loaded by `{name}`, which was not shown", path.display()))),
     }
 }
 
@@ -229,21 +243,30 @@ fn compare(file: &Resolved, content: &mut Content, is_leased: bool) -> Result<Re
 /// change.
 fn compare_interpreters(stage: &Stage, is_leased: bool) -> Result<Vec<OwnedFd>, Difference> {
     let mut leased = Vec::new();
-    for Interpreter { name, file } in stage.file.interpreters() {
+    for Interpreter { name, file, is_loader } in stage.file.interpreters() {
+        let what = if *is_loader { "loader" } else { "interpreter" };
         match compare(file, &mut Content::none(), is_leased && !is_protected(file)) {
             Ok(ReadFile { lease: Some(Err(LeaseError::Busy)), .. }) => {
-                return Err(Difference::Changed(format!("the interpreter `{name}` {BUSY}")));
+                return Err(Difference::Changed(format!("the {what} `{name}` {BUSY}")));
             }
-            Ok(ReadFile { file: Some(open), lease: Some(Ok(())), .. }) => leased.push(open.into()),
-            Ok(_) => {}
-            Err(Difference::Changed(what)) => {
-                return Err(Difference::Changed(format!(
-                    "the interpreter of the script is not what was shown: {what}"
-                )));
+            Ok(read) => {
+                if let Resolved::Found { path, .. } = file
+                    && !is_loader
+                    && !is_protected(file)
+                {
+                    check_loader(stage, path, read.elf_names())?;
+                }
+                if let ReadFile { file: Some(open), lease: Some(Ok(())), .. } = read {
+                    leased.push(open.into());
+                }
+            }
+            Err(Difference::Changed(why)) => {
+                let of = if *is_loader { "program" } else { "script" };
+                return Err(Difference::Changed(format!("the {what} of the {of} is not what was shown: {why}")));
             }
             // What was not there then must not be there now: nobody has seen it.
             Err(_) if look_anew(&stage.argv).file.interpreters() == stage.file.interpreters() => {}
-            Err(_) => return Err(Difference::Changed(format!("the interpreter `{name}` was not there before"))),
+            Err(_) => return Err(Difference::Changed(format!("the {what} `{name}` was not there before"))),
         }
     }
     Ok(leased)
@@ -265,7 +288,8 @@ fn compare_named(stage: &Stage) -> Result<(), Difference> {
 fn is_read_while_it_runs(stage: &Stage) -> bool {
     let is_shell =
         |path: &Path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| SHELLS.contains(&name));
-    stage.file.interpreters().last().is_some_and(|interpreter| match &interpreter.file {
+    let programs = stage.file.interpreters().iter().rfind(|interpreter| !interpreter.is_loader);
+    programs.is_some_and(|interpreter| match &interpreter.file {
         Resolved::Found { path, target, .. } => is_shell(path) || is_shell(target),
         Resolved::Missing { .. } => false,
     })
@@ -281,7 +305,7 @@ fn sealed_copy(content: &[u8]) -> io::Result<OwnedFd> {
     // Kernels before 6.3 do not know the flag, and later ones may forbid such a file without it.
     let fd = rustix::fs::memfd_create(COPY_NAME, flags | MemfdFlags::EXEC)
         .or_else(|_| rustix::fs::memfd_create(COPY_NAME, flags))?;
-    let mut file = std::fs::File::from(fd);
+    let mut file = File::from(fd);
     file.write_all(content)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file.into())

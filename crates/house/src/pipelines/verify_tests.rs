@@ -2,6 +2,9 @@ use std::io::{Read as _, Seek as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
+use hostel_keeper::lease;
+use rustix::fs::OFlags;
+
 use super::*;
 use crate::pipelines::resolve::resolve;
 use crate::pipelines::writers::Writers;
@@ -117,16 +120,151 @@ fn a_shell_script_is_copied_unless_it_uses_its_own_path() {
     }
 }
 
-#[test]
-fn a_binary_that_others_can_change_is_executed_by_descriptor() {
-    let scratch = tempfile::tempdir().unwrap();
-    let word = scratch.path().join("copy").to_str().unwrap().to_owned();
+/// A copy of `true`, and its path.
+fn binary_in(directory: &Path) -> String {
+    let word = directory.join("copy").to_str().unwrap().to_owned();
     std::fs::copy("/bin/true", &word).unwrap();
+    word
+}
+
+fn id_of(file: &OwnedFd) -> (u64, u64) {
+    let stat = rustix::fs::fstat(file).unwrap();
+    (stat.st_dev, stat.st_ino)
+}
+
+#[test]
+fn a_binary_that_others_can_change_is_executed_by_descriptor_under_a_lease() {
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
     let ready = verify(&stage(&[&word])).unwrap();
     let (file, how) = ready.execute.unwrap();
+    assert_eq!(how, Execute::Leased);
+    assert_eq!(id_of(&file), (ready.pin.dev, ready.pin.inode));
+    assert!(lease::is_intact(&*file));
+    // Whoever wants to write to the file waits, and the lease is not intact any more.
+    let write_at_once = || {
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        rustix::fs::open(&word, flags, rustix::fs::Mode::empty())
+    };
+    assert_eq!(write_at_once().unwrap_err(), rustix::io::Errno::AGAIN);
+    assert!(!lease::is_intact(&*file));
+    drop(file);
+    write_at_once().unwrap();
+}
+
+#[test]
+fn a_file_that_somebody_has_open_for_writing_is_not_executed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
+    let shown = stage(&[&word]);
+    let writer = std::fs::File::options().write(true).open(&word).unwrap();
+    let what = changed(verify(&shown));
+    assert!(what.contains("is open for writing in another process"), "{what}");
+    drop(writer);
+    verify(&shown).unwrap();
+}
+
+#[test]
+fn interpreters_that_others_can_change_are_leased_until_the_command_runs() {
+    let scratch = tempfile::tempdir().unwrap();
+    let interpreter = binary_in(scratch.path());
+    let shown = stage(&[&program(scratch.path(), "script", &format!("#!{interpreter}\n"))]);
+    let ready = verify(&shown).unwrap();
+    assert!(ready.execute.is_none() && ready.leased.len() == 1);
+    assert!(lease::is_intact(&ready.leased[0]));
+    drop(ready);
+    let _writer = std::fs::File::options().write(true).open(&interpreter).unwrap();
+    let what = changed(verify(&shown));
+    assert!(what.starts_with(&format!("the interpreter `{interpreter}` is open for writing")), "{what}");
+    // One that only root can change is not leased.
+    let plain = program(scratch.path(), "plain", "#!/bin/sh\n");
+    assert!(verify(&stage(&[&plain])).unwrap().leased.is_empty());
+}
+
+/// A file that was read where the system gives no leases.
+fn read_without_lease(path: &Path) -> ReadFile {
+    let mut read = digests::read(path, |_| Ok(())).unwrap();
+    read.lease = Some(Err(LeaseError::Unavailable(rustix::io::Errno::INVAL.into())));
+    read
+}
+
+#[test]
+fn without_leases_a_small_binary_is_executed_as_a_sealed_copy() {
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
+    let path = Path::new(&word);
+    let mode = |mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    mode(0o777);
+    let content = std::fs::read(path).unwrap();
+    let read = read_without_lease(path);
+    let original = (read.signature.dev, read.signature.inode);
+    let (copy, how) = binary(path, read).unwrap();
     assert_eq!(how, Execute::Program);
-    let stat = rustix::fs::fstat(&*file).unwrap();
-    assert_eq!((stat.st_dev, stat.st_ino), (ready.pin.dev, ready.pin.inode));
+    assert_ne!(id_of(&copy), original);
+    let mut copy = std::fs::File::from(copy);
+    let mut bytes = Vec::new();
+    copy.rewind().unwrap();
+    copy.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == content, "another content");
+    assert!(std::io::Write::write_all(&mut copy, b"x").is_err(), "nobody writes to it");
+    // The copy holds the bytes that were compared, or there is none.
+    let read = read_without_lease(path);
+    std::fs::write(path, b"\x7fELF of somebody else").unwrap();
+    let Err(Difference::Changed(what)) = binary(path, read) else { panic!("it was let through") };
+    assert!(what.ends_with("changed while it was read"), "{what}");
+    // A copy would not have the rights that the file gives.
+    std::fs::write(path, &content).unwrap();
+    mode(0o4777);
+    let (file, how) = binary(path, read_without_lease(path)).unwrap();
+    assert_eq!((id_of(&file), how), (original, Execute::Program));
+}
+
+#[test]
+fn without_leases_a_large_binary_is_executed_by_descriptor() {
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
+    let path = Path::new(&word);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_len(MAX_COPIED_BYTES as u64 + 1).unwrap();
+    let read = read_without_lease(path);
+    let original = (read.signature.dev, read.signature.inode);
+    let (file, how) = binary(path, read).unwrap();
+    assert_eq!((id_of(&file), how), (original, Execute::Program));
+}
+
+#[test]
+fn a_binary_that_cannot_be_read_and_that_others_can_change_is_not_executed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
+    let mut read = read_without_lease(Path::new(&word));
+    read.file = None;
+    let Err(Difference::Changed(what)) = binary(Path::new(&word), read) else { panic!("it was let through") };
+    assert!(what.ends_with("cannot be read, and others than root can change it"), "{what}");
+}
+
+/// The system itself refuses the lease: the file is another user's, and this thread may not lease files of others.
+#[test]
+fn a_file_of_another_user_gets_no_lease_and_is_copied() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make a file of another user");
+        return;
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let word = binary_in(scratch.path());
+    std::os::unix::fs::chown(&word, Some(4321), None).unwrap();
+    let shown = stage(&[&word]);
+    // Capabilities are those of a thread.
+    let verified = std::thread::spawn(move || {
+        let mut sets = capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::LEASE);
+        set_capabilities(None, sets).unwrap();
+        verify(&shown)
+    });
+    let ready = verified.join().unwrap().unwrap();
+    let (file, how) = ready.execute.unwrap();
+    assert_eq!(how, Execute::Program);
+    assert_ne!(id_of(&file), (ready.pin.dev, ready.pin.inode));
 }
 
 #[test]
@@ -178,4 +316,51 @@ fn root_runs_changeable_code_only_if_that_is_confirmed() {
     }
     assert!(matches!(verify_privileged(&stage(&["no-such-program"]), true), Err(Difference::Missing(2))));
     assert_eq!(resolve("true"), stage(&["true"]).file);
+}
+
+/// The attack of the penetration test: the loader is swapped after it was shown.
+#[test]
+fn another_loader_is_noticed() {
+    let scratch = tempfile::Builder::new().prefix("l").rand_bytes(5).tempdir_in("/tmp").unwrap();
+    let names = elf::names_of(&File::open("/bin/sh").unwrap()).unwrap();
+    let system = names.loader.map(|loader| String::from_utf8(loader).unwrap()).unwrap_or_default();
+    let (one, two) = (scratch.path().join("ld1"), scratch.path().join("ld2"));
+    let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
+    if system.len() < one.len() {
+        eprintln!("skipped: the shell of this system has no loader with a long enough name");
+        return;
+    }
+    for loader in [one, two] {
+        std::fs::copy(&system, loader).unwrap();
+    }
+    // A copy of the shell with another loader.
+    let shell = std::fs::read("/bin/sh").unwrap();
+    let at = shell.windows(system.len()).position(|part| part == system.as_bytes()).unwrap();
+    let word = scratch.path().join("binary").to_str().unwrap().to_owned();
+    let with_loader = |loader: &str| {
+        let mut bytes = shell.clone();
+        bytes[at..at + system.len()].fill(0);
+        bytes[at..at + loader.len()].copy_from_slice(loader.as_bytes());
+        bytes
+    };
+    std::fs::write(&word, with_loader(one)).unwrap();
+    std::fs::set_permissions(&word, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let shown = stage(&[&word]);
+    let ready = verify(&shown).unwrap();
+    assert_eq!((ready.leased.len(), lease::is_intact(&ready.leased[0])), (1, true));
+    drop(ready);
+    let original = std::fs::read(one).unwrap();
+    std::fs::write(one, b"\x7fELF of somebody else").unwrap();
+    let what = changed(verify(&shown));
+    assert!(what.starts_with("the loader of the program is not what was shown: "), "{what}");
+    std::fs::write(one, original).unwrap();
+    verify(&shown).unwrap();
+    // A digest that was taken while the file named another loader.
+    let mut other = shown.clone();
+    if let Resolved::Found { interpreters, .. } = &mut other.file {
+        interpreters[0] = stage(&[&word]).file.interpreters()[0].clone();
+        interpreters[0].name = two.to_owned();
+    }
+    let what = changed(verify(&other));
+    assert!(what.ends_with(&format!("is loaded by `{one}`, which was not shown")), "{what}");
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use hostel_journal::{EndKind, ProcessId, Recovered};
 use hostel_keeper::proto::{Builder, Held, Limits, Note, State, feature, kind, tag};
-use hostel_peer::server::ServerError;
+use hostel_peer::server::{self, ServerError};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
@@ -294,6 +294,8 @@ async fn reach(
         }
         let nobody = matches!(last.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused);
         if nobody {
+            // What this process starts has its limits, and a keeper with those of a hosted process would be refused.
+            server::this_process().map_err(|found| ConnectError::NotTheKeeper { socket: socket.clone(), found })?;
             let options = options.clone();
             let started = hostel_tasks::spawn_blocking(move || launch::start(&options)).await;
             started

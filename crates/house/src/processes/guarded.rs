@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use hostel_guard::{Confinement, Guard, Guards, Layers, Request, Setting, Shown};
+use hostel_guard::{Confinement, Guard, GuardRefusal, Guards, Layers, Request, Setting, Shown};
 
 use super::process::Process;
 use super::{Processes, SpawnError, SpawnSpec};
@@ -32,29 +32,26 @@ impl Processes {
     /// Puts the launcher before a request, if it is to have a guard, and says what it gets.
     pub(super) async fn confine(&self, spec: &mut SpawnSpec) -> Result<Option<Confinement>, SpawnError> {
         let Some(SpawnGuard { guard, shown, least }) = spec.guard.take() else { return Ok(None) };
-        let layers = self.layers(&guard, least).await?;
+        if guard.setting == Setting::Off && least.is_none() {
+            return Ok(Some(Confinement { guard, layers: Layers::default() }));
+        }
         let request = Request {
             program: std::mem::take(&mut spec.program),
             argv: std::mem::take(&mut spec.argv),
             environment: std::mem::take(&mut spec.env),
             shown,
         };
-        let wrapped = self.guards().wrap(request, &guard, layers);
-        let wrapped = wrapped.map_err(|refusal| SpawnError::Guard(refusal.to_string()))?;
+        let guards = Arc::clone(self.guards());
+        // Trying starts a process and waits for it, and a plan looks at files.
+        let wrapped = hostel_tasks::spawn_blocking(move || {
+            let layers = guards.layers(&guard, least)?;
+            guards.notice(hostel_peer::houses::running());
+            Ok((guards.wrap(request, &guard, layers)?, Confinement { guard, layers }))
+        });
+        let wrapped = wrapped.await.map_err(|error| SpawnError::Guard(error.to_string()))?;
+        let (wrapped, confinement) = wrapped.map_err(|refusal: GuardRefusal| SpawnError::Guard(refusal.to_string()))?;
         (spec.program, spec.argv, spec.env) = (wrapped.program, wrapped.argv, wrapped.environment);
-        Ok(Some(Confinement { guard, layers }))
-    }
-
-    async fn layers(&self, guard: &Guard, least: Layers) -> Result<Layers, SpawnError> {
-        let refused = |refusal: hostel_guard::GuardRefusal| SpawnError::Guard(refusal.to_string());
-        let guards = self.guards();
-        if guard.setting == Setting::Off && least.is_none() || guards.answers_at_once(guard) {
-            return guards.layers(guard, least).map_err(refused);
-        }
-        // Trying starts a process and waits for it.
-        let (guards, guard) = (Arc::clone(guards), guard.clone());
-        let tried = hostel_tasks::spawn_blocking(move || guards.layers(&guard, least)).await;
-        tried.map_err(|error| SpawnError::Guard(error.to_string()))?.map_err(refused)
+        Ok(Some(confinement))
     }
 
     /// The guard that everything gets which somebody inside asks for, of whom it is not known in which process they run:

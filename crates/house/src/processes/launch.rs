@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use hostel_keeper::{SOCKET_NAME, SUBCOMMAND};
+use hostel_keeper::{OUTSIDE_LIMIT_OPTION, SOCKET_NAME, SUBCOMMAND};
+use hostel_peer::marks;
 
 use super::KeeperOptions;
 
@@ -18,6 +19,7 @@ pub(crate) fn socket(run_dir: &Path) -> PathBuf {
 pub(crate) fn start(options: &KeeperOptions) -> io::Result<()> {
     let mut command = Command::new(&options.program);
     command.arg(SUBCOMMAND).arg("--run-dir").arg(&options.run_dir).arg("--journal-dir").arg(&options.journal_dir);
+    command.arg(OUTSIDE_LIMIT_OPTION).arg(marks::lowest_outside().to_string());
     if let Some(root) = &options.cgroup_root {
         command.arg("--cgroup-root").arg(root);
     }

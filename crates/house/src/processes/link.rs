@@ -166,6 +166,11 @@ impl Link {
         *self.end.borrow()
     }
 
+    /// The keeper's process.
+    pub(crate) fn keeper(&self) -> &Process {
+        &self.keeper
+    }
+
     /// Whether the keeper's process has not ended, whatever became of the link. Asks the kernel, which does not wait.
     pub(crate) fn keeper_lives(&self) -> bool {
         self.keeper.is_alive()

@@ -35,7 +35,7 @@ use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
-use hostel_peer::server::ServerError;
+use hostel_peer::server::{self, ServerError};
 use parking_lot::{Mutex, RwLock};
 use rustix::process::Signal;
 use tokio::sync::watch as signal;
@@ -370,6 +370,17 @@ impl Processes {
         let (count, processes) = told.map_or((*seen, 0), |lost| *lost);
         *seen = count;
         processes
+    }
+
+    /// Whose limits somebody has lowered since it was started, so that it looks like a hosted process: `daemon`, `keeper`.
+    pub async fn lowered_limits(&self) -> Vec<&'static str> {
+        let link = self.house.link();
+        let keeper = server::is_inside(link.keeper()).await == Some(true);
+        let daemon = server::this_process().is_err();
+        [(daemon, "daemon"), (keeper, "keeper")]
+            .into_iter()
+            .filter_map(|(lowered, whose)| lowered.then_some(whose))
+            .collect()
     }
 
     /// The keeper.

@@ -349,10 +349,10 @@ impl Process {
         let house = self.house.upgrade()?;
         let marks = Marks::of(&house.tag(), self.id);
         let (pid, alive, id) = (self.pid(), self.progress.borrow().exit.is_none(), self.id);
-        let cgroups = house.cgroups();
+        let (cgroups, keeper) = (house.cgroups(), house.welcome.read().pid);
         Some(move || {
             let extra = cgroups.as_ref().map(|cgroups| cgroups.members(id)).unwrap_or_default();
-            tree::find(&marks, pid, alive, &extra)
+            tree::find(&marks, pid, alive, keeper, &extra)
         })
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum Table {
     Approver,
     /// The settings about consent that are in force.
     Policy,
-    /// The processes of sessions, as they were to be started. Never changed, so not in the ledger.
+    /// The processes of sessions, and how far they have come. Not in the ledger: see `sessions::rows`.
     Process,
     /// Prompts that were taken and are not answered.
     Prompt,

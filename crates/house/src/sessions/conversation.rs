@@ -4,10 +4,10 @@
 //! crash gives the same events in the same order. Inputs are announced by marks; an input that has no mark in the
 //! journal was never given. It does no I/O.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
-use hostel_agents::{Decision, Driver, Encoded, Event, Exit, Heard, Input, TurnOver};
+use hostel_agents::{Decision, Driver, Encoded, Event, Exit, Heard, Input, Raw, Shown, TurnOver};
 use hostel_journal::{Item, Stream};
 use hostel_keeper::proto::MAX_STDIN_BYTES;
 
@@ -44,6 +44,10 @@ impl MarkId {
         MarkId(Self::INTERRUPT | (turn & Self::NUMBER))
     }
 
+    const fn is_prompt(self) -> bool {
+        self.0 & !Self::NUMBER == Self::PROMPT
+    }
+
     /// The input, where the mark says all there is to it.
     const fn plain(self) -> Option<Given> {
         match self.0 & !Self::NUMBER {
@@ -60,8 +64,15 @@ impl MarkId {
 pub(crate) enum Given {
     Own,
     Prompt { turn: u64, text: String },
-    Decision { approval: String, request: String, decision: Decision },
+    Decision { approval: String, request: String, decision: Decision, tool: Arc<ShownTool> },
     Interrupt,
+}
+
+/// What a person was shown of a call of a tool.
+#[derive(Debug)]
+pub(crate) struct ShownTool {
+    pub(crate) tool: String,
+    pub(crate) input: Raw,
 }
 
 impl Given {
@@ -69,14 +80,17 @@ impl Given {
         match self {
             Given::Own => Input::Own,
             Given::Prompt { turn, text } => Input::Prompt { turn: *turn, text },
-            Given::Decision { request, decision, .. } => Input::Decision { request, decision },
+            Given::Decision { request, decision, tool, .. } => {
+                let shown = Some(Shown { tool: &tool.tool, input: &tool.input });
+                Input::Decision { request, decision, shown }
+            }
             Given::Interrupt => Input::Interrupt,
         }
     }
 }
 
 /// A state between turns, from which reading can begin.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Checkpoint {
     pub(crate) saved: Option<String>,
     pub(crate) place: Place,
@@ -129,6 +143,8 @@ pub(crate) struct Conversation {
     rest: Option<(MarkId, Vec<u8>)>,
     /// Inputs whose marks have come, of this turn.
     sent: Vec<MarkId>,
+    /// The journal has a prompt of which this conversation does not know.
+    has_unknown_prompt: bool,
     /// The house has signalled the process.
     pub(crate) stopped: bool,
     /// Lines that were too long to be read.
@@ -147,6 +163,7 @@ impl Conversation {
             given: HashMap::new(),
             rest: None,
             sent: Vec::new(),
+            has_unknown_prompt: false,
             stopped: false,
             heard: Heard::default(),
             line_limit,
@@ -178,6 +195,12 @@ impl Conversation {
         self.sent.contains(&mark)
     }
 
+    /// Whether a prompt was read that is none of the running turn. The write that ends a turn has a checkpoint behind all
+    /// that belongs to it, so whoever finds one has begun at an earlier checkpoint than the last.
+    pub(crate) fn has_unknown_prompt(&self) -> bool {
+        self.has_unknown_prompt
+    }
+
     /// An input that may be found in the journal.
     pub(crate) fn expect(&mut self, mark: MarkId, given: Given) {
         self.given.insert(mark, given);
@@ -196,7 +219,8 @@ impl Conversation {
 
     /// Whether the agent waits for the answer to this question.
     pub(crate) fn waits_for(&self, request: &str) -> bool {
-        self.driver.encode(&Input::Decision { request, decision: &Decision::AllowOnce }) != Encoded::Nothing
+        let input = Input::Decision { request, decision: &Decision::AllowOnce, shown: None };
+        self.driver.encode(&input) != Encoded::Nothing
     }
 
     /// Half an input was given.
@@ -313,7 +337,10 @@ impl Conversation {
             }
             return;
         }
-        let Some(given) = mark.plain().or_else(|| self.given.remove(&mark)) else { return };
+        let Some(given) = mark.plain().or_else(|| self.given.remove(&mark)) else {
+            self.has_unknown_prompt |= mark.is_prompt();
+            return;
+        };
         let whole = match &given {
             Given::Own => self.driver.wants(),
             given => match self.driver.encode(&given.as_input()) {
@@ -325,7 +352,7 @@ impl Conversation {
             whole.get(len as usize..).filter(|rest| !rest.is_empty()).map(|rest| (mark, rest.to_vec()))
         });
         self.driver.sent(&given.as_input(), &mut self.heard);
-        if let Given::Decision { approval, request, decision } = given {
+        if let Given::Decision { approval, request, decision, .. } = given {
             let answered = Event::PermissionAnswered { request, approval, decision };
             self.heard.events.push(answered);
         }

@@ -42,6 +42,7 @@ pub use types::{
 use crate::store::StoreError;
 pub(crate) use hub::Hub;
 use log::Log;
+pub(crate) use rows::ProcessRows;
 use rows::SessionRow;
 
 /// Nanoseconds of wall clock.

@@ -50,10 +50,12 @@ pub(crate) struct PromptRow {
     /// The process that serves it; none while it waits.
     pub(crate) process: Option<ProcessId>,
     pub(crate) running: bool,
+    /// The number of its first event: numbers by which the agent's questions are found again follow from there.
+    pub(crate) first_seq: u64,
 }
 
 /// The columns of [`read`].
-const PROMPT: &str = "SELECT session, turn, prompt, door, state, process, unproved, seal FROM turns";
+const PROMPT: &str = "SELECT session, turn, prompt, door, state, process, unproved, seal, first_seq FROM turns";
 
 /// A row of [`PROMPT`], and the seal that it carries.
 fn read(row: &Row<'_>) -> rusqlite::Result<(PromptRow, Option<Seal>)> {
@@ -66,6 +68,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<(PromptRow, Option<Seal>)> {
         proof: Proof::of_bytes(prompt, door, unproved),
         process: row.get_ref(5)?.as_blob().ok().and_then(|id| id.try_into().ok()).map(ProcessId),
         running: row.get_ref(4)?.as_bytes()? == b"running",
+        first_seq: row.get::<_, i64>(8)? as u64,
     };
     Ok((found, row.get_ref(7)?.as_blob().ok().and_then(Seal::read)))
 }
@@ -90,7 +93,7 @@ impl PromptRow {
         ledger.seal(Table::Prompt, |encoder| {
             encoder.number(self.session).number(self.turn as i64).bytes(&self.proof.digest);
             encoder.number(i64::from(self.running)).number(i64::from(self.proof.unproved));
-            encoder.maybe(self.process.as_ref().map(|process| &process.0[..]));
+            encoder.number(self.first_seq as i64).maybe(self.process.as_ref().map(|process| &process.0[..]));
         })
     }
 

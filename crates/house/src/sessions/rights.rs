@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::mail::MeshPolicy;
 use super::rows::{maybe_text, text};
-use crate::processes::{Origin, ProcessId};
+use crate::processes::Origin;
 use crate::seals::{Ledger, RowKey, Seal, Table};
 
 /// Where a session comes from.
@@ -241,29 +241,6 @@ pub(crate) fn change(
 /// A session is never used again. Part of the write that says so.
 pub(crate) fn forget(ledger: &Ledger, no: i64) {
     ledger.set(key(no), None);
-}
-
-/// Seals how the processes that run were started, where nobody can prove it any more: a keeper without a key may hold them
-/// still. Those that were not started yet are never started.
-pub(crate) fn adopt_processes(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::Result<()> {
-    let found: Vec<([u8; 16], i64, String)> = transaction
-        .prepare_cached("SELECT id, session, setup FROM agent_processes WHERE state = 'live' AND length(id) = 16")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, text(row, 2)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    for (id, session, setup) in found {
-        let seal = setup_seal(ledger, ProcessId(id), session, &setup);
-        transaction
-            .prepare_cached("UPDATE agent_processes SET seal = ? WHERE id = ?")?
-            .execute(params![seal.bytes(), id])?;
-    }
-    Ok(())
-}
-
-/// The seal of how a process is to be started. The row is never changed, so the ledger need not know it.
-pub(crate) fn setup_seal(ledger: &Ledger, id: ProcessId, session: i64, setup: &str) -> Seal {
-    ledger.seal(Table::Process, |encoder| {
-        encoder.bytes(&id.0).number(session).text(setup);
-    })
 }
 
 #[cfg(test)]

@@ -153,6 +153,7 @@ pub(crate) fn stage(words: &[&str]) -> Stage {
         digest: [4; 32],
         writers: Writers::OnlyRoot,
         interpreters: Vec::new(),
+        libraries: Vec::new(),
     };
     Stage::new(words.iter().map(|word| (*word).to_owned()).collect(), file)
 }

@@ -192,11 +192,19 @@ async fn what_was_approved_and_not_known_to_be_over_is_taken_up_or_told_of() {
     assert_eq!(told[0].runs, runs);
     // Nobody takes it up any more once it was told of.
     assert!(house.approvals.rejoin("sudo-proxy", "due", &line("due"), Some(&asker())).is_none());
-    let outcome = Outcome { end: End::NotRun { why: "nobody came back".to_owned() }, ..finished(0) };
-    for one in &told {
-        house.approvals.record_outcome(&one.id, &outcome).await.unwrap();
+    let not_run =
+        Outcome { end: End::NotRun { why: "nobody came back".to_owned() }, stages: Vec::new(), ..finished(0) };
+    let killed = Outcome { end: End::Killed { why: "nobody came back".to_owned() }, ..finished(0) };
+    for (one, outcome) in told.iter().zip([&not_run, &killed, &killed]) {
+        house.approvals.record_outcome(&one.id, outcome).await.unwrap();
     }
     assert_eq!(house.records(&ids[0]).await, ["requested", "decided", "not_run"]);
+    assert_eq!(house.records(&ids[1]).await, ["requested", "decided", "started", "finished"]);
+    // The outcome tells of a command that was started: that is recorded as well, where its daemon could not do it.
+    assert_eq!(house.records(&plain.id).await, ["requested", "decided", "started", "finished"]);
+    let records = house.approvals.audit().show(0, 10_000).await.unwrap();
+    let found = |id: &str| records.iter().any(|record| record.approval == id && record.body["found"] == true);
+    assert!(found(&plain.id) && !found(&ids[1]));
     let house = house.restart_with(hasty).await;
     assert_eq!(house.approvals.unfinished().len(), 1);
     house.verified().await;
@@ -214,6 +222,21 @@ async fn ids_are_known_after_a_restart() {
     let since = recent[1].1;
     assert_eq!(house.approvals.recent_requests("sudo-proxy", since).await.unwrap().len(), 1);
     assert!(house.approvals.recent_requests("mcp", 0).await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_is_no_text_is_reported_and_hides_no_other() {
+    let house = House::new().await;
+    for id in ["a", "b"] {
+        house.ask(connected(id, &["true"])).await;
+    }
+    let house = house.restart_with(hasty).await;
+    let database = rusqlite::Connection::open(house.database()).unwrap();
+    database.execute("UPDATE approvals SET request = CAST(x'ff' AS TEXT) WHERE request = 'a'", []).unwrap();
+    let recent = house.approvals.recent_requests("sudo-proxy", 0).await.unwrap();
+    assert_eq!(recent.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["b"]);
+    let alarms = house.approvals.alarms();
+    assert!(alarms.iter().any(|alarm| alarm.text.contains("cannot be read (1)")), "{alarms:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

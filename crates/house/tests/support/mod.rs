@@ -16,7 +16,7 @@ pub(crate) mod pipelines;
 pub(crate) mod raw;
 pub(crate) mod sessions;
 
-use hostel_keeper::{LOCK_NAME, SOCKET_NAME, SUBCOMMAND};
+use hostel_keeper::{LOCK_NAME, OUTSIDE_LIMIT_OPTION, SOCKET_NAME, SUBCOMMAND};
 
 /// The pause between two observations of something that is waited for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(5);
@@ -65,6 +65,7 @@ impl RawKeeper {
             .arg(keeper.run_dir())
             .arg("--journal-dir")
             .arg(keeper.directory.path().join("journal"))
+            .args([OUTSIDE_LIMIT_OPTION, &hostel_peer::marks::lowest_outside().to_string()])
             .status()
             .unwrap();
         assert!(status.success());

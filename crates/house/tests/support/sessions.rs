@@ -95,12 +95,20 @@ impl Daemon {
     }
 
     pub(crate) fn start_with_rules(place: &TestHouse, options: SessionOptions, rules: Vec<Rule>) -> Self {
+        Self::start_with(place, options, |consent| consent.rules = rules)
+    }
+
+    pub(crate) fn start_with(
+        place: &TestHouse,
+        options: SessionOptions,
+        change: impl FnOnce(&mut ApprovalOptions),
+    ) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (processes, sessions, approvals, store) = runtime.block_on(async {
             let processes = place.open().await;
             let store = store::open(&place.path().join("state.db")).unwrap();
             let mut consent = ApprovalOptions::new(place.path().join("approver"), processes.clone());
-            consent.rules = rules;
+            change(&mut consent);
             let approvals = Approvals::open(store.clone(), consent).await.unwrap();
             let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options).await.unwrap();
             (processes, sessions, approvals, store)

@@ -64,6 +64,9 @@ pub(crate) struct Identity {
     pub(crate) run_dir: PathBuf,
     pub(crate) journal_dir: PathBuf,
     pub(crate) cgroup_root: Option<PathBuf>,
+    /// The lowest hard limit of file locks of a process outside of the house ([`marks`]). Not the keeper's present one,
+    /// which others can lower.
+    pub(crate) outside_limit: u64,
 }
 
 /// The control thread's state.
@@ -243,8 +246,8 @@ impl Control {
         self.spare = spare();
     }
 
-    /// Only this user, and nobody who descends from the keeper or is further inside a house than the keeper itself, also if
-    /// that is another house: a hosted process must not rule over a keeper, whichever program it runs. Where `/proc` cannot
+    /// Only this user, and nobody who descends from the keeper or is inside a house by its limits, also if that is
+    /// another house: a hosted process must not rule over a keeper, whichever program it runs. Where `/proc` cannot
     /// tell, the answer is no.
     fn admit(&self, fd: &OwnedFd) -> Option<Peer> {
         let credentials = rustix::net::sockopt::socket_peercred(fd).ok()?;
@@ -254,7 +257,7 @@ impl Control {
         let pid = credentials.pid.as_raw_nonzero().get() as u32;
         let admitted = credentials.uid == rustix::process::geteuid()
             && tree::descends_from(pid, std::process::id()) == Some(false)
-            && marks::is_inside(pid) == Some(false);
+            && marks::is_inside(pid, self.identity.outside_limit) == Some(false);
         admitted.then_some(Peer { pid, process })
     }
 

@@ -20,7 +20,7 @@ use crate::proto::{self, Builder, DecodeError, Frame, Limits, NoteExit, OnFull, 
 use crate::pump::{Kept, Mark, ParkedChild, ParkedPump};
 use crate::recognition::{KnownProcess, Recognition};
 use crate::state::{Bounds, Progress, SlotKey};
-use crate::sys;
+use crate::{marks, sys};
 
 /// Layouts that are read. Version 1 has neither stages of pipelines nor a house key, version 2 has no house key. A build
 /// that knows only those refuses the present one, because it would forget the key and the owners of inputs.
@@ -59,6 +59,7 @@ mod own {
     pub(super) const PROGRAM_PATH: u16 = 1127;
     pub(super) const KNOWN_PROCESS: u16 = 1128;
     pub(super) const OWNER: u16 = 1129;
+    pub(super) const OUTSIDE_LIMIT: u16 = 1130;
     pub(super) const ANCHOR: u16 = 1190;
 }
 
@@ -106,6 +107,7 @@ pub(super) fn write_state(control: &Control, parked: &ParkedPump, secrets: &Owne
     let mut house = Builder::new(&mut bytes, own::HOUSE, 0)
         .u32(own::LAYOUT, LAYOUT)
         .i32(own::SECRETS, secrets.as_raw_fd())
+        .u64(own::OUTSIDE_LIMIT, identity.outside_limit)
         .bytes(tag::KEEPER_ID, &identity.keeper_id)
         .u64(tag::SINCE_NS, identity.since_ns)
         .u64(tag::STARTED, control.controller_started)
@@ -243,6 +245,10 @@ fn decode_state(bytes: &[u8]) -> Result<Resumed, DecodeError> {
             run_dir: path(own::RUN_DIR)?,
             journal_dir: path(own::JOURNAL_DIR)?,
             cgroup_root: house.find(own::CGROUP_ROOT)?.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes))),
+            outside_limit: match house.maybe_u64(own::OUTSIDE_LIMIT)? {
+                Some(limit) => limit,
+                None => marks::outside_of_older_build(),
+            },
         },
         lock: house.i32(own::LOCK)?,
         listener: house.i32(own::LISTENER)?,
@@ -425,6 +431,8 @@ mod tests {
             assert_eq!(resumed.secrets, None);
             assert_eq!(resumed.recognition.inherited_controller, Some(42));
         }
+        let resumed = decode_state(&older_state(3)).map_err(|error| error.to_string()).ok().unwrap();
+        assert!(resumed.identity.outside_limit <= marks::OUTSIDE, "it compared with its own limit");
         assert!(decode_state(&older_state(4)).is_err() && decode_state(&older_state(0)).is_err());
     }
 }

@@ -1,28 +1,25 @@
 //! How a file is fetched: opened as it comes in, written beside its place, and moved there only when it is whole and
 //! the one it claims to be.
 //!
-//! Invariant: at `out` there is the whole file or what was there before. Nothing is written through a symbolic link. A file
-//! of a member that proves what it shares is only taken if that member announced it, with these very bytes.
+//! Invariant: a file of a member that proves what it shares is only taken if that member announced it, with these very
+//! bytes. How it is written is the matter of `place`.
 
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use hostel_wire::encoding::hex;
 use hostel_wire::fingerprint::sha256;
 use hostel_wire::frames::client::Call;
-use hostel_wire::random;
 use hostel_wire::sealed::{FileHead, FileOpener};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
 use hyper::{Method, Response};
 use serde_json::Value;
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::Instant;
 
 use super::http::{self, Ask};
 use super::keys;
+use super::place::FilePlace;
 use crate::mesh::Refusal;
 use crate::mesh::core::Core;
 
@@ -40,12 +37,29 @@ pub(crate) struct File {
     pub(crate) verified: bool,
 }
 
+/// Where a file is to go.
+#[derive(Clone, Copy)]
+pub(crate) enum Out<'a> {
+    /// An absolute path.
+    Path(&'a str),
+    /// What somebody has resolved.
+    Place(&'a FilePlace),
+}
+
 /// Fetches a file to `out`.
-pub(crate) async fn fetch(core: &Core, id: &str, out: &str, take_unverified: bool) -> Result<File, Refusal> {
+pub(crate) async fn fetch(core: &Core, id: &str, out: Out<'_>, take_unverified: bool) -> Result<File, Refusal> {
     if !hostel_wire::ids::is_ulid(id) {
         return Err(Refusal::new("file_not_found", "there is no such file").about("id"));
     }
-    let out = place(out)?;
+    let resolved;
+    let place = match out {
+        Out::Place(place) => place,
+        Out::Path(out) => {
+            resolved = FilePlace::at(out)?;
+            &resolved
+        }
+    };
+    place.check()?;
     let fields = core.line()?.fields(Call::GetFile { file_id: id.to_owned() }).await?;
     let sharer = fields.get("uploadedBy").and_then(Value::as_str).unwrap_or_default().to_owned();
     let proven = proven(core, id, &sharer, take_unverified).await?;
@@ -57,7 +71,7 @@ pub(crate) async fn fetch(core: &Core, id: &str, out: &str, take_unverified: boo
         Err(refusal) if http::is_untimely(&refusal) => download(core, &path).await,
         answer => answer,
     }?;
-    let mut beside = Beside::create(&out).await?;
+    let mut beside = place.begin()?;
     let mut opener = FileOpener::new(key);
     let mut body = answer.into_body();
     let mut plain = Vec::new();
@@ -78,7 +92,7 @@ pub(crate) async fn fetch(core: &Core, id: &str, out: &str, take_unverified: boo
         return Err(mismatch());
     }
     beside.write(&mut plain).await?;
-    beside.keep(&out).await?;
+    beside.keep().await?;
     Ok(File { head, verified })
 }
 
@@ -117,67 +131,4 @@ async fn download(core: &Core, path: &str) -> Result<Response<Incoming>, Refusal
 
 fn mismatch() -> Refusal {
     Refusal::new("hash_mismatch", "the file is not the one that was shared")
-}
-
-fn cannot(detail: impl std::fmt::Display) -> Refusal {
-    Refusal::new("cannot_write", detail.to_string()).about("out")
-}
-
-/// Where it shall go: an absolute path at which there is nothing, or a regular file.
-fn place(out: &str) -> Result<PathBuf, Refusal> {
-    let path = PathBuf::from(out);
-    if !path.is_absolute() || path.file_name().is_none() || out.contains('\0') {
-        return Err(Refusal::field("out", "`out` must be an absolute path of a file"));
-    }
-    match std::fs::symlink_metadata(&path) {
-        Ok(data) if data.file_type().is_symlink() => Err(cannot("there is a symbolic link at `out`")),
-        Ok(data) if !data.is_file() => Err(cannot("there is something else than a file at `out`")),
-        Ok(_) => Ok(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(path),
-        Err(error) => Err(cannot(error)),
-    }
-}
-
-/// A file beside the place, which is gone unless it is kept.
-struct Beside {
-    path: Option<PathBuf>,
-    file: tokio::fs::File,
-}
-
-impl Beside {
-    async fn create(out: &Path) -> Result<Self, Refusal> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(out.file_name().unwrap_or_default());
-        name.push(format!(".{}.part", hex(&random::bytes::<8>())));
-        let path = out.with_file_name(name);
-        let opened =
-            std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(|error| {
-                cannot(format!("cannot write to `{}`: {error}", out.parent().unwrap_or(out).display()))
-            })?;
-        Ok(Self { path: Some(path), file: tokio::fs::File::from_std(opened) })
-    }
-
-    async fn write(&mut self, plain: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.file.write_all(plain).await.map_err(cannot)?;
-        plain.clear();
-        Ok(())
-    }
-
-    async fn keep(mut self, out: &Path) -> Result<(), Refusal> {
-        self.file.flush().await.map_err(cannot)?;
-        self.file.sync_all().await.map_err(cannot)?;
-        place(&out.to_string_lossy())?;
-        let Some(path) = &self.path else { return Ok(()) };
-        tokio::fs::rename(path, out).await.map_err(cannot)?;
-        self.path = None;
-        Ok(())
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        if let Some(path) = &self.path {
-            std::fs::remove_file(path).ok();
-        }
-    }
 }

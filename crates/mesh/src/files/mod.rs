@@ -9,6 +9,7 @@
 pub(crate) mod fetch;
 mod http;
 pub(crate) mod keys;
+pub(crate) mod place;
 pub(crate) mod share;
 pub(crate) mod upload;
 

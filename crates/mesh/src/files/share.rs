@@ -1,7 +1,8 @@
-//! How a file is taken: read twice, once to know it and once to seal it; if it changed in between it is not taken.
+//! How a file is taken: opened once and read twice, once to know it and once to seal it; if it changed in between it is
+//! not taken.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek as _, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -21,14 +22,28 @@ pub(crate) struct Snapshot {
     pub(crate) sealed_sha256: String,
 }
 
-/// Seals a file into `place`, or into memory. Blocks.
-pub(crate) fn snapshot(path: &Path, most: u64, key: &FileKey, place: Option<&Path>) -> Result<Snapshot, Refusal> {
-    let head = survey(path, most)?;
+/// Seals the file at `path` into `place`, or into memory. With `opened`, that is the file, whatever is at `path` now.
+/// Blocks.
+pub(crate) fn snapshot(
+    path: &Path,
+    opened: Option<File>,
+    most: u64,
+    key: &FileKey,
+    place: Option<&Path>,
+) -> Result<Snapshot, Refusal> {
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    let name = name.ok_or_else(|| Refusal::field("path", "the path names no file"))?;
+    let mut file = match opened {
+        Some(file) => regular(file)?,
+        None => open(path)?,
+    };
+    let head = survey(&mut file, name, most)?;
     let (mut sealer, first) =
         FileSealer::new(key, &head).map_err(|_| Refusal::field("path", "the file's name is too long"))?;
     let mut into = Into::open(place).map_err(Refusal::internal)?;
     into.put(&first).map_err(Refusal::internal)?;
-    let mut file = open(path)?;
+    // The path is not resolved again: it may lead elsewhere by now.
+    file.rewind().map_err(|error| unreadable(&error))?;
     let mut sum = Sha256::new();
     let mut left = head.size;
     let mut chunk = vec![0; FILE_CHUNK];
@@ -49,10 +64,7 @@ pub(crate) fn snapshot(path: &Path, most: u64, key: &FileKey, place: Option<&Pat
 }
 
 /// Size and digest.
-fn survey(path: &Path, most: u64) -> Result<FileHead, Refusal> {
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let name = name.ok_or_else(|| Refusal::field("path", "the path names no file"))?;
-    let mut file = open(path)?;
+fn survey(file: &mut File, name: String, most: u64) -> Result<FileHead, Refusal> {
     let mut sum = Sha256::new();
     let mut size = 0_u64;
     let mut chunk = vec![0; FILE_CHUNK];
@@ -72,7 +84,10 @@ fn survey(path: &Path, most: u64) -> Result<FileHead, Refusal> {
 fn open(path: &Path) -> Result<File, Refusal> {
     // A pipe nobody writes to must not hold us up.
     let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| unreadable(&error))?;
+    regular(OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|error| unreadable(&error))?)
+}
+
+fn regular(file: File) -> Result<File, Refusal> {
     match file.metadata() {
         Ok(data) if data.is_file() => Ok(file),
         Ok(_) => Err(Refusal::field("path", "only a regular file can be shared")),
@@ -160,7 +175,7 @@ mod tests {
             std::fs::write(&path, &bytes).unwrap();
             let key = FileKey::generate();
             let place = dir.path().join(format!("{size}.sealed"));
-            let snapshot = snapshot(&path, 1 << 30, &key, Some(&place)).unwrap();
+            let snapshot = snapshot(&path, None, 1 << 30, &key, Some(&place)).unwrap();
             let sealed = std::fs::read(&place).unwrap();
             assert_eq!(
                 (snapshot.sealed_size, snapshot.sealed_sha256),
@@ -179,8 +194,23 @@ mod tests {
         let key = FileKey::generate();
         let path = dir.path().join("x");
         std::fs::write(&path, "12345").unwrap();
-        assert_eq!(snapshot(&path, 4, &key, None).err().unwrap().code(), "message_too_large");
-        assert_eq!(snapshot(dir.path(), 4, &key, None).err().unwrap().code(), "invalid");
-        assert_eq!(snapshot(&dir.path().join("no"), 4, &key, None).err().unwrap().code(), "file_not_found");
+        assert_eq!(snapshot(&path, None, 4, &key, None).err().unwrap().code(), "message_too_large");
+        assert_eq!(snapshot(dir.path(), None, 4, &key, None).err().unwrap().code(), "invalid");
+        assert_eq!(snapshot(&dir.path().join("no"), None, 4, &key, None).err().unwrap().code(), "file_not_found");
+    }
+
+    #[test]
+    fn a_file_that_is_open_is_shared_whatever_its_path_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        std::fs::write(&path, "meant").unwrap();
+        let opened = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "another").unwrap();
+        let snapshot = snapshot(&path, Some(opened), 100, &FileKey::generate(), None).unwrap();
+        assert_eq!((snapshot.head.name.as_str(), snapshot.head.size), ("x", 5));
+        let directory = File::open(dir.path()).unwrap();
+        let key = FileKey::generate();
+        assert_eq!(super::snapshot(&path, Some(directory), 100, &key, None).err().unwrap().code(), "invalid");
     }
 }

@@ -4,6 +4,7 @@
 //! outbox has stored it. Until then the sealed copy lies in the spool and the uploader does not take it.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::path::PathBuf;
 
 use hostel_wire::frames::Priority;
@@ -14,7 +15,9 @@ use serde_json::{Value, json};
 
 use super::sending::{self, Destination};
 use super::{Caller, Fetched, FileItem, Mesh, Refusal, ShareRequest, Shared};
-use crate::files::{Outgoing, fetch, keys, share};
+use crate::files::fetch::{self, Out};
+use crate::files::place::FilePlace;
+use crate::files::{Outgoing, keys, share};
 use crate::link::pages;
 use crate::outbox::DestKind;
 use crate::topics::GENERAL;
@@ -31,13 +34,27 @@ impl Mesh {
     /// The future must run to its end even if the caller has gone: a file may leave only after its announcement is stored,
     /// and that is said here.
     pub async fn file_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
+        self.share(request, None, caller).await
+    }
+
+    /// Shares a file that somebody has opened. The path of the request only gives it its name.
+    pub async fn file_share_opened(
+        &self,
+        request: ShareRequest,
+        opened: File,
+        caller: &Caller,
+    ) -> Result<Shared, Refusal> {
+        self.share(request, Some(opened), caller).await
+    }
+
+    async fn share(&self, request: ShareRequest, opened: Option<File>, caller: &Caller) -> Result<Shared, Refusal> {
         self.core.check_sending()?;
-        let shared = self.try_share(request, caller).await;
+        let shared = self.try_share(request, opened, caller).await;
         self.core.metrics.sent("file", if shared.is_ok() { "queued" } else { "rejected" }, 1);
         shared
     }
 
-    async fn try_share(&self, request: ShareRequest, caller: &Caller) -> Result<Shared, Refusal> {
+    async fn try_share(&self, request: ShareRequest, opened: Option<File>, caller: &Caller) -> Result<Shared, Refusal> {
         let core = &self.core;
         let path = PathBuf::from(&request.path);
         if !path.is_absolute() {
@@ -58,7 +75,8 @@ impl Mesh {
         }
         let id = ids::ulid(core.clock.now_ms());
         let place = core.files.place(&id).map_err(Refusal::internal)?;
-        let sealing = hostel_tasks::spawn_blocking(move || share::snapshot(&path, most, &key, place.as_deref()));
+        let sealing =
+            hostel_tasks::spawn_blocking(move || share::snapshot(&path, opened, most, &key, place.as_deref()));
         let snapshot = sealing.await.map_err(Refusal::internal)??;
         let head = snapshot.head;
         let outgoing = Outgoing {
@@ -132,8 +150,23 @@ impl Mesh {
     /// Fetches a file to an absolute path.
     /// `take_unverified`: also one that nobody is proven to have shared, of a member that proves what it shares.
     pub async fn file_get(&self, id: &str, out: &str, take_unverified: bool) -> Result<Fetched, Refusal> {
+        self.fetch(id, out, Out::Path(out), take_unverified).await
+    }
+
+    /// Fetches a file to a place that somebody has resolved; `out` is what its path is called.
+    pub async fn file_get_to(
+        &self,
+        id: &str,
+        out: &str,
+        place: &FilePlace,
+        take_unverified: bool,
+    ) -> Result<Fetched, Refusal> {
+        self.fetch(id, out, Out::Place(place), take_unverified).await
+    }
+
+    async fn fetch(&self, id: &str, out: &str, to: Out<'_>, take_unverified: bool) -> Result<Fetched, Refusal> {
         self.core.check()?;
-        let fetch::File { head, verified } = fetch::fetch(&self.core, id, out, take_unverified).await?;
+        let fetch::File { head, verified } = fetch::fetch(&self.core, id, to, take_unverified).await?;
         Ok(Fetched {
             ok: true,
             file_id: id.to_owned(),

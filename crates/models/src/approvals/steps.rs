@@ -385,12 +385,13 @@ impl Step {
                 };
             } else if is_key_lost && request.row.standing == Standing::Pending {
                 // Nobody can vouch for it: it is over, and whoever asked may ask again, which is another request.
-                request.row.standing = Standing::Withdrawn;
+                (request.row.standing, request.row.asks_again) = (Standing::Withdrawn, true);
                 request.seen_settled = 0;
             } else {
-                request.remembered = there && !self.has(Flaw::ForgetsIds);
+                let counts = there && !request.row.asks_again;
+                request.remembered = counts && !self.has(Flaw::ForgetsIds);
                 // After a lost key nothing proves what a request that is over came to.
-                let is_told = there && (request.is_open() || !is_key_lost);
+                let is_told = counts && (request.is_open() || !is_key_lost);
                 request.orphan = if is_told { Orphan::Open } else { Orphan::No };
             }
             let pending = request.row.standing == Standing::Pending;

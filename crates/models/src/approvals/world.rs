@@ -54,6 +54,8 @@ pub struct Row {
     /// started.
     pub by_second_keeper: bool,
     pub ending: Ending,
+    /// Withdrawn because the key was lost while it was pending: its id may be used again, also after later restarts.
+    pub asks_again: bool,
 }
 
 /// A process under an id that was chosen with the approval.
@@ -204,7 +206,13 @@ pub struct World {
 
 impl Request {
     pub fn new(kind: Kind) -> Self {
-        let row = Row { standing: Standing::Absent, by: Source::Nobody, by_second_keeper: false, ending: Ending::Open };
+        let row = Row {
+            standing: Standing::Absent,
+            by: Source::Nobody,
+            by_second_keeper: false,
+            ending: Ending::Open,
+            asks_again: false,
+        };
         Request {
             kind,
             row,

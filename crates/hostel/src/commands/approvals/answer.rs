@@ -1,7 +1,7 @@
 //! `hostel approvals approve|deny`: the answer, with the approver's passphrase.
 //!
 //! Invariant: the passphrase is asked for only when there is something to answer and a passphrase to compare it with;
-//! with a wrong one nothing further is tried.
+//! with a wrong one nothing further is tried. What is approved was shown before ([`super::reading`]).
 
 use std::process::ExitCode;
 
@@ -15,9 +15,12 @@ use serde_json::json;
 
 use super::one_line;
 use super::read;
+use super::reading;
 use super::settled;
+use super::whole;
 use crate::cli::GrantTerms;
 use crate::cli::PassphraseFrom;
+use crate::cli::Reviewed;
 use crate::cli::Scope;
 use crate::commands::Context;
 use crate::conversation::short;
@@ -71,9 +74,11 @@ pub(super) async fn approve(
     ids: &[String],
     decision: &'static str,
     terms: &GrantTerms,
+    reviewed: &Reviewed,
     from: PassphraseFrom,
 ) -> Result<ExitCode, CommandError> {
-    decide(context, ids, Answer { decision, replacement: None, grant: grant(terms)? }, from).await
+    reading::check(reviewed, ids, from)?;
+    decide(context, ids, Answer { decision, replacement: None, grant: grant(terms)? }, Some(reviewed), from).await
 }
 
 pub(super) async fn deny(
@@ -82,7 +87,7 @@ pub(super) async fn deny(
     reason: Option<&str>,
     from: PassphraseFrom,
 ) -> Result<ExitCode, CommandError> {
-    decide(context, ids, Answer { decision: "reject", replacement: reason, grant: None }, from).await
+    decide(context, ids, Answer { decision: "reject", replacement: reason, grant: None }, None, from).await
 }
 
 /// The terms of a grant, if one is asked for.
@@ -109,6 +114,7 @@ async fn decide(
     context: &Context<'_>,
     ids: &[String],
     answer: Answer<'_>,
+    reviewed: Option<&Reviewed>,
     from: PassphraseFrom,
 ) -> Result<ExitCode, CommandError> {
     let ui = context.ui;
@@ -120,14 +126,22 @@ async fn decide(
     };
     let mut open = Vec::new();
     for id in ids {
-        match find(context, id).await {
+        let found = find(context, id).await;
+        match found.and_then(|found| reviewed.map_or(Ok(()), |wanted| reading::check_digest(wanted, &found.2)).map(|()| found)) {
             Ok(found) => open.push(found),
             Err(error) => fail(error),
         }
     }
     let mut outcomes = Vec::new();
     if let Some((_, client, _)) = open.first_mut() {
-        let passphrase = ask(client, from).await?;
+        let passphrase = match reviewed {
+            None => ask(client, from).await?,
+            Some(reviewed) => {
+                check_set(client).await?;
+                let rows: Vec<_> = open.iter().map(|(house, _, row)| (house.label.as_str(), row)).collect();
+                reading::show_and_ask(ui, &rows, reviewed, from)?
+            }
+        };
         for (house, mut client, row) in open {
             match decide_one(&mut client, &row, &answer, &passphrase).await {
                 Ok(Decided { approval, grant }) => {
@@ -161,20 +175,22 @@ async fn decide(
     failed.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// One that is open.
+/// One that is open, all of it.
 async fn find(context: &Context<'_>, id: &str) -> Result<(House, Client, Request), CommandError> {
-    let (house, client, _, value) = context.houses.find_approval(id).await?;
-    let row = read(&value)?;
+    let (house, mut client, _, value) = context.houses.find_approval(id).await?;
+    let row = read(&whole(&mut client, value).await?)?;
     if row.pending() { Ok((house, client, row)) } else { Err(settled(&row)) }
 }
 
 /// The passphrase, if there is one to be had.
 pub(super) async fn ask(client: &mut Client, from: PassphraseFrom) -> Result<Passphrase, CommandError> {
-    let status: Status = client.call("approver/status", &json!({})).await?;
-    if !status.set {
-        return Err(unset());
-    }
+    check_set(client).await?;
     passphrase::obtain(from.passphrase_fd, "Passphrase of the approver: ")
+}
+
+async fn check_set(client: &mut Client) -> Result<(), CommandError> {
+    let status: Status = client.call("approver/status", &json!({})).await?;
+    if status.set { Ok(()) } else { Err(unset()) }
 }
 
 /// There is none.
@@ -206,6 +222,7 @@ async fn refused(client: &mut Client, row: &Request, error: ClientError) -> Comm
                 approval: Value,
             }
             match client.call::<Got>("approval/get", &json!({"id": row.id})).await.map(|got| read(&got.approval)) {
+                Ok(Ok(now)) if now.pending() => changed(&now),
                 Ok(Ok(now)) => settled(&now),
                 _ => error.into(),
             }
@@ -213,4 +230,11 @@ async fn refused(client: &mut Client, row: &Request, error: ClientError) -> Comm
         Some(code::NO_PASSPHRASE) => unset(),
         _ => error.into(),
     }
+}
+
+/// It is another request by now than the one that was shown.
+fn changed(row: &Request) -> CommandError {
+    let id = short(&row.id);
+    CommandError::failure(format!("{id} is not the request that was shown any more; nothing was decided"))
+        .hint(format!("read it with `hostel approvals show {id}`"))
 }

@@ -3,7 +3,6 @@
 //! Invariant: the lock comes before everything that is shared, the check of the host before the key is used, and nobody
 //! is told that it is up before its socket accepts. What it leaves behind is its data: socket, port and pid file go.
 
-use std::path::PathBuf;
 use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -11,6 +10,8 @@ use std::time::Duration;
 
 use hostel_doors::claudemesh;
 use hostel_doors::claudemesh::Door;
+use hostel_guard::ClosedPlaces;
+use hostel_guard::Guards;
 use hostel_mesh::Ending;
 use hostel_mesh::Mesh;
 use hostel_mesh::MeshOptions;
@@ -39,6 +40,7 @@ use super::settle::Settled;
 use super::signals::Signals;
 use super::signals::Told;
 use super::up;
+use crate::config::Settings;
 use crate::daemon;
 use crate::daemon::launch::Launcher;
 use crate::mesh::Desk;
@@ -47,6 +49,7 @@ use crate::mesh::failure::Failure;
 use crate::mesh::hooks;
 use crate::mesh::route;
 use crate::paths;
+use crate::paths::HouseDir;
 use crate::text;
 
 /// How a supervisor is told not to start it again.
@@ -61,12 +64,32 @@ const FIRST_WORD: Duration = Duration::from_millis(300);
 /// How long the connection and the databases may take to be put away.
 const FAREWELL: Duration = Duration::from_secs(4);
 
-/// The directories whose files are not for processes inside a house. Those houses are known from here on.
-fn private(desk: &Desk<'_>) -> Result<Vec<PathBuf>, Failure> {
+/// The places whose files are not for processes inside a house: what the house's guard hides and holds read-only, and the
+/// directories of the meshes. The house's settings are read whenever somebody asks. Those that cannot be read close what is
+/// closed by default, with what was closed when this daemon started. Houses are known from here on.
+fn closed(desk: &Desk<'_>) -> Result<impl Fn() -> ClosedPlaces + Send + Sync + 'static, Failure> {
     let home = paths::home(None).map_err(|error| Failure::arguments(error.to_string()))?;
     hostel_peer::registry::registry().add_houses_of(&home);
     let places = desk.host.places();
-    Ok(vec![home, places.config_dir().to_owned(), places.daemon_root().to_owned()])
+    let own = [home.clone(), places.config_dir().to_owned(), places.daemon_root().to_owned()];
+    let house = HouseDir::at(home);
+    let guards = move || {
+        let settings = Settings::load(&house.config_file(), &[]).unwrap_or_default();
+        daemon::guard::guards(&house, &settings).ok()
+    };
+    // These keep hold of the hidden directories, so that one that is moved is known where it is then.
+    let first = guards();
+    // Looked at now: nobody has moved anything yet.
+    drop(first.as_ref().map(Guards::closed_places));
+    Ok(move || {
+        let now = guards().as_ref().map(Guards::closed_places).unwrap_or_default();
+        let held = first.as_ref().map(Guards::closed_places).unwrap_or_default();
+        ClosedPlaces {
+            hidden: [now.hidden, held.hidden, own.to_vec()].concat(),
+            read_only: [now.read_only, held.read_only].concat(),
+            writable: now.writable,
+        }
+    })
 }
 
 /// Runs the daemon of a mesh here. `launcher` hears what becomes of it; without one it says so on standard output.
@@ -171,7 +194,7 @@ impl Opened {
         door_settings.public_health |= arguments.public_health;
         door_settings.external = listening.external();
         door_settings.config_file = settled.dir.as_ref().map(MeshDir::config);
-        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone(), private(desk)?);
+        let door = Door::new(mesh.clone(), tokens, log.clone(), door_settings.clone(), closed(desk)?);
         let reloader = Reloader::new(&mesh, &door, &log, door_settings, &settled.membership, &settled.settings);
         if let Some(dir) = &settled.dir {
             memory::started(dir, arguments);

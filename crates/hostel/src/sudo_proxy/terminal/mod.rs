@@ -37,6 +37,7 @@ use tokio::time::Instant;
 
 use super::digest::Style;
 use crate::commands::now_ns;
+use crate::inbox::passphrase;
 use crate::inbox::visible;
 use prompt::Asking;
 use prompt::Question;
@@ -207,14 +208,20 @@ impl Terminal {
                 if decision == Decision::AllowOnce && self.has_to_be_confirmed(&approval) {
                     decision = self.confirmed(&keys).await?;
                 }
-                let claim = match (self.strict, &decision) {
-                    (true, Decision::AllowOnce | Decision::AllowChangeable | Decision::AllowAlways) => {
+                let takes_passphrase = self.strict && decision != DENIED;
+                if let (true, Err(error)) = (takes_passphrase, passphrase::check_memory_private()) {
+                    drop(keys);
+                    self.tty.write(&format!("\n→ Not decided: {error}\n")).await?;
+                    return Ok(Asked::NotHere);
+                }
+                let claim = match takes_passphrase {
+                    true => {
                         self.tty.write("\nApprover's passphrase: ").await?;
                         let typed = tokio::time::timeout(TYPING, keys.secret()).await;
                         let typed = typed.ok().transpose()?.flatten().unwrap_or_default();
                         claim(Face::Passphrase(Passphrase::new(String::from_utf8_lossy(&typed).into_owned())))
                     }
-                    _ => claim(Face::Terminal),
+                    false => claim(Face::Terminal),
                 };
                 let (label, decided) = self.decide(&approval.id, decision, &claim, always).await;
                 (label, if decided { Asked::Done } else { Asked::NotHere })
@@ -338,6 +345,10 @@ impl Terminal {
             () = self.tty.ours() => {}
             // sudo ended without it.
             () = wanted.answer.closed() => return Ok(()),
+        }
+        if let Err(error) = passphrase::check_memory_private() {
+            drop(wanted.answer.send(None));
+            return self.tty.write(&format!("\n→ No password was given: {error}\n")).await;
         }
         let keys = self.tty.keys()?;
         self.tty.write(&password_question(&wanted)).await?;

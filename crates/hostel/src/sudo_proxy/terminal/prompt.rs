@@ -8,6 +8,7 @@
 
 use hostel_house::approvals::Approval;
 use hostel_house::approvals::Kind;
+use hostel_house::pipelines::LibraryPath;
 use hostel_house::pipelines::NamedFile;
 use hostel_house::pipelines::Pipeline;
 use hostel_house::pipelines::Resolved;
@@ -199,17 +200,26 @@ fn files(stage: &Stage, is_first: bool, add: &mut impl FnMut(&'static str, Vec<M
         }
     }
     for interpreter in stage.file.interpreters() {
+        let label = if interpreter.is_loader { "Loader:   " } else { "Run by:   " };
         match &interpreter.file {
             Resolved::Found { path, target, writers, .. } => {
-                add("Run by:   ", resolved(path, target), Weight::Plain);
+                add(label, resolved(path, target), Weight::Plain);
                 if let Some(warning) = changeable(writers) {
                     add("Warning:  ", warning, Weight::Bold);
                 }
             }
             Resolved::Missing { errno, .. } => {
                 let what = ours(&format!(" {}", missing(*errno)));
-                add("Run by:   ", [prose(&interpreter.name), what].concat(), Weight::Bold);
+                add(label, [prose(&interpreter.name), what].concat(), Weight::Bold);
             }
+        }
+    }
+    let programs = std::iter::once(&stage.file).chain(stage.file.interpreters().iter().map(|found| &found.file));
+    for LibraryPath { path, writers } in programs.flat_map(Resolved::libraries) {
+        let place = visible::bytes(path.as_os_str().as_encoded_bytes());
+        add("Loads:    ", [ours("libraries in "), place].concat(), Weight::Plain);
+        if let Some(warning) = changeable(writers) {
+            add("Warning:  ", warning, Weight::Bold);
         }
     }
     for NamedFile { path, writers, is_code, .. } in &stage.named {

@@ -453,6 +453,8 @@ impl Approver {
 
     /// Whether the file is another than what is in force; told once for each content.
     pub(super) fn file_changed(&self) -> bool {
+        // A change of the passphrase is in force before the file is in its place. The next look is soon enough.
+        let Ok(_no_change) = self.inner.gate.try_lock() else { return false };
         {
             let mut state = self.inner.state.lock();
             if state.looked.is_some_and(|looked| looked.elapsed() < LOOK_INTERVAL) {

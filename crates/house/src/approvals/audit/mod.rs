@@ -15,6 +15,7 @@ pub(super) mod endorsement;
 mod segments;
 mod verify;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hostel_store::Chain;
@@ -228,6 +229,27 @@ pub(super) fn meet(transaction: &Transaction<'_>, ledger: &Ledger) -> rusqlite::
         begin_segment(transaction, ledger)?;
     }
     append_one(transaction, ledger, &Line { event: Event::Tampered, approval: "", body })
+}
+
+/// The digests of the requests that were approved and can still have an effect, by id, as the records of the decisions have
+/// them; empty where an earlier version recorded none. May read all of the audit.
+pub(super) fn approved(connection: &Connection) -> rusqlite::Result<HashMap<String, String>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT CAST(approval AS BLOB), CAST(body AS BLOB) FROM audit WHERE kind = ? AND approval IN \
+         (SELECT id FROM approvals WHERE open = 1 AND state = 'approved') ORDER BY no",
+    )?;
+    let mut rows = statement.query([Event::Decided.word()])?;
+    let mut found = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (approval, body): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
+        let approval = String::from_utf8_lossy(&approval).into_owned();
+        let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+        match body["state"].as_str() {
+            Some("approved") => found.insert(approval, body["digest"].as_str().unwrap_or_default().to_owned()),
+            _ => found.remove(&approval),
+        };
+    }
+    Ok(found)
 }
 
 /// The audit of a house. Cheap to clone.

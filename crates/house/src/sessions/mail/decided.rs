@@ -110,9 +110,10 @@ impl Session {
         if standing != Standing::Live {
             return Ok(true);
         }
-        // What was decided is what was shown; whoever wants no messages meanwhile gets none.
+        // What was decided is what was shown, also whom the letter is for: that the row of the letter names this session proves
+        // nothing. Whoever wants no messages meanwhile gets none.
         let letter = match &approval.subject {
-            Subject::Letter { letter, .. } if policy != MeshPolicy::Off => letter,
+            Subject::Letter { session, letter, .. } if session == self.id() && policy != MeshPolicy::Off => letter,
             _ => {
                 decline(&self.hub, settled.no).await?;
                 return Ok(true);

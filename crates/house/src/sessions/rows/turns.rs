@@ -31,7 +31,14 @@ impl OpenTurn {
 
     /// The row, as far as it has a seal.
     pub(crate) fn row(&self, session: i64) -> PromptRow {
-        PromptRow { session, turn: self.turn, proof: self.proof(), process: self.process, running: self.running }
+        PromptRow {
+            session,
+            turn: self.turn,
+            proof: self.proof(),
+            process: self.process,
+            running: self.running,
+            first_seq: self.first_seq,
+        }
     }
 }
 
@@ -44,7 +51,8 @@ pub(crate) fn insert_turn(
     door: &str,
     now_ns: u64,
 ) -> rusqlite::Result<()> {
-    let row = PromptRow { session, turn, proof: Proof::of(prompt, door, false), process: None, running: false };
+    let proof = Proof::of(prompt, door, false);
+    let row = PromptRow { session, turn, proof, process: None, running: false, first_seq: 0 };
     let seal = row.seal(ledger);
     transaction
         .prepare_cached(
@@ -153,7 +161,7 @@ pub(crate) fn start_turn(
     start: &TurnStart,
 ) -> rusqlite::Result<()> {
     let TurnStart { turn, proof, process, from_seq, first_seq, now_ns } = *start;
-    let row = PromptRow { session, turn, proof, process: Some(process), running: true };
+    let row = PromptRow { session, turn, proof, process: Some(process), running: true, first_seq };
     let seal = row.seal(ledger);
     transaction
         .prepare_cached(

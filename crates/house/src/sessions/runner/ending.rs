@@ -11,10 +11,10 @@ use rusqlite::Transaction;
 
 use super::record::insist;
 use super::talk::Talk;
-use super::{Runner, cancelled_text, fresh_id};
+use super::{PROCESS_TAMPERED, Runner, cancelled_text, fresh_id};
 use crate::processes::ProcessId;
 use crate::sessions::conversation::Checkpoint;
-use crate::sessions::rows::{TurnEnd, TurnStart};
+use crate::sessions::rows::{ProcessIdentity, TurnEnd, TurnStart};
 use crate::sessions::types::Cause;
 use crate::sessions::{launch, now_ns, rows};
 use crate::store::StoreError;
@@ -34,23 +34,24 @@ impl Runner {
         if cause.is_some() {
             return self.end_turn_without_process(old, Outcome::Failed, String::new()).await;
         }
-        let id = fresh_id().await;
         let setup = launch::setup(&self.session, &prompt, proof.unproved);
         let stored = hostel_agents::Setup { prompt: None, ..setup.clone() };
         // The turn's first event stays where it is; what the dead process said is between it and the rest.
         let (run, now) = (self.recorder.take_run(), now_ns());
         let first_seq = self.session.log.last_seq();
-        let start = TurnStart { turn: number, proof, process: id, from_seq: 0, first_seq, now_ns: now };
+        let identity = ProcessIdentity::new(no, fresh_id().await, &stored, now);
+        let stored = identity.clone();
+        let start = TurnStart { turn: number, proof, process: identity.id, from_seq: 0, first_seq, now_ns: now };
         let approvals = self.hub.approvals.clone();
         self.recorder
             .insist(points::TURN_RESTARTED, run, move |transaction| {
                 rows::end_process(transaction, &approvals, old)?;
-                rows::insert_process(transaction, no, id, &stored, now, approvals.ledger())?;
+                rows::insert_process(transaction, approvals.ledger(), &stored)?;
                 rows::start_turn(transaction, approvals.ledger(), no, &start)
             })
             .await?;
         self.written_off(old);
-        self.start_process(id, setup).await
+        self.start_process(identity, setup).await
     }
 
     /// There is a turn and no process for it. Nothing should lead here; if something does, the turn ends.
@@ -76,6 +77,16 @@ impl Runner {
         self.end_turn_without_process(id, outcome, reason.to_owned()).await
     }
 
+    /// The checkpoint that the conversation began with was not the last one, so it was put back: nobody goes on from there.
+    pub(super) async fn end_outdated(&mut self) -> Result<(), StoreError> {
+        let Some(talk) = &self.talk else { return Ok(()) };
+        let id = talk.id();
+        self.record_changed_process(id).await?;
+        self.end_process(true).await?;
+        self.recorder.leave_known();
+        self.end_turn_without_process(id, Outcome::Failed, PROCESS_TAMPERED.to_owned()).await
+    }
+
     /// The agent is done with the turn. `last`: and with everything.
     pub(super) async fn over(
         &mut self,
@@ -99,7 +110,7 @@ impl Runner {
             // What was left of the prompt would become part of the next one.
             self.session.change(|state| state.retire = true);
         }
-        let (id, to_seq) = (talk.id(), talk.last_seq());
+        let (id, identity, to_seq) = (talk.id(), talk.identity().clone(), talk.last_seq());
         let session_id = talk.session_id();
         let went_on = over.outcome == Outcome::Completed && !ended;
         for no in questions {
@@ -136,7 +147,7 @@ impl Runner {
             // What it said after the end of the turn is still to be heard.
             match last {
                 true => rows::end_process(transaction, &approvals, id),
-                false => rows::save_process(transaction, id, &at),
+                false => rows::save_process(transaction, approvals.ledger(), &identity, &at),
             }
         })
         .await?;

@@ -20,7 +20,7 @@ use hostel_syncpoint::points;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::rows::TurnStart;
+use super::rows::{ProcessIdentity, TurnStart};
 use super::session::Session;
 use super::state::{Queued, Running};
 use super::types::Cause;
@@ -122,20 +122,21 @@ impl Runner {
         let first_seq = self.recorder.push(now, started);
         let run = self.recorder.take_unshown();
         let (no, turn) = (self.session.no(), next.turn);
-        let id = match &self.talk {
-            Some(talk) => talk.id(),
-            None => fresh_id().await,
+        let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
+        let identity = match &self.talk {
+            Some(talk) => talk.identity().clone(),
+            None => ProcessIdentity::new(no, fresh_id().await, &stored_setup, now),
         };
         let from_seq = self.talk.as_ref().map_or(0, Talk::last_seq);
         let checkpoint = self.talk.as_ref().map(Talk::checkpoint);
-        let start = TurnStart { turn, proof, process: id, from_seq, first_seq, now_ns: now };
-        let stored_setup = hostel_agents::Setup { prompt: None, ..setup.clone() };
+        let start = TurnStart { turn, proof, process: identity.id, from_seq, first_seq, now_ns: now };
+        let stored = identity.clone();
         let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
             .insist(points::TURN_STARTED, run, move |transaction| {
                 match &checkpoint {
-                    Some(at) => rows::save_process(transaction, id, at)?,
-                    None => rows::insert_process(transaction, no, id, &stored_setup, now, &ledger)?,
+                    Some(at) => rows::save_process(transaction, &ledger, &stored, at)?,
+                    None => rows::insert_process(transaction, &ledger, &stored)?,
                 }
                 rows::start_turn(transaction, &ledger, no, &start)
             })
@@ -143,7 +144,7 @@ impl Runner {
         self.session.change(|state| state.active_ns = now);
         self.turn = Some(Turn::new(next.turn, next.prompt, proof, self.hub.options.turn_limit));
         if self.talk.is_none() {
-            return self.start_process(id, setup).await;
+            return self.start_process(identity, setup).await;
         }
         if let Some(talk) = &mut self.talk {
             talk.begin_turn();
@@ -152,16 +153,24 @@ impl Runner {
     }
 
     /// Starts the process of the running turn; a failure ends the turn.
-    async fn start_process(&mut self, id: ProcessId, setup: hostel_agents::Setup) -> Result<(), StoreError> {
+    async fn start_process(
+        &mut self,
+        identity: ProcessIdentity,
+        setup: hostel_agents::Setup,
+    ) -> Result<(), StoreError> {
+        let id = identity.id;
         match launch::start(&self.session, &setup, id).await {
             Ok(process) => {
                 // Nobody waits for it: until it is on disk, a restart finds the process with its keeper.
+                let (started, ledger) = (identity.clone(), Arc::clone(self.hub.approvals.ledger()));
                 self.hub
                     .store
-                    .submit(points::PROCESS_STARTED, move |transaction| rows::process_started(transaction, id))
+                    .submit(points::PROCESS_STARTED, move |transaction| {
+                        rows::process_started(transaction, &ledger, &started)
+                    })
                     .await?;
                 self.session.change(|state| state.set_process(Some(&process)));
-                self.talk = Some(Talk::fresh(process, setup, &self.hub.options));
+                self.talk = Some(Talk::fresh(process, identity, setup, &self.hub.options));
                 Ok(())
             }
             Err(message) => {
@@ -234,7 +243,7 @@ impl Runner {
     async fn hear_idle(&mut self) -> Result<(), StoreError> {
         self.take_read().await?;
         let Some(talk) = self.talk.as_ref().filter(|talk| !talk.has_ended()) else { return Ok(()) };
-        let (no, id, at) = (self.session.no(), talk.id(), talk.checkpoint());
+        let (no, identity, at) = (self.session.no(), talk.identity().clone(), talk.checkpoint());
         let (run, learned) = (self.recorder.take_run(), self.take_learned());
         let ledger = Arc::clone(self.hub.approvals.ledger());
         self.recorder
@@ -242,7 +251,7 @@ impl Runner {
                 for (column, value) in &learned {
                     rows::set_text(transaction, &ledger, no, column, Some(value))?;
                 }
-                rows::save_process(transaction, id, &at)
+                rows::save_process(transaction, &ledger, &identity, &at)
             })
             .await
     }
@@ -321,6 +330,10 @@ async fn fresh_id() -> ProcessId {
 /// What a turn says of itself whose prompt is not the house's own.
 const TAMPERED: &str = "The prompt was not given to the agent, because its entry in state.db was changed by somebody else \
     than the house (tampered). Send it again if it is yours.";
+
+/// What a turn says of itself whose process nobody can go on with.
+const PROCESS_TAMPERED: &str = "The agent's process was ended, because its entry in state.db was changed by somebody else \
+    than the house (tampered), or put back from an earlier time. Send the prompt again if it is still wanted.";
 
 /// What a cancelled turn says of itself.
 pub(super) fn cancelled_text(cause: Cause) -> String {

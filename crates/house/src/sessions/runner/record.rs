@@ -85,6 +85,11 @@ impl Recorder {
         self.next_seq = first_seq + 1;
     }
 
+    /// The journal is not read again any further: what comes is news.
+    pub(super) fn leave_known(&mut self) {
+        self.next_seq = self.next_seq.max(self.known_seq + 1);
+    }
+
     /// The number the next event will have.
     pub(super) fn next_seq(&self) -> u64 {
         self.next_seq

@@ -187,6 +187,9 @@ impl Runner {
         let mut parsed = Vec::new();
         if let Some(talk) = &mut self.talk {
             talk.parse(&mut parsed);
+            if talk.is_outdated() {
+                return self.end_outdated().await;
+            }
         }
         for item in parsed {
             match item {

@@ -10,8 +10,9 @@ use tokio::time::Instant;
 
 use crate::approvals::{Approval, State};
 use crate::processes::{Batch, Member, Next, Process, ProcessId, StdinError, Watch};
-use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said};
+use crate::sessions::conversation::{Checkpoint, Conversation, Due, Given, MarkId, Parsed, Said, ShownTool};
 use crate::sessions::launch;
+use crate::sessions::rows::ProcessIdentity;
 use crate::sessions::session::Session;
 use crate::sessions::types::SessionOptions;
 
@@ -30,11 +31,13 @@ struct Asked {
     approval: String,
     request: String,
     answer: Option<Decision>,
+    tool: Arc<ShownTool>,
 }
 
 /// The process and the conversation with it.
 pub(super) struct Talk {
     process: Arc<Process>,
+    identity: ProcessIdentity,
     watch: Option<Watch>,
     batch: Batch,
     /// What `batch` holds was read ahead, and is still to be handed out.
@@ -61,19 +64,27 @@ pub(super) struct Talk {
     /// When something on the way there was read last, and anything at all.
     heard_at: Instant,
     read_at: Instant,
+    /// The checkpoint that this began with was not the last one.
+    outdated: bool,
     /// That it has ended is on disk.
     written_off: bool,
 }
 
 impl Talk {
-    pub(super) fn fresh(process: Arc<Process>, setup: Setup, options: &SessionOptions) -> Self {
+    pub(super) fn fresh(
+        process: Arc<Process>,
+        identity: ProcessIdentity,
+        setup: Setup,
+        options: &SessionOptions,
+    ) -> Self {
         let driver = hostel_agents::driver(&setup);
-        Self::at(process, setup, driver, &Checkpoint::default(), options)
+        Self::at(process, identity, setup, driver, &Checkpoint::default(), options)
     }
 
     /// Goes on from a checkpoint.
     pub(super) fn at(
         process: Arc<Process>,
+        identity: ProcessIdentity,
         setup: Setup,
         driver: Box<dyn hostel_agents::Driver>,
         from: &Checkpoint,
@@ -85,6 +96,7 @@ impl Talk {
             accepted: status.stdin_applied,
             goal: (status.last_seq, status.stdin_applied),
             process,
+            identity,
             watch,
             batch: Batch::default(),
             ahead: None,
@@ -102,12 +114,23 @@ impl Talk {
             questions: Vec::new(),
             heard_at: Instant::now(),
             read_at: Instant::now(),
+            outdated: false,
             written_off: false,
         }
     }
 
     pub(super) fn id(&self) -> ProcessId {
         self.process.id()
+    }
+
+    /// What of its row never changes.
+    pub(super) fn identity(&self) -> &ProcessIdentity {
+        &self.identity
+    }
+
+    /// Whether the journal shows that the checkpoint that this began with was not the last one.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.outdated
     }
 
     pub(super) fn last_seq(&self) -> u64 {
@@ -237,7 +260,9 @@ impl Talk {
         if self.conversation.last_seq() < self.goal.0 {
             self.heard_at = self.read_at;
         }
+        let was_current = self.is_current();
         self.conversation.read(&self.batch, parsed);
+        self.outdated |= !was_current && self.conversation.has_unknown_prompt();
         self.ended |= matches!(parsed.last(), Some(Parsed::Ended));
     }
 
@@ -255,6 +280,7 @@ impl Talk {
             approval: approval.id.clone(),
             request: approval.request.clone(),
             answer: answer_of(approval),
+            tool: shown(approval),
         });
     }
 
@@ -267,7 +293,8 @@ impl Talk {
                 self.asked(&approval);
             }
             if let Some(decision) = answer_of(&approval).filter(|_| open || approval.seq > after_seq) {
-                let given = Given::Decision { approval: approval.id, request: approval.request, decision };
+                let tool = shown(&approval);
+                let given = Given::Decision { approval: approval.id, request: approval.request, decision, tool };
                 self.expect(MarkId::decision(approval.no), given);
             }
         }
@@ -348,7 +375,8 @@ impl Talk {
                 continue;
             };
             let mark = MarkId::decision(asked.no);
-            let given = Given::Decision { approval: asked.approval.clone(), request: asked.request.clone(), decision };
+            let (approval, request, tool) = (asked.approval.clone(), asked.request.clone(), Arc::clone(&asked.tool));
+            let given = Given::Decision { approval, request, decision, tool };
             let known = self.conversation.was_sent(mark);
             let asked = self.questions.swap_remove(at);
             match if known { Said::Nothing } else { self.conversation.say(mark, given) } {
@@ -393,6 +421,11 @@ impl Talk {
         let endless = self.is_unheard().then(|| self.read_at + grace);
         [stop, self.retry, stuck, endless].into_iter().flatten().min()
     }
+}
+
+/// What people are shown of it: the answer is about this, whatever the agent's driver remembers.
+fn shown(approval: &Approval) -> Arc<ShownTool> {
+    Arc::new(ShownTool { tool: approval.tool.clone(), input: approval.input.clone() })
 }
 
 /// What the agent is to hear; nothing while nobody has answered.
