@@ -531,7 +531,7 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__approvals__subcmd__approve)
-            opts="-h --always --changeable --for --count --scope --argv --privileged --passphrase-fd --json --home --house --color --help"
+            opts="-h --always --changeable --for --count --scope --argv --privileged --digest --yes --passphrase-fd --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -550,6 +550,10 @@ _hostel() {
                     return 0
                     ;;
                 --argv)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --digest)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -230,6 +230,7 @@ complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l scope -d 'Whom to allow the same again [default: session]' -r -f -a "session\t'The session that asked'
 requester\t'The same tree of processes'"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l argv -d 'Allow not only the same, but commands whose words fit these patterns: one for each word, `**` for the rest' -r
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l digest -d 'Approve only the request with this digest; its first 12 or more characters are enough' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l passphrase-fd -d 'Read the passphrase from this descriptor, up to the end of its first line, instead of the terminal' -r
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
@@ -239,6 +240,7 @@ never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l always -d 'This tool for the rest of the session'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l changeable -d 'Confirm that others can change what would run as root'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l privileged -d 'Yes, also though it runs as root'
+complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l yes -d 'Approve it whatever it is, though nobody has read it'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from approve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c hostel -n "__fish_hostel_using_subcommand approvals; and __fish_seen_subcommand_from deny" -l reason -d 'Told to the agent' -r

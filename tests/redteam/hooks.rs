@@ -22,7 +22,9 @@ impl House {
     fn start(host: &Host) -> Self {
         let root = host.home().parent().unwrap().join("hostel");
         fs::create_dir_all(&root).unwrap();
-        fs::write(root.join("hostel.toml"), "[doors.mcp]\nenabled = false\n").unwrap();
+        // A hook has a sandbox of its own, whatever guard agents have.
+        let settings = "[doors.mcp]\nenabled = false\n[guard]\nsetting = \"off\"\n";
+        fs::write(root.join("hostel.toml"), settings).unwrap();
         let mut environment = Command::new(binary::hostel());
         host.set_environment(&mut environment);
         // The daemons of the mesh are the test's own.

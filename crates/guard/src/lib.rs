@@ -10,7 +10,8 @@
 //! Guarantees: a launcher enforces every layer of its plan or starts nothing. Combining two guards ([`Guard::at_least`])
 //! never gives more rights than either has.
 //!
-//! This crate does not know sessions, doors or the keeper, and has no threads of its own.
+//! This crate does not know sessions or doors, takes from the keeper only its filters of system calls, and has no threads
+//! of its own.
 
 #![deny(unsafe_code)]
 

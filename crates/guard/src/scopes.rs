@@ -2,7 +2,7 @@
 //! privileges.
 //!
 //! A Landlock domain cannot be left. It has no file system rules on purpose: a domain with such rules forbids every mount,
-//! and with that the sandboxes that agents bring themselves.
+//! and with that the sandboxes of agents that may make user namespaces.
 
 use std::io;
 

@@ -43,8 +43,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hostel_mesh::Mesh;
 use hostel_guard::ClosedPlaces;
+use hostel_mesh::Mesh;
 use hostel_mesh::home::Tokens;
 use hostel_mesh::log::Log;
 use hostel_peer::accept::{self, Admits, Arrival, Gate, Notice, WhenFull};

@@ -1,8 +1,9 @@
 //! The first layer: a mount namespace in which what is hidden does not exist.
 //!
 //! Guarantees: nothing is covered outside this process. The covers cannot be taken away: an ordinary user's process gives up
-//! the capabilities it has in its namespace, a nested namespace finds every mount locked, and tracing a process outside is
-//! refused because that process belongs to another user namespace.
+//! the capabilities it has in its namespace, further namespaces are refused ([`crate::nested`]), and tracing a process
+//! outside is refused because that process belongs to another user namespace. A directory that is not the one that the plan
+//! means is an error.
 //!
 //! The order matters. Whatever is shown or granted is copied before anything is covered, and a covered directory is closed
 //! after everything was placed into it.

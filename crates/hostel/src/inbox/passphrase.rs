@@ -214,8 +214,8 @@ impl Terminal {
         for (position, part) in parts.iter().enumerate() {
             self.write(&(part.join("\n") + "\n"))?;
             if position + 1 < parts.len() {
-                self.write(&format!("page {} of {}: Space shows the next, q leaves ", position + 1, parts.len()))?;
                 self.forget();
+                self.write(&format!("page {} of {}: Space shows the next, q leaves ", position + 1, parts.len()))?;
                 while !matches!(self.key()?, Some(b' ' | b'\r' | b'\n')) {}
                 self.write("\n")?;
             }
