@@ -15,7 +15,8 @@ fn with_descriptor(house: &House, words: &[&str]) -> Command {
     fs::write(&file, format!("{PASSPHRASE}\n")).unwrap();
     let hostel = house.command(words);
     let mut command = house.command(&[]);
-    let environment: Vec<_> = command.get_envs().map(|(key, value)| (key.to_owned(), value.map(ToOwned::to_owned))).collect();
+    let environment: Vec<_> =
+        command.get_envs().map(|(key, value)| (key.to_owned(), value.map(ToOwned::to_owned))).collect();
     let place = command.get_current_dir().unwrap().to_owned();
     command = Command::new("sh");
     command.args(["-c", "exec \"$@\" --passphrase-fd 3 3<\"$0\""]).arg(&file);

@@ -39,7 +39,8 @@ fn a_record_that_was_removed_is_missed() {
     std::fs::write(&settings, before + RULES).unwrap();
     let up = house.hostel(&["up"]);
     assert_eq!(up.code, 0, "{up:?}");
-    let missing = "so the record of that house is missing; 1 rule in hostel.toml allows without asking; no passphrase is set";
+    let missing =
+        "so the record of that house is missing; 1 rule in hostel.toml allows without asking; no passphrase is set";
     assert!(up.out.contains("alarm there was no state.db: a new record begins") && up.out.contains(missing), "{up:?}");
     let up: Value = house.json(&["up", "--json"]);
     assert!(up["alarms"][0]["text"].as_str().unwrap().ends_with(missing), "{up}");

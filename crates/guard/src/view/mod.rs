@@ -156,7 +156,8 @@ impl<'a> View<'a> {
         }
         let hidden = outermost(hidden);
         let beneath = |path: &Path| hidden.iter().any(|hidden| path.starts_with(&hidden.real));
-        let emptied = all_emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
+        let emptied =
+            all_emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
         let emptied = outermost(emptied);
         Ok(View { plan, table, hidden, emptied, copied: Vec::new(), open: Vec::new() })
     }
@@ -237,9 +238,7 @@ impl<'a> View<'a> {
             }
         }
         for emptied in &self.emptied {
-            emptied
-                .cover(&Room::Runtime)
-                .step(|| format!("`{}` cannot be emptied", emptied.named.display()))?;
+            emptied.cover(&Room::Runtime).step(|| format!("`{}` cannot be emptied", emptied.named.display()))?;
         }
         Ok(())
     }

@@ -37,10 +37,7 @@ fn words_that_matter() {
                 "rm deletes or overwrites",
             ],
         ),
-        (
-            &["sh", "-c", "sudo true"],
-            &["asks for root inside the script", "sh runs a script: read the word after -c"],
-        ),
+        (&["sh", "-c", "sudo true"], &["asks for root inside the script", "sh runs a script: read the word after -c"]),
     ] {
         assert_eq!(of(&json!([stage(words)])), expected, "{words:?}");
     }

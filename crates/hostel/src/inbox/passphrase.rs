@@ -176,10 +176,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     pub(crate) fn open() -> Result<Self, CommandError> {
         keep_memory_private()?;
-        let none = |error: &dyn std::fmt::Display| {
-            cannot_ask(error)
-                .hint("give it with `--passphrase-fd N`")
-        };
+        let none = |error: &dyn std::fmt::Display| cannot_ask(error).hint("give it with `--passphrase-fd N`");
         let file = OpenOptions::new()
             .read(true)
             .write(true)

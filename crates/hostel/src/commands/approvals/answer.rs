@@ -127,7 +127,9 @@ async fn decide(
     let mut open = Vec::new();
     for id in ids {
         let found = find(context, id).await;
-        match found.and_then(|found| reviewed.map_or(Ok(()), |wanted| reading::check_digest(wanted, &found.2)).map(|()| found)) {
+        match found
+            .and_then(|found| reviewed.map_or(Ok(()), |wanted| reading::check_digest(wanted, &found.2)).map(|()| found))
+        {
             Ok(found) => open.push(found),
             Err(error) => fail(error),
         }

@@ -97,7 +97,8 @@ pub(super) fn show_and_ask(
             drop(terminal);
             passphrase::obtain(from.passphrase_fd, "")
         }
-        None => terminal.ask_given("The passphrase approves what is shown above, Ctrl-C leaves it.\nPassphrase of the approver: "),
+        None => terminal
+            .ask_given("The passphrase approves what is shown above, Ctrl-C leaves it.\nPassphrase of the approver: "),
     }
 }
 
