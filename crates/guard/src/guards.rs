@@ -178,7 +178,10 @@ impl Guards {
         let uid = rustix::process::geteuid().as_raw();
         let mut plan = self.house.plan(guard, layers, environment, shown, uid);
         if layers.view {
-            self.others.lock().iter().for_each(|house| plan.hide(house));
+            for house in self.others.lock().iter() {
+                plan.hide(house);
+                plan.may_vanish.push(house.clone());
+            }
             let paths = [plan.hidden.as_slice(), &plan.emptied].concat();
             plan.pinned = self.held.lock().look(&paths);
             let is_elsewhere = |pinned: &&Pinned| pinned.named.canonicalize().ok().as_ref() != Some(&pinned.now);

@@ -61,6 +61,8 @@ pub struct Plan {
     pub layers: Layers,
     /// Directories and files that vanish.
     pub hidden: Vec<PathBuf>,
+    /// Those of the hidden directories that their owner may remove at any moment: other houses of the user.
+    pub may_vanish: Vec<PathBuf>,
     /// Which directories these were when the plan was made.
     pub pinned: Vec<Pinned>,
     /// Paths that cannot be moved away and replaced, with the directories on the way to them.

@@ -12,7 +12,7 @@ mod aliases;
 mod mounts;
 mod ssh;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -109,6 +109,8 @@ struct Hidden {
     real: PathBuf,
     is_directory: bool,
     identity: Identity,
+    /// Its owner may remove it while the view is made, and put another one there.
+    may_vanish: bool,
 }
 
 impl Hidden {
@@ -116,7 +118,7 @@ impl Hidden {
     fn cover(&self, room: &Room) -> io::Result<()> {
         let directory = mounts::open_directory(&self.real)?;
         let found = rustix::fs::fstat(&directory)?;
-        if Identity(found.st_dev, found.st_ino) != self.identity {
+        if Identity(found.st_dev, found.st_ino) != self.identity && !self.may_vanish {
             return Err(io::Error::other("something else has taken its place meanwhile"));
         }
         mounts::cover(&directory, room)
@@ -139,15 +141,17 @@ struct View<'a> {
     copied: Vec<Copied>,
     /// Covered directories that are closed at the end.
     open: Vec<PathBuf>,
+    /// The same that may vanish, and their covers with them.
+    open_elsewhere: Vec<PathBuf>,
 }
 
 impl<'a> View<'a> {
     fn new(plan: &'a Plan) -> Result<Self, ViewError> {
         let table = fs::read("/proc/self/mountinfo").step(|| "the list of mounts cannot be read".to_owned())?;
         let table = MountTable::parse(&table);
-        let hidden = resolve(&plan.hidden)?;
-        let all_emptied = resolve(&plan.emptied)?;
-        for pinned in &plan.pinned {
+        let hidden = resolve(&plan.hidden, &plan.may_vanish)?;
+        let all_emptied = resolve(&plan.emptied, &[])?;
+        for pinned in plan.pinned.iter().filter(|pinned| !plan.may_vanish.contains(&pinned.named)) {
             let mut found = hidden.iter().chain(&all_emptied);
             if !found.any(|found| found.identity == pinned.identity) {
                 let moved = Err(io::Error::other("it was moved away while the guard was made"));
@@ -159,7 +163,7 @@ impl<'a> View<'a> {
         let emptied =
             all_emptied.into_iter().filter(|emptied| emptied.is_directory && !beneath(&emptied.real)).collect();
         let emptied = outermost(emptied);
-        Ok(View { plan, table, hidden, emptied, copied: Vec::new(), open: Vec::new() })
+        Ok(View { plan, table, hidden, emptied, copied: Vec::new(), open: Vec::new(), open_elsewhere: Vec::new() })
     }
 
     /// Makes each directory on the way to something of the house a mount of its own, so that the program cannot rename it and
@@ -168,20 +172,27 @@ impl<'a> View<'a> {
         if is_root {
             return Ok(());
         }
-        let mut held = BTreeSet::new();
-        for target in self.plan.held.iter().filter_map(|path| fs::canonicalize(path).ok()) {
+        // Each directory, and whether it may vanish meanwhile.
+        let mut held = BTreeMap::new();
+        for path in &self.plan.held {
+            let Ok(target) = fs::canonicalize(path) else { continue };
+            let may_vanish = self.plan.may_vanish.contains(path);
             for directory in target.ancestors().skip(1) {
                 let Some(parent) = directory.parent() else { break };
                 if rustix::fs::access(parent, Access::WRITE_OK).is_err() {
                     break;
                 }
-                held.insert(directory.to_owned());
+                *held.entry(directory.to_owned()).or_insert(true) &= may_vanish;
             }
         }
         // The outer ones first: an outer one that comes later would cover the inner ones.
-        for directory in held {
-            let attached = Tree::copy(&directory).and_then(|tree| tree.attach(&directory));
-            attached.step(|| format!("`{}` cannot be held in its place", directory.display()))?;
+        for (directory, may_vanish) in held {
+            match Tree::copy(&directory).and_then(|tree| tree.attach(&directory)) {
+                Err(error) if may_vanish && is_absent(&error) => {}
+                attached => {
+                    attached.step(|| format!("`{}` cannot be held in its place", directory.display()))?;
+                }
+            }
         }
         Ok(())
     }
@@ -222,8 +233,7 @@ impl<'a> View<'a> {
                 // Whoever cannot get there need not be kept away, and a mount may be covered by another one.
                 let Ok(found) = fs::symlink_metadata(&alias) else { continue };
                 if identity(&found) == hidden.identity {
-                    let (is_directory, identity) = (hidden.is_directory, hidden.identity);
-                    aliases.push(Hidden { named: alias.clone(), real: alias, is_directory, identity });
+                    aliases.push(Hidden { named: alias.clone(), real: alias, ..*hidden });
                 }
             }
         }
@@ -232,9 +242,13 @@ impl<'a> View<'a> {
                 true => hidden.cover(&Room::Names),
                 false => Tree::copy(Path::new("/dev/null")).and_then(|nothing| nothing.attach(&hidden.real)),
             };
-            covered.step(|| format!("`{}` cannot be hidden", hidden.named.display()))?;
+            match covered {
+                Err(error) if hidden.may_vanish && is_absent(&error) => continue,
+                covered => covered.step(|| format!("`{}` cannot be hidden", hidden.named.display()))?,
+            }
             if hidden.is_directory {
-                self.open.push(hidden.real.clone());
+                let room = if hidden.may_vanish { &mut self.open_elsewhere } else { &mut self.open };
+                room.push(hidden.real.clone());
             }
         }
         for emptied in &self.emptied {
@@ -323,12 +337,18 @@ impl<'a> View<'a> {
         for directory in &self.open {
             mounts::close(directory).step(|| format!("`{}` cannot be closed", directory.display()))?;
         }
+        for directory in &self.open_elsewhere {
+            match mounts::close(directory) {
+                Err(error) if is_absent(&error) => {}
+                closed => closed.step(|| format!("`{}` cannot be closed", directory.display()))?,
+            }
+        }
         Ok(())
     }
 }
 
 /// What exists of some paths, without symbolic links.
-fn resolve(paths: &[PathBuf]) -> Result<Vec<Hidden>, ViewError> {
+fn resolve(paths: &[PathBuf], may_vanish: &[PathBuf]) -> Result<Vec<Hidden>, ViewError> {
     let mut found = Vec::new();
     for named in paths {
         match fs::canonicalize(named).and_then(|real| Ok((fs::symlink_metadata(&real)?, real))) {
@@ -337,6 +357,7 @@ fn resolve(paths: &[PathBuf]) -> Result<Vec<Hidden>, ViewError> {
                 real,
                 is_directory: about.is_dir(),
                 identity: identity(&about),
+                may_vanish: may_vanish.contains(named),
             }),
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(error).step(|| format!("`{}` cannot be looked at", named.display())),

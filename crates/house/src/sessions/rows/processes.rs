@@ -60,6 +60,9 @@ pub(crate) struct ProcessRow {
     pub(crate) at: Checkpoint,
     /// The house itself has written the row.
     pub(crate) is_ours: bool,
+    /// The key that proved the row is lost: its conversation is read to the end if the process has ended, and nothing is
+    /// said to anybody because of it.
+    pub(crate) is_unproved: bool,
 }
 
 impl ProcessRow {
@@ -150,8 +153,8 @@ fn read(row: &Row<'_>, ledger: &Ledger) -> rusqlite::Result<(ProcessRow, String)
     };
     let carried = row.get_ref(7)?.as_bytes().ok().and_then(Seal::read);
     let is_ours = carried == Some(identity.seal(ledger, &state, &at));
-    let setup = serde_json::from_str(&setup).ok().filter(|_| is_ours && state != LOST);
-    Ok((ProcessRow { identity, started: state == LIVE, setup, at, is_ours }, state))
+    let setup = serde_json::from_str(&setup).ok().filter(|_| is_ours);
+    Ok((ProcessRow { identity, started: state == LIVE, setup, at, is_ours, is_unproved: state == LOST }, state))
 }
 
 /// The process that may still serve a session.

@@ -26,6 +26,9 @@ use crate::store::StoreError;
 /// What a turn says of itself whose process is gone.
 const LOST: &str = "the agent's process was lost when the daemon ended";
 
+/// What a turn says of itself whose process still runs, although nobody can prove what was said to it.
+const UNPROVED: &str = "the agent's process was ended: the key that proved what was said to it is lost";
+
 impl Runner {
     /// Takes up the turn and the process the last daemon left, if it did.
     pub(super) async fn recover(&mut self) -> Result<(), StoreError> {
@@ -44,9 +47,12 @@ impl Runner {
         let is_closing = self.session.change(|state| state.closing.is_some());
         let is_changed = self.session.change(|state| state.untold.iter().any(|(_, cause)| *cause == Cause::Tampered));
         match (open, process) {
+            (Some(open), Some(process)) if row.is_unproved && process.status().running => {
+                self.give_up(&open, Some(row.id()), UNPROVED).await
+            }
             (Some(open), Some(process)) => self.take_up(open, &row, process).await,
             // A session that is closed, perhaps because somebody has changed its row, starts nothing any more.
-            (Some(open), None) => match row.setup.take_if(|_| !row.started && !is_closing) {
+            (Some(open), None) => match row.setup.take_if(|_| !row.started && !row.is_unproved && !is_closing) {
                 // It was chosen and never started.
                 Some(setup) => {
                     self.recorder.rewind(open.turn, open.first_seq);
@@ -56,7 +62,7 @@ impl Runner {
                 None => self.give_up(&open, Some(row.id()), LOST).await,
             },
             // Nobody knows what it was given.
-            (None, Some(_)) if is_changed => {
+            (None, Some(_)) if is_changed || row.is_unproved => {
                 self.kill(row.id()).await;
                 self.write_off(row.id()).await
             }
@@ -144,13 +150,17 @@ impl Runner {
         let setup = row.setup.clone()?;
         launch::limit(&self.session, process);
         let process = Arc::clone(process);
-        Some(match row.at.saved.as_deref() {
+        let mut talk = match row.at.saved.as_deref() {
             Some(saved) => {
                 let driver = hostel_agents::restore(&setup, saved).ok()?;
                 Talk::at(process, row.identity.clone(), setup, driver, &row.at, &self.hub.options)
             }
             None => Talk::fresh(process, row.identity.clone(), setup, &self.hub.options),
-        })
+        };
+        if row.is_unproved {
+            talk.forbid_another_try();
+        }
+        Some(talk)
     }
 
     /// Goes on with a process that has nothing to do, or had nothing to do when it ended.

@@ -47,6 +47,8 @@ pub(super) struct Talk {
     prompt_in_args: bool,
     /// It has served a turn before.
     reused: bool,
+    /// Nobody can prove that a prompt which is not in the journal was never given.
+    one_try: bool,
     eof: bool,
     ended: bool,
     stop: Stop,
@@ -104,6 +106,7 @@ impl Talk {
             prompt_in_args: hostel_agents::launch(&setup).prompt_in_args,
             setup,
             reused: from.saved.is_some(),
+            one_try: false,
             eof: false,
             ended: false,
             stop: Stop::No,
@@ -169,9 +172,16 @@ impl Talk {
         late && !(self.conversation.last_seq() < self.goal.0 && self.has_news())
     }
 
-    /// It died before the prompt reached it, after it had served others: another process may try.
+    /// It died before the prompt reached it, after it had served others: another process may try. The journal of a process
+    /// whose keeper died proves nothing, because its last records may be missing.
     pub(super) fn died_unused(&self, turn: u64) -> bool {
-        self.ended && self.reused && !self.prompt_given(turn)
+        let is_lost = self.process.status().exit.is_some_and(|exit| exit.lost);
+        self.ended && self.reused && !self.one_try && !is_lost && !self.prompt_given(turn)
+    }
+
+    /// A prompt that is not found in the journal is not given to another process.
+    pub(super) fn forbid_another_try(&mut self) {
+        self.one_try = true;
     }
 
     pub(super) fn session_id(&self) -> Option<String> {
