@@ -385,10 +385,7 @@ impl House {
         let root = tempfile::Builder::new().prefix("hostel-schema-").tempdir().unwrap();
         let child = Self::command(root.path(), &["up", "--foreground"]).spawn().unwrap();
         let mut house = Self { root, child };
-        wait::until(wait::LIMIT, "the house to accept", || {
-            assert!(house.child.try_wait().unwrap().is_none(), "the house ended");
-            Peer::connect(&house.root.path().join("run/hostel.sock")).ok()
-        });
+        wait::listener(&house.root.path().join("run/hostel.sock"), &mut house.child, String::new);
         house
     }
 

@@ -63,12 +63,9 @@ impl House {
         let printed = fs::OpenOptions::new().create(true).append(true).open(self.root.join("printed")).unwrap();
         let mut command = self.command(&["up", "--foreground"]);
         command.stdout(printed.try_clone().unwrap()).stderr(printed);
-        self.child = Some(command.spawn().unwrap());
-        wait::until(wait::LIMIT, "the house to accept", || {
-            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
-            assert!(ended.is_none(), "the house ended: {}", self.printed());
-            Peer::connect(&self.root.join("run/hostel.sock")).ok()
-        });
+        let mut child = command.spawn().unwrap();
+        wait::listener(&self.root.join("run/hostel.sock"), &mut child, || self.printed());
+        self.child = Some(child);
     }
 
     fn printed(&self) -> String {

@@ -87,11 +87,17 @@ impl Daemon {
 fn without_daemon(program: &Program) -> Vec<(String, Value)> {
     let place = Place::new();
     let mut told = Vec::new();
+    let command = || {
+        let mut command = program.command(&place);
+        // Whatever this machine has: no terminal emulator is found.
+        command.env("PATH", place.path("nothing"));
+        command
+    };
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
-        let client = Stdio::start_with(program.command(&place), version);
+        let client = Stdio::start_with(command(), version);
         told.push((format!("initialize {version}"), client.greeting["result"]["protocolVersion"].clone()));
     }
-    let mut client = Stdio::start_with(program.command(&place), "2025-03-26");
+    let mut client = Stdio::start_with(command(), "2025-03-26");
     for field in ["capabilities", "serverInfo"] {
         told.push((field.to_owned(), client.greeting["result"][field].clone()));
     }

@@ -136,6 +136,7 @@ fn a_lowered_shell_tells_nobody_the_passphrase() {
         let said = attack.end();
         assert_eq!(said["heard"], "", "{guard:?}: not even a greeting: {said}");
         let is_lowered = said["lowered"]["limits"][0].is_array();
+        assert!(guard == Guard::Off || !scene.is_full() || !is_lowered, "{guard:?}: {said}");
         assert_eq!(refused.status.success(), !is_lowered, "{guard:?}: {}: {said}", text(&refused));
         if is_lowered {
             assert!(names_the_limit(&refused), "{guard:?}: {}", text(&refused));
@@ -157,6 +158,22 @@ fn a_lowered_shell_tells_nobody_the_passphrase() {
     assert!(scene.place.sandbox.daemons().is_empty());
     let started = Waiting::begin(&scene, &["up"]).go_on();
     assert!(started.status.success(), "{}", text(&started));
+}
+
+/// In a guard the limits of other processes can be read and not changed; without one they can be changed.
+#[test]
+fn in_a_guard_nobody_elses_limits_change() {
+    let scene = Scene::up("");
+    for guard in BOTH {
+        let person = Waiting::begin(&scene, &["ps"]);
+        let said = scene.attack(guard, "limits.processor_time", &json!({"target": person.pid()}));
+        let limits = std::fs::read_to_string(format!("/proc/{}/limits", person.pid())).expect("its limits");
+        let time = limits.lines().find(|line| line.starts_with("Max cpu time")).expect("a line");
+        let is_changed = !time.contains("unlimited");
+        assert_eq!(is_changed, guard == Guard::Off || !scene.is_full(), "{guard:?}: {said}: {time}");
+        assert_eq!(said["own"], 7200, "{guard:?}: its own it may change: {said}");
+        assert!(person.go_on().status.success(), "{guard:?}");
+    }
 }
 
 /// What works still: a house that somebody runs inside a hosted process on purpose. Nobody decides there, nor ends it but

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use hostel_tests::process::run;
 use serde_json::json;
@@ -38,6 +39,12 @@ fn no_repository_runs_a_program_through_the_daemon() {
 /// F13: the ssh agent is lent to a machine of the attacker's choice.
 #[test]
 fn no_tool_call_lends_the_ssh_agent() {
+    let emulators = ["x-terminal-emulator", "gnome-terminal", "konsole", "xfce4-terminal", "xterm"];
+    let of_system = ["/usr/bin", "/bin", "/usr/local/bin"].map(Path::new);
+    if let Some(found) = emulators.iter().find(|name| of_system.iter().any(|place| place.join(name).exists())) {
+        eprintln!("skipped: the house would open the terminal emulator `{found}` of this machine");
+        return;
+    }
     let scene = Scene::prepare("", |place| {
         let recorded = place.path().join("work/terminal");
         let text = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >{0}.part\nmv {0}.part {0}\n", recorded.display());

@@ -155,3 +155,33 @@ fn nobody_inside_poses_as_the_daemon() {
         assert_eq!(asking.end()["answer"]["status"], "ok", "{guard:?}");
     }
 }
+
+/// A session or a process gets the name by which a person means another one: the digits that every message shows.
+#[test]
+fn no_name_is_taken_for_anothers_id() {
+    for guard in BOTH {
+        let scene = Scene::up("");
+        let (victim, _) = scene.asking_session();
+        let process = scene.place.json(&["run", "-d", "--", "sleep", "600"])["id"].as_str().expect("an id").to_owned();
+        let (session, started) = (&victim[..8], &process[..8]);
+        let commands: [&[&str]; 2] = [&["sessions", "show", session], &["logs", started]];
+        for words in commands {
+            assert!(scene.place.hostel(words).status.success(), "the control: {words:?}");
+        }
+        let said = scene.attack(guard, "house.squat", &json!({"session": session, "process": started}));
+        for words in commands {
+            let refused = scene.place.hostel(words);
+            assert!(!refused.status.success() && text(&refused).contains("means several"), "{words:?}: {said}");
+        }
+        let refused = scene.place.hostel(&["send", session, "for the other one"]);
+        assert!(!refused.status.success(), "{guard:?}: {}", text(&refused));
+        let refused = scene.place.hostel(&["kill", started]);
+        assert!(!refused.status.success(), "{guard:?}: {}", text(&refused));
+        // The whole id means one.
+        let commands: [&[&str]; 2] = [&["sessions", "show", &victim], &["kill", &process]];
+        for words in commands {
+            let output = scene.place.hostel(words);
+            assert!(output.status.success(), "{guard:?}: {words:?}: {}", text(&output));
+        }
+    }
+}

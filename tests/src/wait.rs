@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::procfs::{self, Identity};
@@ -187,6 +188,24 @@ pub fn last_lines(log: &str) -> String {
 /// If it does not.
 pub fn socket(path: &Path) -> UnixStream {
     eventually(&format!("{} to accept", path.display()), || UnixStream::connect(path))
+}
+
+/// Waits until a child itself listens on a Unix socket. That the socket accepts is not enough: when a daemon is killed
+/// between fork and exec of a program that it starts, the other process holds its sockets for some milliseconds more.
+///
+/// # Panics
+/// If the child does not listen, or ends; `printed` then says what it wrote.
+pub fn listener(socket: &Path, child: &mut Child, printed: impl Fn() -> String) {
+    eventually(&format!("{} to be served", socket.display()), || {
+        let ended = child.try_wait().expect("a child can be asked about");
+        assert!(ended.is_none(), "process {} ended with {ended:?}: {}", child.id(), printed());
+        let stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
+        let server = socket_peercred(&stream).map_err(|error| error.to_string())?.pid;
+        match u32::try_from(server.as_raw_nonzero().get()) == Ok(child.id()) {
+            true => Ok(()),
+            false => Err(format!("process {server:?} listens")),
+        }
+    });
 }
 
 /// Waits until a TCP port accepts.

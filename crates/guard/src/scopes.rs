@@ -1,11 +1,12 @@
-//! The second layer: signals, abstract sockets and tracing only among the processes of one guard, and no way to gain
-//! privileges.
+//! The second layer: signals, abstract sockets and tracing only among the processes of one guard, resource limits of
+//! nobody else, and no way to gain privileges.
 //!
 //! A Landlock domain cannot be left. It has no file system rules on purpose: a domain with such rules forbids every mount,
 //! and with that the sandboxes of agents that may make user namespaces.
 
 use std::io;
 
+use hostel_keeper::syscall_filter::SyscallFilter;
 use landlock::{ABI, Access as _, CompatLevel, Compatible as _, Ruleset, RulesetAttr as _, RulesetStatus, Scope};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -36,9 +37,15 @@ pub(crate) fn enter() -> Result<(), String> {
         .and_then(landlock::RulesetCreated::restrict_self)
         .map_err(|error| reason(&error.to_string()))?;
     match scoped.ruleset {
-        RulesetStatus::FullyEnforced if scoped.no_new_privs => Ok(()),
+        RulesetStatus::FullyEnforced if scoped.no_new_privs => keep_to_own_limits(),
         _ => Err("the kernel enforces only a part of it".to_owned()),
     }
+}
+
+/// Landlock has no scope for resource limits.
+fn keep_to_own_limits() -> Result<(), String> {
+    let filtered = SyscallFilter::own_limits().and_then(|filter| filter.install());
+    filtered.map_err(|error| format!("resource limits of other processes cannot be protected: {error}"))
 }
 
 /// Says what is missing in a kernel that refused.

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use hostel_doors::native::client::Client;
 use hostel_doors::native::client::ClientError;
+use hostel_doors::native::protocol;
 use hostel_doors::native::protocol::HouseStatus;
 use hostel_doors::native::protocol::Pick;
 use hostel_doors::native::protocol::ProcessInfo;
 use hostel_doors::native::protocol::ProcessList;
+use hostel_doors::native::protocol::SessionName;
 use hostel_doors::native::protocol::code;
 use hostel_doors::native::protocol::pick;
 use serde_json::Value;
@@ -172,10 +174,8 @@ impl Houses {
             match pick(wanted, known) {
                 Pick::Nothing => {}
                 Pick::Several => {
-                    return Err(CommandError::failure(format!(
-                        "several processes have ids that start with `{wanted}`"
-                    ))
-                    .hint("give more digits, `hostel ps -a` shows them"));
+                    return Err(CommandError::failure(format!("`{wanted}` means several processes"))
+                        .hint("give the whole id, `hostel ps -a --json` shows it"));
                 }
                 Pick::One(position) => {
                     if let Some(process) = list.processes.into_iter().nth(position) {
@@ -208,7 +208,7 @@ impl Houses {
                 Pick::Nothing => {}
                 Pick::Several => {
                     return Err(CommandError::failure(format!("`{wanted}` means several sessions"))
-                        .hint("give more of the id, `hostel sessions --all` shows them"));
+                        .hint("give the whole id, `hostel sessions --all --json` shows it"));
                 }
                 Pick::One(position) => found.push((house, client, rows.swap_remove(position))),
             }
@@ -309,23 +309,11 @@ fn one_of<T>(mut found: Vec<(House, Client, T)>, wanted: &str) -> Result<Option<
     Ok(found.pop())
 }
 
-/// Which session people mean: an id, the name of one that is in use, the name of a closed one, the start of an id, in
-/// this order. Names need not be unique; two of one kind are one too many.
+/// Which session people mean.
 fn pick_session(wanted: &str, known: &[SessionRow]) -> Pick {
-    let named = |row: &SessionRow| row.name.as_deref() == Some(wanted) && !wanted.is_empty();
-    let rules: [&dyn Fn(&SessionRow) -> bool; 4] =
-        [&|row| row.session_id == wanted, &|row| named(row) && row.live(), &|row| named(row), &|row| {
-            wanted.len() >= START && row.session_id.starts_with(wanted)
-        }];
-    for rule in rules {
-        let mut found = known.iter().enumerate().filter(|(_, row)| rule(row)).map(|(position, _)| position);
-        match (found.next(), found.next()) {
-            (None, _) => {}
-            (Some(position), None) => return Pick::One(position),
-            (Some(_), Some(_)) => return Pick::Several,
-        }
-    }
-    Pick::Nothing
+    let names =
+        known.iter().map(|row| SessionName { id: &row.session_id, name: row.name.as_deref(), is_live: row.live() });
+    protocol::pick_session(wanted, &names.collect::<Vec<_>>())
 }
 
 #[cfg(test)]
@@ -349,7 +337,8 @@ mod tests {
         });
         let found = |wanted: &str| pick_session(wanted, &known);
         assert_eq!(found("0f8fad5b-2"), Pick::One(1));
-        assert_eq!(found("web"), Pick::One(4));
+        // The id of one session and the name of another.
+        assert_eq!(found("web"), Pick::Several);
         assert_eq!(pick_session("web", &known[..4]), Pick::One(0));
         assert_eq!(found("old"), Pick::Several);
         assert_eq!(found("0f8fad"), Pick::Several);

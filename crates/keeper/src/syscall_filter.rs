@@ -13,6 +13,7 @@
 //!
 //! [`SyscallFilter::sealed`] is for programs that never execute another one ([`crate::confine::seal`]).
 //! [`SyscallFilter::without_user_namespaces`] is for programs in a guard, where a counter of namespaces cannot do it.
+//! [`SyscallFilter::own_limits`] is for every program in a guard.
 //!
 //! Guarantee: a call that is not named here is let through as it is. Installing a filter gives up the right to gain
 //! privileges by executing a program (`no_new_privs`), which the kernel demands.
@@ -32,6 +33,12 @@ const ARGUMENTS: u32 = 16;
 
 /// The bit that marks calls of x32 on x86-64.
 const X32: u32 = 0x4000_0000;
+
+/// 32-bit programs on these machines, and their numbers of `prlimit64`.
+const I386: u32 = 0x4000_0003;
+const PRLIMIT64_I386: u32 = 340;
+const ARM: u32 = 0x4000_0028;
+const PRLIMIT64_ARM: u32 = 369;
 
 const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541c;
@@ -112,6 +119,40 @@ impl SyscallFilter {
         }
         filter.refuse_call(libc::SYS_clone3, libc::ENOSYS);
         filter.refuse_call(libc::SYS_setns, libc::EPERM);
+        filter.give(libc::SECCOMP_RET_ALLOW);
+        Ok(filter)
+    }
+
+    /// The filter for a program that can change no resource limits but its own: a limit of processor time would end keeper
+    /// or daemon, and one of file locks would have the house refuse its owner. Unlike the others it knows the calls of
+    /// 32-bit programs, which run under it.
+    ///
+    /// # Errors
+    /// This architecture is not known.
+    pub fn own_limits() -> io::Result<Self> {
+        let native = NATIVE.ok_or(io::ErrorKind::Unsupported)?;
+        let mut calls = vec![(native, libc::SYS_prlimit64 as u32)];
+        if cfg!(target_arch = "x86_64") {
+            calls.extend([(native, X32 | libc::SYS_prlimit64 as u32), (I386, PRLIMIT64_I386)]);
+        } else if cfg!(target_arch = "aarch64") {
+            calls.push((ARM, PRLIMIT64_ARM));
+        }
+        let mut filter = Self(Vec::new());
+        for (architecture, call) in calls {
+            filter.load(ARCHITECTURE);
+            filter.jump_if_equal(architecture, 0, 9);
+            filter.load(NUMBER);
+            filter.jump_if_equal(call, 0, 7);
+            // Process 0 is the one that calls.
+            filter.load_argument(0);
+            filter.jump_if_equal(0, 5, 0);
+            // Without new limits the old ones are read.
+            filter.load_argument(2);
+            filter.jump_if_equal(0, 0, 2);
+            filter.load(ARGUMENTS + 8 * 2 + if cfg!(target_endian = "big") { 0 } else { 4 });
+            filter.jump_if_equal(0, 1, 0);
+            filter.refuse(libc::EPERM);
+        }
         filter.give(libc::SECCOMP_RET_ALLOW);
         Ok(filter)
     }
@@ -299,6 +340,29 @@ mod tests {
             assert_eq!(call(number, user), libc::SECCOMP_RET_ALLOW, "{number}");
         }
         assert_eq!(judge(&filter, 0x4000_0003, 120, [user, 0, 0, 0, 0, 0]), refused(libc::ENOSYS), "32 bits");
+    }
+
+    #[test]
+    fn only_the_limits_of_others_are_refused() {
+        let filter = SyscallFilter::own_limits().unwrap();
+        let native = NATIVE.unwrap();
+        let mut known = vec![(native, libc::SYS_prlimit64 as u32)];
+        if cfg!(target_arch = "x86_64") {
+            known.extend([(native, X32 | libc::SYS_prlimit64 as u32), (I386, PRLIMIT64_I386)]);
+        }
+        for (architecture, number) in known {
+            let call = |process: u64, new: u64| judge(&filter, architecture, number, [process, 7, new, 0, 0, 0]);
+            // What the kernel takes as the number of a process has 32 bits.
+            for (process, new) in [(4711, 0x1000), (4711, 1 << 40), (u64::from(u32::MAX), 1), (1 << 33 | 5, 1)] {
+                assert_eq!(call(process, new), refused(libc::EPERM), "{architecture:#x} {process} {new:#x}");
+            }
+            for (process, new) in [(0, 0x1000), (0, 0), (4711, 0), (1 << 33, 1)] {
+                assert_eq!(call(process, new), libc::SECCOMP_RET_ALLOW, "{architecture:#x} {process} {new:#x}");
+            }
+            for other in [0, number - 1, number + 1] {
+                assert_eq!(judge(&filter, architecture, other, [4711, 7, 1, 0, 0, 0]), libc::SECCOMP_RET_ALLOW);
+            }
+        }
     }
 
     #[test]

@@ -61,6 +61,16 @@ def raise_rights(facts):
     return {"own": own, "said": said, "made": made}
 
 
+def squat(facts):
+    """Gives itself, a session and a process names by which a person means others."""
+    own = [row["session_id"] for row in Rpc(facts).call("session/list")["result"]["sessions"]]
+    said = [call(facts, "session/configure", session_id=session, name=facts["session"]) for session in own]
+    for more in ({"name": facts["session"]}, {"session_id": facts["session"]}):
+        said.append(call(facts, "session/new", agent_alias="bare", cwd=os.getcwd(), **more))
+    said.append(call(facts, "process/spawn", name=facts["process"], argv=["sleep", "600"]))
+    return {"own": own, "said": said}
+
+
 def take_place(facts):
     """Kills the daemon and starts hostel's own program in its place, with a library that it would not load by itself."""
     killed = attempt(os.kill, facts["daemon"], signal.SIGKILL)

@@ -20,6 +20,14 @@ def lower(facts):
     return {"own": own, "limits": [attempt(one, pid) for pid in facts["targets"]]}
 
 
+def processor_time(facts):
+    """Has a process ended by its use of the processor, and changes a limit of its own as shells do."""
+    tried = attempt(resource.prlimit, facts["target"], resource.RLIMIT_CPU, (3600, 3600))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.prlimit(0, resource.RLIMIT_CPU, (7200, 7200))
+    return {"tried": str(tried), "own": resource.getrlimit(resource.RLIMIT_CPU)[1]}
+
+
 def hide():
     """Keeps others from seeing which program this is."""
     ctypes.CDLL(None).prctl(DUMPABLE, 0)

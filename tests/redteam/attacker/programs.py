@@ -1,6 +1,6 @@
 """Attacks by programs that the daemon or root would start: git, ssh, what root loads from a home."""
 
-import os, shutil, subprocess
+import json, os, shutil, subprocess
 
 from doors import Mcp, Request, ask, attempt, call, claustrum, command, told, reached
 
@@ -47,7 +47,11 @@ def look(facts):
 
 
 def start_server(facts):
-    """Has the ssh agent forwarded to a machine of the attacker's choice."""
+    """Has the ssh agent forwarded to a machine of the attacker's choice, which the list of machines says is known."""
+    known = os.path.expanduser("~/.config/sudo-proxy/hosts.json")
+    os.makedirs(os.path.dirname(known), exist_ok=True)
+    with open(known, "w") as file:
+        json.dump({"hosts": {facts["host"]: {"last_connected": "2026-01-01T00:00:00Z"}}}, file)
     child = os.fork()
     if child == 0:
         said = attempt(lambda: Mcp(facts).tool("start_server", host=facts["host"], forward_agent=True))

@@ -42,6 +42,9 @@ pub trait Backend: Send + Sync + 'static {
         Box::pin(async { None })
     }
 
+    /// Whether a caller is a process inside the house, which could have written the files of this user.
+    fn is_inside<'a>(&'a self, caller: &'a Caller) -> Later<'a, bool>;
+
     /// A connection to the house's own door.
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>>;
 }

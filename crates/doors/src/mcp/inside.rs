@@ -109,6 +109,10 @@ impl Backend for Inside {
         })
     }
 
+    fn is_inside<'a>(&'a self, caller: &'a Caller) -> Later<'a, bool> {
+        Box::pin(async move { self.rights(caller).insider().await.is_some() })
+    }
+
     fn house<'a>(&'a self, caller: &'a Caller) -> Later<'a, Result<Client, ClientError>> {
         Box::pin(async move {
             let (ours, theirs) = UnixStream::pair().map_err(ClientError::Lost)?;

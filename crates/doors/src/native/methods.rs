@@ -110,7 +110,10 @@ fn nothing() -> Outcome {
 
 /// Finds a process by name, id, or the start of its id.
 pub(super) fn find(processes: &Processes, wanted: &str) -> Result<Arc<Process>, Failure> {
-    if let Some(process) = processes.get(wanted) {
+    // No start of an id has other letters.
+    if !wanted.bytes().all(|byte| byte.is_ascii_hexdigit())
+        && let Some(process) = processes.get(wanted)
+    {
         return Ok(process);
     }
     let list = processes.list();
@@ -120,7 +123,7 @@ pub(super) fn find(processes: &Processes, wanted: &str) -> Result<Arc<Process>, 
         Pick::One(position) => list.into_iter().nth(position).ok_or_else(|| not_found(wanted)),
         Pick::Nothing => Err(not_found(wanted)),
         Pick::Several => {
-            Err(Failure::new(code::AMBIGUOUS, format!("several processes have ids that start with `{wanted}`")))
+            Err(Failure::new(code::AMBIGUOUS, format!("`{wanted}` means several processes; give the whole id")))
         }
     }
 }

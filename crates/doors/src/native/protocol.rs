@@ -14,6 +14,7 @@ use serde::Serialize;
 pub use super::code;
 pub use super::pick::Pick;
 pub use super::pick::pick;
+pub use super::pick::{SessionName, pick_session};
 pub use super::text::Text;
 
 /// The one protocol version this build speaks.

@@ -42,7 +42,7 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(local: Local) -> Self {
-        let (program, has_program) = sudo_proxy();
+        let (program, has_program) = sudo_proxy(&local);
         Desk { own_name: hosts::own_name(), registry: RegistryFile::of_user(), local, program, has_program }
     }
 
@@ -128,12 +128,16 @@ impl mcp::Desk for Desk {
 }
 
 /// The words that run `sudo-proxy`, and whether such a program is there: one beside this program, one of the search
-/// path, else this program in its place.
-fn sudo_proxy() -> (Vec<OsString>, bool) {
+/// path, else this program in its place. The house itself runs no other program: an agent may have put it on the path.
+fn sudo_proxy(local: &Local) -> (Vec<OsString>, bool) {
     let own = std::env::current_exe().ok();
-    let beside =
-        own.as_ref().and_then(|own| Some(own.parent()?.join(crate::sudo_proxy::NAME))).filter(|file| file.is_file());
-    let found = beside.or_else(|| terminal::find(crate::sudo_proxy::NAME));
+    let found = match local {
+        Local::Here => None,
+        Local::Terminal | Local::House(_) => {
+            let beside = own.as_ref().and_then(|own| Some(own.parent()?.join(crate::sudo_proxy::NAME)));
+            beside.filter(|file| file.is_file()).or_else(|| terminal::find(crate::sudo_proxy::NAME))
+        }
+    };
     match (found, own) {
         (Some(program), _) => (vec![program.into_os_string()], true),
         (None, Some(own)) => (acting(own), true),

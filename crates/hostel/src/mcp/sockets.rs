@@ -119,6 +119,14 @@ impl Sockets {
     }
 }
 
+/// Whether this program is a process inside a house.
+async fn runs_inside() -> bool {
+    match hostel_tasks::spawn_blocking(|| Peer::of_process(std::process::id())).await {
+        Ok(own) => matches!(own.standing().await, Standing::Insider),
+        Err(_) => false,
+    }
+}
+
 impl Backend for Sockets {
     fn door(&self, host: Option<&str>) -> Option<PathBuf> {
         Some(self.path(host))
@@ -150,12 +158,15 @@ impl Backend for Sockets {
         Box::pin(async move {
             let rule = table::rule(Door::Mcp, tool);
             let Rule::Denied(_) = rule else { return None };
-            let own = hostel_tasks::spawn_blocking(|| Peer::of_process(std::process::id())).await.ok()?;
-            match own.standing().await {
-                Standing::Insider => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
-                _ => None,
+            match runs_inside().await {
+                true => Refusal::of(tool, rule).map(|refusal| refusal.text().to_owned()),
+                false => None,
             }
         })
+    }
+
+    fn is_inside<'a>(&'a self, _: &'a Caller) -> Later<'a, bool> {
+        Box::pin(runs_inside())
     }
 
     fn house<'a>(&'a self, _: &'a Caller) -> Later<'a, Result<Client, ClientError>> {

@@ -11,6 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use hostel_tasks::SpawnBoxed as _;
@@ -98,7 +99,7 @@ pub(crate) async fn run(core: Arc<Core>, mut stop: watch::Receiver<bool>) {
         dropping: false,
         core,
     };
-    dispatcher.startup();
+    dispatcher.startup().await;
     tokio::select! {
         _ = stop.wait_for(|stop| *stop) => {}
         () = dispatcher.serve() => {}
@@ -227,16 +228,21 @@ impl Dispatcher {
             progress.seen = job.n;
             progress.open.insert(job.n);
         }
-        self.spawn(state, job);
+        self.spawn(state, job).await;
     }
 
-    fn spawn(&mut self, state: &Arc<State>, job: Job) {
+    async fn spawn(&mut self, state: &Arc<State>, job: Job) {
         self.queued.fetch_add(1, Ordering::Relaxed);
         let (core, state) = (Arc::clone(&self.core), Arc::clone(state));
         let (queued, progress) = (Arc::clone(&self.queued), Arc::clone(&self.progress));
+        let mut place = Box::pin(Arc::<Semaphore>::clone(&state.pool).acquire_owned());
+        // Waits in line from here on: tasks begin in any order, and hooks are to begin in the order of their events.
+        let at_once = futures_util::poll!(&mut place);
         self.jobs.spawn_boxed(async move {
-            let pool: Arc<Semaphore> = Arc::clone(&state.pool);
-            let place = pool.acquire_owned().await;
+            let place = match at_once {
+                Poll::Ready(place) => place,
+                Poll::Pending => place.await,
+            };
             queued.fetch_sub(1, Ordering::Relaxed);
             // Closed: the daemon is ending, and the next one will do it.
             let Ok(_place) = place else { return };
@@ -257,7 +263,7 @@ impl Dispatcher {
         }
     }
 
-    fn startup(&mut self) {
+    async fn startup(&mut self) {
         let (core, hook) = (&self.core, HookName::Startup);
         let state = core.hooks.state();
         if !state.policy().is_some_and(|policy| policy.runs(&hook)) {
@@ -267,7 +273,7 @@ impl Dispatcher {
         let event_id = payload::ring_id(core.events.boot(), 0, ts);
         let data = json!({"version": core.me.version, "pid": std::process::id()});
         let what = What::Event { name: "startup", ts, data };
-        self.spawn(&state, Job { n: 0, hooks: vec![hook], event_id, what });
+        self.spawn(&state, Job { n: 0, hooks: vec![hook], event_id, what }).await;
     }
 
     /// Hooks are off: what comes now is not owed to anybody.

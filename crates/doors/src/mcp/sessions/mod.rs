@@ -29,6 +29,7 @@ use super::arguments::SessionList;
 use super::execute::failed;
 use crate::native::client::Client;
 use crate::native::client::ClientError;
+use crate::native::protocol::{Pick, SessionName, pick_session};
 
 /// The pause before a house that went away is looked for again.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
@@ -38,9 +39,6 @@ const ATTEMPTS: usize = 5;
 
 /// Sessions of one answer, unless asked for fewer, and at most.
 const LISTED: (u64, u64) = (100, 1000);
-
-/// The shortest start of an id that is looked at.
-const START: usize = 4;
 
 /// One session, as far as it matters here.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -159,22 +157,15 @@ async fn found(server: &Server, caller: &Caller) -> Result<Client, ClientError> 
     }
 }
 
-/// Which session is meant: an id, the name of one in use, the name of a closed one, the start of an id, in this order.
+/// Which session is meant.
 fn pick(wanted: &str, known: &[Row]) -> Result<Row, String> {
-    let named = |row: &Row| !wanted.is_empty() && row.name.as_deref() == Some(wanted);
-    let rules: [&dyn Fn(&Row) -> bool; 4] =
-        [&|row| row.session_id == wanted, &|row| named(row) && row.is_live(), &|row| named(row), &|row| {
-            wanted.len() >= START && row.session_id.starts_with(wanted)
-        }];
-    for rule in rules {
-        let mut found = known.iter().filter(|row| rule(row));
-        match (found.next(), found.next()) {
-            (None, _) => {}
-            (Some(row), None) => return Ok(row.clone()),
-            (Some(_), Some(_)) => return Err(format!("`{wanted}` means several sessions; give the whole id")),
-        }
+    let names =
+        known.iter().map(|row| SessionName { id: &row.session_id, name: row.name.as_deref(), is_live: row.is_live() });
+    match pick_session(wanted, &names.collect::<Vec<_>>()) {
+        Pick::One(position) => Ok(known[position].clone()),
+        Pick::Several => Err(format!("`{wanted}` means several sessions; give the whole id")),
+        Pick::Nothing => Err(format!("there is no session `{wanted}`; session_list has them all")),
     }
-    Err(format!("there is no session `{wanted}`; session_list has them all"))
 }
 
 /// `session_list`.
