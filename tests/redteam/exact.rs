@@ -59,7 +59,8 @@ fn root_runs_nothing_of_the_requesters_for_a_yes() {
     for guard in BOTH {
         let evil = scene.witness("evil");
         let attack = scene.begin(guard, "exact.privileged", &json!({"evil": evil}));
-        for step in ["program", "argument"] {
+        let ways = ["program", "argument", "process", "directory", "path", "wrapper", "option", "cluster", "many"];
+        for step in ways {
             let request = scene.command_with("for-root-");
             let answer = scene.decide(&request, "allow_once");
             assert!(answer.get("error").is_some(), "{guard:?}, {step}: {answer}");

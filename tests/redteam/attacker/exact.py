@@ -92,10 +92,15 @@ def swaps(facts):
 
 def privileged(facts):
     """Asks root to run a script of one's own."""
-    path = f"{os.getcwd()}/for-root-{os.getpid()}"
+    name = f"for-root-{os.getpid()}"
+    path = f"{os.getcwd()}/{name}"
     script(path, f"#!/bin/sh\ntouch {facts['evil']}\n")
     said = []
-    for step, argv in (("program", [path]), ("argument", ["sh", path])):
+    ways = (("program", [path]), ("argument", ["sh", path]), ("process", ["sh", f"/proc/self/root{path}"]),
+            ("directory", ["env", "-C", os.getcwd(), "sh", name]), ("path", ["env", f"PATH={os.getcwd()}", name]),
+            ("wrapper", ["prlimit", path]), ("option", ["find", "/etc", "-name", "passwd", "-exec", path, ";"]),
+            ("cluster", ["sed", f"-nf{path}"]), ("many", ["prlimit", *(f"/no/file/{n}" for n in range(200)), path]))
+    for step, argv in ways:
         request = Request(facts, command(argv, privileged=True))
         told(facts, f"{step}-decided")
         request.withdraw()

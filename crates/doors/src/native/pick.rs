@@ -22,16 +22,23 @@ const SESSION_ID_LENGTH: usize = 36;
 /// A name never wins over the start of an id that the house has made: a process inside chooses its names, and people name
 /// others by the digits that they were shown.
 pub fn pick<'a>(wanted: &str, known: impl Iterator<Item = (&'a str, &'a str)>) -> Pick {
-    let mut found = Pick::Nothing;
+    let (mut named, mut begun) = (Pick::Nothing, Pick::Nothing);
     for (position, (id, name)) in known.enumerate() {
         if id == wanted {
             return Pick::One(position);
         }
-        if name == wanted || (wanted.len() >= ID_PREFIX_MINIMUM && id.starts_with(wanted)) {
-            found = found.or(position);
+        if name == wanted {
+            // Names are unique among those that run; a later one is the successor.
+            named = Pick::One(position);
+        } else if wanted.len() >= ID_PREFIX_MINIMUM && id.starts_with(wanted) {
+            begun = begun.or(position);
         }
     }
-    found
+    match (named, begun) {
+        (Pick::Nothing, begun) => begun,
+        (named, Pick::Nothing) => named,
+        _ => Pick::Several,
+    }
 }
 
 /// What a session can be named by.

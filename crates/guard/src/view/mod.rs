@@ -339,7 +339,8 @@ impl<'a> View<'a> {
         }
         for directory in &self.open_elsewhere {
             match mounts::close(directory) {
-                Err(error) if is_absent(&error) => {}
+                // The directory went, and its cover with it; another one may be in its place, which is no mount.
+                Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::InvalidInput => {}
                 closed => closed.step(|| format!("`{}` cannot be closed", directory.display()))?,
             }
         }

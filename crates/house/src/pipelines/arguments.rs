@@ -2,8 +2,8 @@
 //!
 //! Guarantee: a word that is the path of a file, holds one behind `=`, `@` or a short option, or mentions an absolute
 //! path inside a longer text, is listed with who can change that file. Directories that only root can change are listed
-//! only where the program runs what they hold. If there are more candidates than are examined,
-//! [`Named::is_complete`] is false; nothing is left out silently.
+//! only where the program may run what they hold. If there are more candidates than are examined, [`Named::is_complete`]
+//! is false; nothing is left out silently.
 //!
 //! This is a reading of words, not of what the program does with them: a file that a command finds by itself is not
 //! listed. Nothing is executed, and only files that the program would run as code are read.
@@ -27,30 +27,37 @@ const MAX_PATH_BYTES: usize = 4095;
 /// A larger script has no digest.
 const MAX_CODE_BYTES: u64 = 4 << 20;
 
-/// Programs that run what their arguments name: shells, interpreters, programs that start others, build tools, package
-/// managers and whatever else executes files or configuration it is pointed to. A version at the end of a name
-/// (`python3.11`) does not count.
+/// Programs that run nothing of what their arguments name, whatever their options are. Every other program counts as one
+/// that may: many programs that are no interpreters have an option that starts a program, or read configuration that
+/// names one. Only names that the list has in this form count.
 #[rustfmt::skip]
-const RUNS_ARGUMENTS: &[&str] = &[
-    "ansible", "ansible-playbook", "apk", "apt", "apt-get", "ash", "at", "awk", "bash", "batch", "bpftrace", "bun",
-    "bundle", "busybox", "bwrap", "cargo", "chroot", "chrt", "cmake", "crontab", "csh", "dash", "deno", "dnf", "doas",
-    "docker", "docker-compose", "dotnet", "dpkg", "ed", "emacs", "env", "ex", "expect", "fakeroot", "find",
-    "firejail", "fish", "flatpak", "flock", "gawk", "gdb", "gem", "git", "gmake", "go", "gradle", "guile", "helm",
-    "hostel", "insmod", "ionice", "java", "julia", "just", "ksh", "kubectl", "ld.so", "ltrace", "lua", "luajit",
-    "make", "mawk", "meson", "mksh", "modprobe", "mono", "mvn", "mysql", "nice", "ninja", "node", "nodejs", "nohup",
-    "npm", "npx", "nsenter", "parallel", "perf", "perl", "php", "pip", "pipx", "pkexec", "pnpm", "podman", "psql",
-    "python", "rake", "rpm", "rscript", "rsync", "ruby", "runuser", "screen", "script", "sed", "setpriv", "setsid",
-    "sh", "snap", "socat", "sqlite", "ssh", "stdbuf", "strace", "su", "sudo", "systemctl", "systemd-run", "taskset",
-    "tclsh", "time", "timeout", "tmux", "unshare", "valgrind", "vi", "vim", "watch", "wish", "xargs", "yarn", "yum",
-    "zsh", "zypper",
+const DATA_ONLY: &[&str] = &[
+    "[", "arch", "b2sum", "base32", "base64", "basename", "blkid", "bzip2", "cat", "chattr", "chgrp", "chmod", "chown",
+    "cksum", "cmp", "comm", "cp", "cut", "date", "dd", "df", "dir", "dirname", "du", "echo", "egrep", "expand", "expr",
+    "factor", "false", "fgrep", "fmt", "fold", "free", "getent", "getfacl", "grep", "groups", "gzip", "head", "hexdump",
+    "id", "join", "kill", "ln", "logname", "ls", "lsattr", "lsblk", "md5sum", "mkdir", "mkfifo", "mknod", "mktemp",
+    "mv", "nl", "nproc", "numfmt", "od", "paste", "pidof", "printenv", "printf", "ps", "pwd", "readlink", "realpath",
+    "rm", "rmdir", "seq", "setfacl", "sha1sum", "sha224sum", "sha256sum", "sha384sum", "sha512sum", "shred", "sleep",
+    "stat", "sum", "sync", "tac", "tail", "tee", "test", "touch", "tr", "true", "truncate", "tty", "uname",
+    "unexpand", "uniq", "unlink", "uptime", "users", "vdir", "wc", "who", "whoami", "xxd", "yes",
 ];
 
-/// Those of them that also run what they find in a directory.
+/// Files that are many programs, and do what the name says that they are called by.
+const MULTI_CALL: &[&str] = &["busybox", "coreutils", "toybox"];
+
+/// Programs whose first argument that is a file is a script: its content is part of what was shown. Of other programs the
+/// files may be data that changes while somebody reads the request. A version at the end of a name (`python3.11`) does not
+/// count.
 #[rustfmt::skip]
-const RUNS_DIRECTORIES: &[&str] = &[
-    "ansible", "ansible-playbook", "bun", "bundle", "cargo", "cmake", "deno", "docker", "docker-compose", "gem", "git",
-    "gmake", "go", "gradle", "helm", "java", "just", "kubectl", "make", "meson", "mvn", "ninja", "node", "nodejs",
-    "npm", "npx", "perl", "pip", "pipx", "pnpm", "podman", "python", "rake", "ruby", "yarn",
+const RUNS_SCRIPTS: &[&str] = &[
+    "ansible", "ansible-playbook", "ash", "at", "awk", "bash", "batch", "bpftrace", "bun", "busybox", "bwrap",
+    "capsh", "chroot", "chrt", "crontab", "csh", "dash", "dbus-run-session", "deno", "doas", "dotnet", "ed", "emacs",
+    "env", "ex", "expect", "faketime", "fakeroot", "firejail", "fish", "flock", "gawk", "gdb", "gmake", "guile",
+    "insmod", "ionice", "java", "julia", "just", "ksh", "linux32", "linux64", "ltrace", "lua", "luajit", "make",
+    "mawk", "mksh", "mono", "nice", "ninja", "node", "nodejs", "nohup", "nsenter", "parallel", "perf", "perl", "php",
+    "pkexec", "prlimit", "psql", "python", "rake", "rscript", "ruby", "runuser", "script", "sed", "setarch",
+    "setpriv", "setsid", "sh", "sqlite", "start-stop-daemon", "stdbuf", "strace", "su", "sudo", "systemd-run",
+    "taskset", "tclsh", "time", "timeout", "unshare", "valgrind", "watch", "wish", "xargs", "zsh",
 ];
 
 /// A file or directory that an argument names.
@@ -65,7 +72,7 @@ pub struct NamedFile {
     pub is_directory: bool,
     /// Who can change it.
     pub writers: Writers,
-    /// Whether the program is one that runs what its arguments name.
+    /// Whether the program may run what its arguments name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_code: bool,
     /// SHA-256 of its content, if it is the script that the program runs and not too large.
@@ -83,17 +90,15 @@ pub(super) struct Named {
 
 /// Looks for the files that the words of a command name. Blocks on a slow disk.
 pub(super) fn named_files(argv: &[String], program: &Resolved, cwd: &Path) -> Named {
-    let runs_files = names_of(argv, program).any(|name| is_in(RUNS_ARGUMENTS, name) || name.starts_with("ld-linux"));
-    let runs_directories = runs_files && {
-        let words = argv.iter().flat_map(|word| word.split(ends_word)).map(last_part);
-        words.chain(names_of(argv, program)).any(|name| is_in(RUNS_DIRECTORIES, name))
-    };
+    let is_code = !is_data_only(argv, program);
+    let runs_scripts = is_code
+        && names_of(argv, program)
+            .any(|name| is_in(RUNS_SCRIPTS, name) || name.starts_with("ld-linux") || name == "ld.so");
     let mut named = Named { files: Vec::new(), is_complete: true };
     let (mut seen, mut has_script) = (HashSet::new(), false);
     for (word, path) in candidates(argv) {
         let full = cwd.join(path);
-        // What lies there is about the process that looks.
-        if full.starts_with("/proc") || !seen.insert(full.clone()) {
+        if !seen.insert(full.clone()) {
             continue;
         }
         if seen.len() > MAX_CANDIDATES || named.files.len() == MAX_LISTED {
@@ -105,14 +110,14 @@ pub(super) fn named_files(argv: &[String], program: &Resolved, cwd: &Path) -> Na
         if kind.is_char_device() || kind.is_block_device() {
             continue;
         }
-        let is_code = if kind.is_dir() { runs_directories } else { runs_files };
         let writers = writers_of(&full);
-        // A directory of the system says nothing, and a plain word may have its name by chance.
-        if metadata.is_dir() && !is_code && writers.is_only_root() {
+        // A directory of the system says nothing to a program that runs nothing, and a plain word may have its name by chance.
+        if metadata.is_dir() && writers.is_only_root() && !(is_code && path.contains('/')) {
             continue;
         }
         // The first file that is a word of its own is the script; what follows may be data that changes by itself.
-        let is_script = is_code && path == argv.get(word).map_or("", String::as_str) && !has_script;
+        let is_script =
+            runs_scripts && metadata.is_file() && path == argv.get(word).map_or("", String::as_str) && !has_script;
         has_script |= is_script;
         let is_small = metadata.is_file() && metadata.len() <= MAX_CODE_BYTES;
         let digest = match is_script && is_small {
@@ -148,6 +153,8 @@ fn paths_in(text: &str) -> Vec<&str> {
     let short = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
     found.extend(short.and_then(|rest| rest.get(rest.chars().next()?.len_utf8()..)));
     found.extend(text.strip_prefix("file://"));
+    // Several options in one word, the last with its value: `-Ef/script`.
+    found.extend(text.find('/').filter(|_| text.starts_with('-')).and_then(|at| text.get(at..)));
     // A script, or a list: absolute paths between anything that ends a word of a shell.
     if text.contains(ends_word) {
         found.extend(text.split(ends_word).filter(|part| part.starts_with('/')));
@@ -159,6 +166,15 @@ fn paths_in(text: &str) -> Vec<&str> {
 /// Whether a character ends a word of a script or of a list.
 fn ends_word(letter: char) -> bool {
     letter.is_whitespace() || "|&;()<>{}[]`\"'$,=:".contains(letter)
+}
+
+/// Whether a program certainly runs nothing of what its arguments name.
+fn is_data_only(argv: &[String], program: &Resolved) -> bool {
+    let Resolved::Found { path, target, .. } = program else { return false };
+    let target = target.to_str().map_or("", last_part);
+    let called = [argv.first().map(String::as_str), path.to_str()];
+    called.into_iter().all(|name| name.is_some_and(|name| DATA_ONLY.contains(&last_part(name))))
+        && (DATA_ONLY.contains(&target) || MULTI_CALL.contains(&target))
 }
 
 /// The names of a program: by the word it is asked for with, by where it was found, by the file it is.
@@ -227,8 +243,17 @@ mod tests {
             (vec!["make", "-C", &place, "install"], 2, &place, true),
             (vec!["make", &format!("-C{place}")], 1, &place, true),
             (vec!["make", "-f", &file], 2, &file, true),
-            (vec!["curl", &format!("--config={file}")], 1, &file, false),
-            (vec!["curl", "-d", &format!("@{file}")], 2, &file, false),
+            (vec!["tee", "-a", &file], 2, &file, false),
+            (vec!["curl", &format!("--config={file}")], 1, &file, true),
+            (vec!["curl", "-d", &format!("@{file}")], 2, &file, true),
+            (vec!["sed", &format!("-Ef{file}")], 1, &file, true),
+            (vec!["env", "-C", &place, "sh"], 2, &place, true),
+            (vec!["env", &format!("PATH={place}"), "x.sh"], 1, &place, true),
+            (vec!["prlimit", &file], 1, &file, true),
+            (vec!["tar", "-I", &file, "-cf", "-", "nothing"], 2, &file, true),
+            (vec!["find", &place, "-name", "x"], 1, &place, true),
+            (vec!["du", "-s", &place], 2, &place, false),
+            (vec!["a program that nobody knows", &file], 1, &file, true),
             (vec!["env", &format!("X={file}"), "true"], 1, &file, true),
             (vec!["sh", "-c", &format!("cd / && . '{file}'; true")], 2, &file, true),
             (vec!["sh", "-c", &format!("make -C {place}")], 2, &place, true),
@@ -278,20 +303,47 @@ mod tests {
         std::fs::write(&file, "echo\n").unwrap();
         let argv = words(&["sh", file.to_str().unwrap(), "/etc", "/usr/bin/true"]);
         let found = named_files(&argv, &super::super::resolve::resolve("sh"), Path::new("/")).files;
-        assert_eq!(found.iter().map(|file| file.digest.is_some()).collect::<Vec<_>>(), [true, false]);
-        assert_eq!(found[1].path, Path::new("/usr/bin/true"), "a directory of the system is not listed");
+        assert_eq!(found.iter().map(|file| file.digest.is_some()).collect::<Vec<_>>(), [true, false, false]);
+        assert_eq!(found[2].path, Path::new("/usr/bin/true"));
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vec<NamedFile>>(&text).unwrap(), found);
     }
 
     #[test]
+    fn what_lies_in_proc_is_of_whoever_looks() {
+        for path in ["/proc/self/cwd/etc/passwd", "/proc/thread-self/root/etc/passwd", "/proc/1/cwd"] {
+            let argv = words(&["bash", path]);
+            let found = named_files(&argv, &super::super::resolve::resolve("bash"), Path::new("/")).files;
+            // Root's process is closed to others.
+            let Some(file) = found.first() else { continue };
+            assert!(file.is_code && matches!(file.writers, Writers::Requester(_)), "{path}: {file:?}");
+        }
+        let argv = words(&["cat", "/proc/self/status", "/proc/cpuinfo"]);
+        let found = named_files(&argv, &super::super::resolve::resolve("cat"), Path::new("/")).files;
+        assert!(found.iter().all(|file| !file.is_code), "{found:?}");
+        assert_eq!(found.iter().map(|file| file.writers.is_only_root()).collect::<Vec<_>>(), [false, true]);
+    }
+
+    #[test]
+    fn a_program_is_known_by_all_of_its_names() {
+        let scratch = tempfile::tempdir().unwrap();
+        let disguised = scratch.path().join("cat");
+        std::os::unix::fs::symlink("/bin/sh", &disguised).unwrap();
+        for (word, expected) in [("cat", true), ("sh", false), (disguised.to_str().unwrap(), false), ("no-such", false)]
+        {
+            let argv = words(&[word, "/etc/passwd"]);
+            assert_eq!(is_data_only(&argv, &super::super::resolve::resolve(word)), expected, "{word}");
+        }
+    }
+
+    #[test]
     fn names_with_versions_are_known() {
         for name in ["python3.11", "python3", "Python", "perl5.36.0", "bash", "ksh93"] {
-            assert!(is_in(RUNS_ARGUMENTS, name), "{name}");
+            assert!(is_in(RUNS_SCRIPTS, name), "{name}");
         }
         for name in ["cat", "pythonx", "shx", ""] {
-            assert!(!is_in(RUNS_ARGUMENTS, name), "{name}");
+            assert!(!is_in(RUNS_SCRIPTS, name), "{name}");
         }
-        assert!(RUNS_DIRECTORIES.iter().all(|name| RUNS_ARGUMENTS.contains(name)));
+        assert!(RUNS_SCRIPTS.iter().all(|name| !DATA_ONLY.contains(name)));
     }
 }

@@ -86,7 +86,7 @@ impl Stage {
             let what = if file.is_directory { "the directory" } else { "the file" };
             look(what, &file.path.to_string_lossy(), &file.writers);
         }
-        if self.names_more && self.named.iter().any(|file| file.is_code) {
+        if self.names_more {
             found.push("there are more files among the arguments than were examined".to_owned());
         }
         found

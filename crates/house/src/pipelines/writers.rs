@@ -140,6 +140,10 @@ impl Walk<'_> {
                 continue;
             }
             let entry = at.join(&name);
+            if at == Path::new("/proc") && is_process(&name) {
+                let text = format!("{} is another file for every process", path.display());
+                return Ok(Some(Weakness { text, by_requester: true }));
+            }
             let metadata = entry.symlink_metadata()?;
             if directory.mode() & STICKY != 0 && metadata.uid() != 0 {
                 return Ok(self.own.weakness(&entry, &metadata, false));
@@ -184,6 +188,12 @@ impl Walk<'_> {
             by_requester: uid == self.own.uid,
         }))
     }
+}
+
+/// Whether an entry of `/proc` belongs to one process: links below it lead where that process is.
+fn is_process(name: &std::ffi::OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name == b"self" || name == b"thread-self" || name.iter().all(u8::is_ascii_digit)
 }
 
 /// The parts of a path without the ones that change nothing.
