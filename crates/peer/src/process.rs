@@ -29,11 +29,16 @@ impl Process {
     pub(crate) fn of_socket(socket: impl AsFd) -> Option<Process> {
         let (pid, uid) = sys::peer_credentials(&socket).ok()?;
         let pid = pid?;
-        if let Ok(handle) = sys::peer_pidfd(&socket) {
-            return Some(Process { pid, uid, handle: Arc::new(handle), opened: None });
+        match sys::peer_pidfd(&socket) {
+            Ok(handle) => Some(Process { pid, uid, handle: Arc::new(handle), opened: None }),
+            // The kernel does not know the question. Any other answer says that the process has ended: its number may be
+            // another one's by now.
+            Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+                let opened = Some(ticks_since_boot());
+                Some(Process { pid, uid, handle: Arc::new(open(pid)?), opened })
+            }
+            Err(_) => None,
         }
-        let opened = Some(ticks_since_boot());
-        Some(Process { pid, uid, handle: Arc::new(open(pid)?), opened })
     }
 
     /// A process that was found in `/proc`, and when it was started.

@@ -5,7 +5,7 @@
 //!
 //! | what is found | what follows |
 //! |---|---|
-//! | another user's process, or one that is further inside a house than it should be | [`ServerError`] |
+//! | another user's process, one that is further inside a house than it should be, one that has ended and left its socket to somebody else | [`ServerError`] |
 //! | a process whose program can be seen and is not the expected one, a process that cannot be looked at | [`Served::doubt`], or an error at the keeper |
 //!
 //! What is expected of the other process never depends on the present limit of this one: every process of the user can
@@ -52,6 +52,8 @@ pub enum ServerError {
     },
     /// This process runs inside a house, or another process has lowered its limit of file locks.
     ThisIsInside,
+    /// It has ended, and left its socket to another process: no daemon does that.
+    Ended,
     /// It cannot be looked at.
     Unknown {
         /// Why.
@@ -67,6 +69,7 @@ impl ServerError {
             ServerError::Inside { pid, .. } | ServerError::OtherProgram { pid, .. } => {
                 format!("nothing was sent to it; end it (`kill {pid}`) and start the house outside with `hostel up`")
             }
+            ServerError::Ended => "start the house with `hostel up`".to_owned(),
             ServerError::OtherUser { .. } => "choose a house of your own (`--home`, `HOSTEL_HOME`)".to_owned(),
             ServerError::ThisIsInside => {
                 "use a new terminal outside of every house; a daemon of which this is said has to be ended and started again"
@@ -95,6 +98,7 @@ impl fmt::Display for ServerError {
             ServerError::ThisIsInside => formatter.write_str(
                 "this process runs inside a house, or another one has lowered its limit of file locks (`ulimit -H -x`)",
             ),
+            ServerError::Ended => formatter.write_str("the process that began to listen there has ended"),
             ServerError::Unknown { reason } => write!(formatter, "the process that answers there {reason}"),
         }
     }
@@ -144,11 +148,12 @@ fn process_of(socket: impl AsFd) -> Result<Process, ServerError> {
         Ok(_) => {}
         Err(_) => return Err(GONE),
     }
-    Process::of_socket(&socket).ok_or(GONE)
+    Process::of_socket(&socket).filter(Process::is_alive).ok_or(ServerError::Ended)
 }
 
 fn look_at_daemon(process: &Process) -> Result<Served, ServerError> {
     match Standing::of(process) {
+        Standing::Unknown if !process.is_alive() => Err(ServerError::Ended),
         Standing::Unknown => Ok(Served { doubt: Some(GONE) }),
         // This process knows that it is a hosted one, and the daemon is that of a house beside it.
         Standing::Insider if marks::is_nested() && !is_below(process).unwrap_or(true) => {

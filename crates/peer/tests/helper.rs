@@ -64,6 +64,7 @@ fn a_process_in_a_role() {
             rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable).unwrap();
             crate::server::serve(&socket);
         }
+        "server that leaves" => crate::server::leave(&socket),
         "looker" => crate::server::look(&socket),
         "namespace" => crate::recycled::in_a_namespace(&socket),
         other => panic!("{other}"),

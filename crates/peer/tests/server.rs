@@ -1,6 +1,7 @@
 //! The process that serves a socket, as a process finds it whose limits somebody has lowered, and as a hosted one does.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,6 +22,14 @@ pub(crate) fn serve(socket: &Path) {
     while let Ok((stream, _)) = listener.accept() {
         kept.push(stream);
     }
+}
+
+/// A process in the role of a server that ends and leaves its socket to another process.
+pub(crate) fn leave(socket: &Path) {
+    let listener = UnixListener::bind(socket).unwrap();
+    let heir =
+        Command::new("sh").args(["-c", "echo; echo ready; exec sleep 1000"]).stdin(OwnedFd::from(listener)).spawn();
+    println!("\nheir {}", heir.unwrap().id());
 }
 
 /// A process in the role of a client: says what it finds of a server, as a daemon and as a keeper.
@@ -130,4 +139,25 @@ fn a_lowered_limit_makes_no_server_more_trusted() {
         };
         assert_eq!(found(Some(HOSTED), &said, None), "inside, inside", "{name}");
     }
+}
+
+/// A process that began to listen and has ended, so that another one may get its number.
+#[test]
+fn a_socket_that_outlived_its_process_is_nobodys() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("s");
+    let mut leaving =
+        program("server that leaves", &socket).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(leaving.stdout.take().unwrap());
+    let mut heard = String::new();
+    while !heard.contains("heir ") || !heard.contains("ready\n") {
+        assert!(output.read_line(&mut heard).unwrap() > 0, "{heard}");
+    }
+    assert!(leaving.wait().unwrap().success(), "{heard}");
+    let mut client = Role::begin(program("looker", &socket));
+    client.child.stdin.take().unwrap().write_all(b"x").unwrap();
+    assert_eq!(client.line("found"), "Ended, Ended");
+    let heir = heard.lines().find_map(|line| line.strip_prefix("heir ")).unwrap();
+    rustix::process::kill_process(Pid::from_raw(heir.parse().unwrap()).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
 }

@@ -230,7 +230,14 @@ impl Client {
             .await
             .map_err(|source| ClientError::Connect { path: shown.to_owned(), source })?;
         let served = server::daemon(&stream).await;
-        let served = served.map_err(|found| ClientError::NotTheDaemon { path: shown.to_owned(), found })?;
+        let served = served.map_err(|found| match found {
+            // A daemon that was killed a moment ago, or somebody who poses as one: nobody is there.
+            ServerError::Ended => {
+                let source = io::Error::new(io::ErrorKind::ConnectionRefused, found);
+                ClientError::Connect { path: shown.to_owned(), source }
+            }
+            found => ClientError::NotTheDaemon { path: shown.to_owned(), found },
+        })?;
         Client::with(stream, served.doubt).await
     }
 

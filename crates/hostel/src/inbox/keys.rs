@@ -68,6 +68,9 @@ impl Model {
 
     fn plain_key(&mut self, key: KeyEvent, pressed: Instant) -> Vec<Deed> {
         let page = self.rows.1.saturating_sub(1).max(1);
+        if !matches!(key.code, KeyCode::Char('y' | 'n' | 'r' | 'g')) {
+            self.is_replacement = false;
+        }
         let last = self.rows.0.saturating_sub(self.rows.1);
         match key.code {
             KeyCode::Char('q') => return vec![Deed::Quit],
@@ -141,6 +144,11 @@ impl Model {
     /// The request on the screen, if a key pressed at that moment may answer it.
     fn allowed(&mut self, approves: bool, pressed: Instant) -> Option<String> {
         let id = self.current()?.request.id.clone();
+        if std::mem::take(&mut self.is_replacement) {
+            let words = "the request that was here is gone, this is another one; press the key again if you mean it";
+            self.say(words, Look::Caution, pressed);
+            return None;
+        }
         let held = match approves {
             true => self.guard.may_approve(&id, pressed),
             false => self.guard.may_deny(&id, pressed),
@@ -171,6 +179,7 @@ impl Model {
         let answer = Answer { id: id.to_owned(), digest: item.request.digest.clone(), what };
         let house = item.house;
         if self.houses.get(house).is_some_and(|house| house.unlocked) {
+            self.answered = Some(answer.id.clone());
             return vec![Deed::Decide { house, answer }];
         }
         self.ask_passphrase(Some(answer), pressed);

@@ -130,6 +130,11 @@ pub(crate) struct Model {
     /// Rows of the page, and how many of them fit; as last painted.
     pub(crate) rows: (usize, usize),
     pub(crate) guard: Guard,
+    /// What was answered here last: its going is no surprise.
+    pub(crate) answered: Option<String>,
+    /// The request on the screen took the place of one that went by itself, and no key was pressed since. The next key may
+    /// be meant for the one before, however long ago that was shown.
+    pub(crate) is_replacement: bool,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) remark: Option<(String, Look, Instant)>,
     /// Whether a new request rings.
@@ -273,6 +278,9 @@ impl Model {
                 if before.is_some() || !self.items.is_empty() {
                     self.changed_subject(&mut deeds);
                 }
+                if let Some((_, gone)) = before {
+                    self.is_replacement = !self.items.is_empty() && self.answered.as_ref() != Some(&gone);
+                }
             }
         }
         deeds
@@ -325,7 +333,10 @@ impl Model {
                 let then = then.take();
                 self.dialog = None;
                 match then {
-                    Some(answer) if self.waits(&answer.id) => vec![Deed::Decide { house, answer }],
+                    Some(answer) if self.waits(&answer.id) => {
+                        self.answered = Some(answer.id.clone());
+                        vec![Deed::Decide { house, answer }]
+                    }
                     _ => {
                         self.say("unlocked", Look::Dim, now);
                         Vec::new()

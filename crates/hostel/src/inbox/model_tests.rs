@@ -269,3 +269,35 @@ fn files_that_change_have_to_be_read_again() {
     bench.wait(1_000);
     assert!(bench.model.current().unwrap().request.pipeline().unwrap().stages[0].file.changed);
 }
+
+#[test]
+fn a_key_that_was_meant_for_a_request_that_went_answers_no_other() {
+    for key in ['y', 'n'] {
+        let mut bench = Bench::new();
+        bench.unlock();
+        bench.pending(&["a", "bb"]);
+        bench.paint(5, 10);
+        bench.wait(1_000);
+        // It is withdrawn, and the next one takes its place. The person presses the key a while later.
+        bench.pending(&["bb"]);
+        bench.paint(5, 10);
+        bench.wait(2_000);
+        assert!(decided(&bench.press(KeyCode::Char(key))).is_empty(), "{key}");
+        assert!(bench.model.remark.as_ref().is_some_and(|(words, ..)| words.contains("another one")));
+        bench.wait(1_000);
+        assert_eq!(decided(&bench.press(KeyCode::Char(key))).len(), 1, "{key}");
+        // What was answered here goes as expected, and the next one is answered by one key.
+        bench.pending(&["ccc"]);
+        bench.paint(5, 10);
+        bench.wait(1_000);
+        assert_eq!(decided(&bench.press(KeyCode::Char(key))).len(), 1, "{key}");
+        // Whoever looks around has seen what is there.
+        bench.pending(&["dddd"]);
+        bench.paint(5, 10);
+        bench.pending(&["eeeee"]);
+        bench.paint(5, 10);
+        bench.wait(1_000);
+        bench.press(KeyCode::Home);
+        assert_eq!(decided(&bench.press(KeyCode::Char(key))).len(), 1, "{key}");
+    }
+}

@@ -287,7 +287,7 @@ async fn reach(
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(ConnectError::Superseded),
             Err(error) => match error.downcast::<ServerError>() {
                 // Its keeper may be just replacing itself, or ending.
-                Ok(unknown @ ServerError::Unknown { .. }) => last = io::Error::other(unknown),
+                Ok(unknown @ (ServerError::Unknown { .. } | ServerError::Ended)) => last = io::Error::other(unknown),
                 Ok(found) => return Err(ConnectError::NotTheKeeper { socket, found }),
                 Err(error) => last = error,
             },
