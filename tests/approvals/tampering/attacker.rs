@@ -114,7 +114,7 @@ impl House {
 
     /// Appends a segment of the attacker's own with these records: whole, and signed with the attacker's key. The bodies may
     /// depend on the number of the segment's first record and on the key.
-    pub(crate) fn append_segment(&self, records: &[(&str, &dyn Fn(i64, &[u8; 32]) -> Value)]) {
+    pub(crate) fn append_segment(&self, records: &[(&str, &Body<'_>)]) {
         let (public, secret) = crypto_sign_seed_keypair(&[7; 32]);
         let begun = json!({"key": hex(&public), "id": "0000000000000000"}).to_string();
         let (first, mut digest) = self.append_record("segment", "", &begun);
@@ -206,6 +206,9 @@ impl House {
         self.start();
     }
 }
+
+/// The body of a record, from the number of its segment's first record and from the segment's key.
+type Body<'a> = dyn Fn(i64, &[u8; 32]) -> Value + 'a;
 
 /// Two digits for each byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
