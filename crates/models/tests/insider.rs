@@ -9,7 +9,7 @@ use hostel_models::insider::flaws::Flaw;
 use hostel_models::insider::steps::Insider;
 
 /// A bound on time and memory, above what is there.
-const MOST_STATES: usize = 1_000_000;
+const MOST_STATES: usize = 3_000_000;
 
 fn holds(is_honest: bool) {
     let begun = Instant::now();
@@ -71,4 +71,5 @@ mistakes! {
     reads_the_file: ReadsTheFile,
     believes_settings: BelievesSettings,
     believes_settings_once: BelievesSettingsOnce,
+    believes_appended_testimony: BelievesAppendedTestimony,
 }

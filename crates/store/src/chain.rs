@@ -26,6 +26,8 @@ pub struct Surveyed<'a> {
     pub time: i64,
     /// The texts, in the order of [`Chain::texts`].
     pub texts: &'a [&'a [u8]],
+    /// The digest that stands in it of the record before.
+    pub previous: &'a [u8],
     /// The digest that stands in it.
     pub digest: [u8; 32],
     /// Records that are missing before it, or that it does not follow the one before.
@@ -177,7 +179,8 @@ impl Chain {
             let changed = (digest != found).then(|| CHANGED.to_owned());
             let digest = digest.try_into().unwrap_or(found);
             let expected = (whole.no + 1) as u64;
-            surveyor.record(&Surveyed { no: no as u64, expected, time, texts: &texts, digest, gap, changed });
+            let (no_found, texts) = (no as u64, texts.as_slice());
+            surveyor.record(&Surveyed { no: no_found, expected, time, texts, previous, digest, gap, changed });
             whole = Whole { no, digest, records: whole.records + 1, begun: true };
         }
         if count == BATCH {

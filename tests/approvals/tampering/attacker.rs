@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dryoc::classic::crypto_sign::{crypto_sign_detached, crypto_sign_seed_keypair};
 use hostel_tests::procfs::Identity;
 use hostel_tests::wait;
 use hostel_tests::zeroclaw::Peer;
@@ -11,6 +12,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value as SqlValue;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::support::house::{House, PASSPHRASE};
 
@@ -83,6 +85,49 @@ impl House {
         for (path, bytes) in copy {
             fs::write(path, bytes).expect("the copy is put back");
         }
+    }
+
+    /// Appends a record to the audit, with the right number and the right digests. Gives its number and its digest.
+    pub(crate) fn append_record(&self, kind: &str, approval: &str, body: &str) -> (i64, [u8; 32]) {
+        let database = self.database();
+        let (no, previous): (i64, Vec<u8>) = database
+            .query_row("SELECT no, digest FROM audit_head", [], |row| Ok((row.get(0)?, row.get(1)?)))
+            .expect("a last record");
+        let (no, time) = (no + 1, 1_800_000_000_000_000_000_i64);
+        let mut hash = Sha256::new();
+        hash.update(b"hostel audit 1\0");
+        hash.update(no.to_le_bytes());
+        hash.update(time.to_le_bytes());
+        for part in [kind.as_bytes(), approval.as_bytes(), body.as_bytes(), &previous] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        database
+            .execute(
+                "INSERT INTO audit (no, time_ns, kind, approval, body, previous, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                rusqlite::params![no, time, kind, approval, body, previous, digest],
+            )
+            .expect("the triggers take it");
+        (no, digest)
+    }
+
+    /// Appends a segment of the attacker's own with these records: whole, and signed with the attacker's key. The bodies may
+    /// depend on the number of the segment's first record and on the key.
+    pub(crate) fn append_segment(&self, records: &[(&str, &Body<'_>)]) {
+        let (public, secret) = crypto_sign_seed_keypair(&[7; 32]);
+        let begun = json!({"key": hex(&public), "id": "0000000000000000"}).to_string();
+        let (first, mut digest) = self.append_record("segment", "", &begun);
+        let mut last = first;
+        for (kind, body) in records {
+            (last, digest) = self.append_record(kind, "", &body(first, &public).to_string());
+        }
+        let message =
+            [b"hostel audit segment 1\0".as_slice(), &first.to_le_bytes(), &last.to_le_bytes(), &digest].concat();
+        let mut signature = [0; 64];
+        crypto_sign_detached(&mut signature, &message, &secret).expect("a signature");
+        let sql = "INSERT INTO audit_segments (first, last, signature) VALUES (?, ?, ?)";
+        self.database().execute(sql, rusqlite::params![first, last, signature]).expect("the segment is signed");
     }
 
     /// A client of our own socket, outside of the house.
@@ -160,6 +205,14 @@ impl House {
         meanwhile(self);
         self.start();
     }
+}
+
+/// The body of a record, from the number of its segment's first record and from the segment's key.
+type Body<'a> = dyn Fn(i64, &[u8; 32]) -> Value + 'a;
+
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A row as it was at some time.

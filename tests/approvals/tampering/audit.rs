@@ -19,31 +19,6 @@ fn busy_house() -> House {
     house
 }
 
-/// Appends a record as the attacker would: with the right number and the right digests.
-fn append(house: &House, kind: &str, approval: &str, body: &str) {
-    use sha2::{Digest as _, Sha256};
-    let database = house.database();
-    let (no, previous): (i64, Vec<u8>) = database
-        .query_row("SELECT no, digest FROM audit_head", [], |row| Ok((row.get(0)?, row.get(1)?)))
-        .expect("a last record");
-    let (no, time) = (no + 1, 1_800_000_000_000_000_000_i64);
-    let mut hash = Sha256::new();
-    hash.update(b"hostel audit 1\0");
-    hash.update(no.to_le_bytes());
-    hash.update(time.to_le_bytes());
-    for part in [kind.as_bytes(), approval.as_bytes(), body.as_bytes(), &previous] {
-        hash.update((part.len() as u64).to_le_bytes());
-        hash.update(part);
-    }
-    let digest: [u8; 32] = hash.finalize().into();
-    database
-        .execute(
-            "INSERT INTO audit (no, time_ns, kind, approval, body, previous, digest) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            rusqlite::params![no, time, kind, approval, body, previous, digest],
-        )
-        .expect("the triggers take it");
-}
-
 const UNTRIGGERED: &str = "DROP TRIGGER audit_is_not_changed; DROP TRIGGER audit_is_not_deleted;";
 
 #[test]
@@ -91,8 +66,8 @@ fn a_record_that_somebody_appended_is_not_the_houses() {
         if down {
             house.crash();
         }
-        append(&house, "decided", "an-id", r#"{"state":"approved","decider":"the approver"}"#);
-        append(&house, "started", "an-id", "{}");
+        house.append_record("decided", "an-id", r#"{"state":"approved","decider":"the approver"}"#);
+        house.append_record("started", "an-id", "{}");
         if down {
             house.start();
         }
@@ -107,7 +82,9 @@ fn a_record_that_somebody_appended_is_not_the_houses() {
 #[test]
 fn records_that_somebody_appended_after_the_keeper_died_are_not_signed() {
     let house = busy_house();
-    house.lose_key(|house| append(house, "decided", "an-id", r#"{"state":"approved"}"#));
+    house.lose_key(|house| {
+        house.append_record("decided", "an-id", r#"{"state":"approved"}"#);
+    });
     let (broken, segments) = house.verify();
     assert!(broken["what"].as_str().is_some_and(|what| what.contains("not signed")), "{broken} {segments}");
     assert_eq!(segments[0]["state"], "broken");
@@ -190,7 +167,7 @@ fn rewrite(house: &House) {
 fn a_start_without_a_decision_is_found() {
     let house = busy_house();
     // The attack of before there were keys: a start that nobody decided, in a chain that is otherwise whole.
-    append(&house, "started", "nobody-decided-this", "{}");
+    house.append_record("started", "nobody-decided-this", "{}");
     let (broken, _) = house.verify();
     assert_ne!(broken, Value::Null);
 }

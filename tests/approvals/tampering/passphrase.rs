@@ -3,9 +3,14 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use dryoc::classic::crypto_pwhash::{PasswordHashAlgorithm, crypto_pwhash};
+use dryoc::classic::crypto_sign::crypto_sign_seed_keypair;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use hostel_tests::wait;
-use serde_json::json;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
+use super::attacker::hex;
 use crate::support::house::{House, PASSPHRASE};
 
 const OTHER: &str = "what the attacker knows";
@@ -148,6 +153,161 @@ fn a_proof_that_was_exchanged_with_the_digest_is_noticed() {
     });
     assert!(unlock(&house, OTHER).is_err(), "the attacker's passphrase is taken");
     house.wait_tampered("approver");
+}
+
+/// What the attacker would like to be allowed.
+const ALLOWING: &str = "\n[[approvals.rules]]\nname = \"all\"\naction = \"allow\"\nargv = [\"true\"]\n";
+
+fn set_row(house: &House, digest: &str) {
+    house.sql(&format!("UPDATE approver SET digest = '{0}', previous = '{0}'", digest.trim()));
+}
+
+fn append_rule(house: &House) {
+    let settings = house.home().join("hostel.toml");
+    let before = fs::read_to_string(&settings).expect("settings");
+    fs::write(&settings, before + ALLOWING).expect("the settings can be written");
+}
+
+/// After an attack that appended records: nobody has become the approver, nothing is allowed unasked, the record says so,
+/// and the approver puts it right.
+fn check_that_nothing_was_gained(house: &House) {
+    assert_eq!(house.native().ask("approver/status", json!({}))["set"], true, "the passphrase is gone");
+    // Right after a lost key one wrong passphrase leads to a pause, so the approver comes first.
+    let told = unlock(house, PASSPHRASE).expect_err("the stored digest does not count");
+    assert!(told.contains("hostel approver set"), "{told}");
+    assert!(unlock(house, OTHER).is_err(), "the attacker's passphrase is taken");
+    for more in [json!({}), json!({"old": OTHER})] {
+        let mut params = json!({"passphrase": OTHER});
+        params.as_object_mut().expect("members").extend(more.as_object().expect("members").clone());
+        let set = house.native().call("approver/set", params);
+        assert!(set["error"].is_object(), "the attacker sets a passphrase: {set}");
+    }
+    let asked = house.ask_run("by-rule", &["true"]);
+    house.waiting(1);
+    assert!(!asked.is_answered(), "it ran by a rule that nobody confirmed");
+    assert!(approver_tampered(house) && !house.alarms().is_empty());
+    let (broken, segments) = house.verify();
+    let what = broken["what"].as_str().unwrap_or_default();
+    assert!(what.contains("not signed with the passphrase"), "{broken} {segments}");
+    assert_ne!(house.hostel(&["audit", "verify"]).code, 0);
+    // Nor does another restart help, with the key that this one has left or without.
+    house.crash();
+    house.start();
+    assert!(unlock(house, OTHER).is_err(), "the attacker's passphrase is taken");
+    house.native().ask("approver/set", json!({"passphrase": PASSPHRASE, "old": PASSPHRASE}));
+    assert_eq!(unlock(house, PASSPHRASE), Ok(()));
+    house.lose_key(|_| {});
+    assert_eq!(unlock(house, PASSPHRASE), Ok(()), "the approver has gone on from there");
+    assert!(unlock(house, OTHER).is_err());
+}
+
+#[test]
+fn a_passphrase_is_not_removed_by_a_record_that_somebody_appended() {
+    let house = endorsed_house();
+    house.lose_key(|house| {
+        house.append_segment(&[("approver_cleared", &|_, _| json!({"who": "me"}))]);
+        house.sql("UPDATE approver SET digest = NULL, previous = NULL");
+        fs::remove_file(house.home().join("approver")).expect("the file is there");
+        append_rule(house);
+    });
+    check_that_nothing_was_gained(&house);
+}
+
+#[test]
+fn a_passphrase_is_not_set_by_records_that_somebody_appended() {
+    let attackers = House::up();
+    attackers.native().ask("approver/set", json!({"passphrase": OTHER}));
+    let digest = fs::read_to_string(attackers.home().join("approver")).expect("a digest");
+    let theirs = attackers.records().into_iter().find(|record| record["kind"] == "approver_set").expect("a record");
+    for body in [json!({"who": "me"}), theirs["body"].clone()] {
+        let house = endorsed_house();
+        house.lose_key(|house| {
+            let cleared = |_: i64, _: &[u8; 32]| json!({"who": "me"});
+            let set = |_: i64, _: &[u8; 32]| body.clone();
+            house.append_segment(&[("approver_cleared", &cleared), ("approver_set", &set)]);
+            replace_file(house, &digest);
+            set_row(house, &digest);
+            append_rule(house);
+        });
+        check_that_nothing_was_gained(&house);
+    }
+}
+
+/// An endorsement of a segment with the attacker's passphrase, as the house makes them; with a key and a signature, as this
+/// version makes them, or without, as earlier ones did.
+fn own_endorsement(first: i64, public: &[u8; 32], has_key: bool) -> Value {
+    let (salt, memory, passes) = ([5; 16], 8192, 1);
+    let mut key = [0; 32];
+    crypto_pwhash(&mut key, OTHER.as_bytes(), &salt, passes, memory, PasswordHashAlgorithm::Argon2id13).expect("a key");
+    let mac = |parts: &[&[u8]]| -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&key).expect("a key of any length");
+        for part in [b"hostel endorsement 1".as_slice()].iter().chain(parts) {
+            mac.update(&(part.len() as u64).to_le_bytes());
+            mac.update(part);
+        }
+        mac.finalize().into_bytes().into()
+    };
+    let about = [hex(public), hex(&Sha256::digest("settings"))];
+    let proof = mac(&[b"approver", &first.to_le_bytes(), about[0].as_bytes(), about[1].as_bytes()]);
+    let proof = json!({"salt": hex(&salt), "memory": memory, "passes": passes, "about": about, "mac": hex(&proof)});
+    let mut body = json!({"segment": first, "proof": proof});
+    if has_key {
+        let (signs, _) = crypto_sign_seed_keypair(&mac(&[b"signatures of the approver"]));
+        body["key"] = json!({"salt": hex(&salt), "memory": memory, "passes": passes, "public": hex(&signs)});
+        body["signature"] = json!(hex(&[1; 64]));
+    }
+    body
+}
+
+#[test]
+fn a_passphrase_is_not_endorsed_by_a_record_that_somebody_appended() {
+    let attackers = House::up();
+    attackers.native().ask("approver/set", json!({"passphrase": OTHER}));
+    let digest = fs::read_to_string(attackers.home().join("approver")).expect("a digest");
+    for has_key in [false, true] {
+        let house = endorsed_house();
+        house.lose_key(|house| {
+            house.append_segment(&[("endorsed", &|first, public| own_endorsement(first, public, has_key))]);
+            replace_file(house, &digest);
+            set_row(house, &digest);
+            append_rule(house);
+        });
+        check_that_nothing_was_gained(&house);
+    }
+}
+
+/// The approver changes and removes the passphrase, and the key is lost after each change.
+#[test]
+fn control_changes_of_the_passphrase_count_after_lost_keys() {
+    const THIRD: &str = "a third passphrase";
+    let house = House::guarded();
+    let lose = |right: &str, wrong: &str| {
+        house.lose_key(|_| {});
+        assert_eq!(unlock(&house, right), Ok(()));
+        assert!(unlock(&house, wrong).is_err(), "{wrong} is taken");
+        assert_eq!(unlock(&house, right), Ok(()));
+    };
+    // Before the endorsement, which is written in the background, and after it.
+    lose(PASSPHRASE, OTHER);
+    wait::until_true(wait::LIMIT, "an endorsement", || house.kinds().contains(&"endorsed".to_owned()));
+    lose(PASSPHRASE, OTHER);
+    house.native().ask("approver/set", json!({"passphrase": OTHER, "old": PASSPHRASE}));
+    lose(OTHER, PASSPHRASE);
+    house.native().ask("approver/clear", json!({"passphrase": OTHER}));
+    house.lose_key(|_| {});
+    assert_eq!(house.native().ask("approver/status", json!({}))["set"], false);
+    house.native().ask("approver/set", json!({"passphrase": THIRD}));
+    lose(THIRD, OTHER);
+    // The keeper dies while the daemon lives, which seals everything anew.
+    house.kill_keeper();
+    wait::until_true(wait::LIMIT, "another key", || {
+        house.alarms().iter().any(|alarm| alarm.starts_with("the keeper died"))
+    });
+    house.native().ask("approver/set", json!({"passphrase": PASSPHRASE, "old": THIRD}));
+    house.native().ask("approver/confirm", json!({"passphrase": PASSPHRASE}));
+    lose(PASSPHRASE, THIRD);
+    assert!(!house.kinds().iter().any(|kind| kind == "tampered"), "{:?}", house.records());
+    assert_eq!(house.verify().0, Value::Null);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use hostel_agents::Decision;
 use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::asking::{choose_runs, decided};
@@ -31,21 +31,34 @@ const REFUSALS: u32 = 60;
 /// Why a question is over that disappeared although the house had not answered it.
 pub(super) const ANSWERED_ELSEWHERE: &str = "the agent does not ask any more, and the house had not answered";
 
-/// Counts refused deciders.
+/// Counts refusals.
 #[derive(Default)]
 pub(super) struct Refusals {
     since: Option<Instant>,
     count: u32,
+    /// Refusals that were not recorded since the last one that was.
+    silenced: u64,
 }
 
 impl Refusals {
-    /// Whether one more is recorded.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
+    /// Whether one more record is written, and if so the body with the refusals before it that were not recorded, as
+    /// `silenced`. A body may stand for more than one refusal: for identical ones (`unrecorded`) and others (`silenced`).
+    pub(super) fn take(&mut self, now: Instant, mut body: Value) -> Option<Value> {
         if self.since.is_none_or(|since| now - since > Duration::from_secs(60)) {
             (self.since, self.count) = (Some(now), 0);
         }
-        self.count = self.count.saturating_add(1);
-        self.count <= REFUSALS
+        let told = |name: &str| body[name].as_u64().unwrap_or(0);
+        let (identical, others) = (told("unrecorded"), told("silenced"));
+        if self.count >= REFUSALS {
+            self.silenced = self.silenced.saturating_add(1 + identical + others);
+            return None;
+        }
+        self.count += 1;
+        let silenced = std::mem::take(&mut self.silenced).saturating_add(others);
+        if silenced > 0 {
+            body["silenced"] = silenced.into();
+        }
+        Some(body)
     }
 }
 
@@ -154,8 +167,9 @@ impl Approvals {
 
     /// Somebody who may not has tried.
     async fn refuse(&self, id: &str, claim: &Claim, why: String) -> DecideError {
-        if self.inner.refusals.lock().take(Instant::now()) {
-            let body = json!({"who": cut(&claim.label, 256), "peer": claim.peer.to_string(), "why": why});
+        let body = json!({"who": cut(&claim.label, 256), "peer": claim.peer.to_string(), "why": why});
+        let taken = self.inner.refusals.lock().take(Instant::now(), body);
+        if let Some(body) = taken {
             let id = cut(id, 256).to_owned();
             let ledger = Arc::clone(&self.inner.ledger);
             let work = move |transaction: &Transaction<'_>| {
@@ -402,11 +416,27 @@ mod tests {
     #[test]
     fn so_many_refused_deciders_are_recorded_in_a_minute() {
         let (mut refusals, start) = (Refusals::default(), Instant::now());
-        let recorded = |refusals: &mut Refusals, at: Instant| (0..2 * REFUSALS).filter(|_| refusals.take(at)).count();
+        let recorded = |refusals: &mut Refusals, at: Instant| {
+            (0..2 * REFUSALS).filter(|_| refusals.take(at, json!({})).is_some()).count()
+        };
         assert_eq!(recorded(&mut refusals, start), REFUSALS as usize);
         let minute = Duration::from_secs(60);
         assert_eq!(recorded(&mut refusals, start + minute), 0);
         let after = start + minute + Duration::from_nanos(1);
         assert_eq!((recorded(&mut refusals, after), recorded(&mut refusals, after + minute)), (REFUSALS as usize, 0));
+    }
+
+    #[test]
+    fn refusals_that_are_not_recorded_are_counted_in_the_next_record() {
+        let (mut refusals, start) = (Refusals::default(), Instant::now());
+        for _ in 0..REFUSALS {
+            assert_eq!(refusals.take(start, json!({"why": "no"})), Some(json!({"why": "no"})));
+        }
+        assert_eq!(refusals.take(start, json!({})), None);
+        // One record that would have told of two identical ones and of three others.
+        assert_eq!(refusals.take(start, json!({"unrecorded": 2, "silenced": 3})), None);
+        let after = start + Duration::from_secs(61);
+        assert_eq!(refusals.take(after, json!({"silenced": 1})), Some(json!({"silenced": 8})));
+        assert_eq!(refusals.take(after, json!({})), Some(json!({})));
     }
 }

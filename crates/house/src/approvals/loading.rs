@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::approver::row::{self as approver_row, ApproverRow};
 use super::asking::{decided, not_run};
 use super::audit::approver::{Proof, Testimony};
+use super::audit::signatures::ApproverKey;
 use super::audit::{self, Event, Line};
 use super::grants::{self, Grant};
 use super::lockout::{self, Count, Limits};
@@ -59,6 +60,8 @@ pub(super) struct Loaded {
     pub(super) digest: Option<String>,
     /// What a passphrase has to fit to besides, because nobody can prove the digest.
     pub(super) doubt: Option<Proof>,
+    /// What signs the next change of the passphrase.
+    pub(super) key: Option<ApproverKey>,
     /// The approver's file is to hold the digest above: a change was not finished.
     pub(super) writes_file: bool,
     pub(super) in_force: InForce,
@@ -122,8 +125,7 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
     shares.extend(sessions.iter().map(|rights| (rights.key(), rights.seal(ledger))));
     shares.extend(prompts.iter().map(|(prompt, _)| (prompt.key(), prompt.seal(ledger))));
     shares.extend(count.iter().map(|count| (lockout::key(), lockout::seal_of(ledger, count))));
-    let digest_of = |row: &ApproverRow| approver_row::seal_of(ledger, row.digest.as_deref(), row.doubt.as_ref());
-    shares.extend(approver.iter().map(|row| (approver_row::key(), digest_of(row))));
+    shares.extend(approver.iter().map(|row| (approver_row::key(), approver_row::seal_of(ledger, row))));
     shares.extend(policy.iter().map(|row| (settings::key(), settings::seal_of(ledger, row))));
     let found = ledger.measure(shares, head);
     let expected = match ledger.expected(&found) {
@@ -158,8 +160,8 @@ pub(super) fn load(transaction: &Transaction<'_>, ledger: &Ledger, input: Input)
     let unheard = loading.unheard()?;
     loading.missing();
     loading.finish()?;
-    let ApproverRow { digest, doubt, .. } = approver;
-    Ok(Loaded { approvals, unheard, grants, count, digest, doubt, writes_file, in_force })
+    let ApproverRow { digest, doubt, key, .. } = approver;
+    Ok(Loaded { approvals, unheard, grants, count, digest, doubt, key, writes_file, in_force })
 }
 
 impl Loading<'_> {
@@ -418,24 +420,26 @@ impl Loading<'_> {
         let unusable = || Some(UNUSABLE.to_owned());
         let in_file = file.unwrap_or_else(|_| unusable());
         let (row, writes) = match (self.trust(approver_row::key()), found) {
-            (Trust::Proved, Some(row)) if row.digest == in_file => (ApproverRow::doubted(in_file, row.doubt), false),
+            (Trust::Proved, Some(row)) if row.digest == in_file => {
+                (ApproverRow::doubted(in_file, row.doubt, row.key), false)
+            }
             // The daemon was killed after the row was written and before the file was.
             (Trust::Proved, Some(row)) if row.previous == in_file && row.previous != row.digest => (row, true),
             (Trust::Proved, Some(row)) => {
                 self.changed_approver_file();
-                (ApproverRow::doubted(row.digest, row.doubt), false)
+                (ApproverRow::doubted(row.digest, row.doubt, row.key), false)
             }
             (Trust::Unknown, found) => (self.unproved_approver(found.map(|row| row.digest), in_file)?, false),
             (Trust::Proved | Trust::Refuted, _) => {
                 let report = "the digest of the approver's passphrase was changed in state.db";
                 self.tampered("", json!({"what": "approver"}), report.to_owned());
-                match self.is_known(in_file.as_deref()) {
-                    true => (ApproverRow::finished(in_file), false),
+                let proof = self.testimony()?.proof();
+                let keys = [proof.as_ref().and_then(Proof::key).cloned(), None];
+                let mut in_file = keys.map(|key| ApproverRow::finished(in_file.clone(), key)).into_iter();
+                match in_file.find(|row| self.is_known(row)) {
+                    Some(row) => (row, false),
                     // The approver's own passphrase sets it anew.
-                    false => match self.testimony()? {
-                        Testimony::Proved(proof) => (ApproverRow::doubted(unusable(), Some(proof)), false),
-                        _ => (ApproverRow::finished(unusable()), false),
-                    },
+                    None => (ApproverRow::proved(unusable(), proof), false),
                 }
             }
         };
@@ -458,7 +462,7 @@ impl Loading<'_> {
         in_file: Option<String>,
     ) -> rusqlite::Result<ApproverRow> {
         if self.is_new {
-            return Ok(ApproverRow::finished(in_file));
+            return Ok(ApproverRow::finished(in_file, None));
         }
         let is_missing = in_row.is_none();
         if is_missing {
@@ -474,14 +478,23 @@ impl Loading<'_> {
                 } else if in_file.is_none() {
                     self.removed_approver();
                 }
-                ApproverRow::doubted(in_row.or(in_file).or_else(unusable), Some(proof))
+                ApproverRow::proved(in_row.or(in_file).or_else(unusable), Some(proof))
             }
-            Testimony::Broken => {
-                let report = "the key that proved the approver is lost, and the audit was changed since the approver used \
-                              the passphrase last: nobody can prove who the approver is, and no passphrase is taken. \
-                              docs/approvals.md tells how to begin anew";
+            Testimony::Broken(proof) => {
+                let report = match proof {
+                    Some(_) => {
+                        "the key that proved the approver is lost, and the audit was changed behind the house's back: it \
+                         holds records that the approver did not sign, or some are missing. They do not count, and the \
+                         stored digest does not either. `hostel approver set` puts it right, with the passphrase of before"
+                    }
+                    None => {
+                        "the key that proved the approver is lost, and the audit was changed since the approver used the \
+                         passphrase last: nobody can prove who the approver is, and no passphrase is taken. \
+                         docs/approvals.md tells how to begin anew"
+                    }
+                };
                 self.tampered("", json!({"what": "approver", "audit": "broken"}), report.to_owned());
-                ApproverRow::finished(unusable())
+                ApproverRow::proved(unusable(), proof)
             }
             Testimony::Set => {
                 if is_missing || in_row.is_none() {
@@ -489,13 +502,13 @@ impl Loading<'_> {
                 } else if in_row != in_file {
                     self.changed_approver_file();
                 }
-                ApproverRow::finished(in_row.or_else(unusable))
+                ApproverRow::finished(in_row.or_else(unusable), None)
             }
             // The house has never seen the passphrase used: it was there at the first start, or is another house's.
-            Testimony::Nothing if in_row == in_file => ApproverRow::finished(in_row),
+            Testimony::Nothing if in_row == in_file => ApproverRow::finished(in_row, None),
             Testimony::Nothing => {
                 self.changed_approver_file();
-                ApproverRow::finished(in_row)
+                ApproverRow::finished(in_row, None)
             }
             Testimony::Cleared => {
                 if in_row.is_some() {
@@ -505,7 +518,7 @@ impl Loading<'_> {
                 } else if in_file.is_some() {
                     self.changed_approver_file();
                 }
-                ApproverRow::finished(None)
+                ApproverRow::finished(None, None)
             }
         })
     }
@@ -516,9 +529,9 @@ impl Loading<'_> {
         self.tampered("", json!({"what": "approver", "removed": true}), report.to_owned());
     }
 
-    /// Whether this is the digest that the vault remembers.
-    fn is_known(&self, digest: Option<&str>) -> bool {
-        let (key, seal) = (approver_row::key(), approver_row::seal_of(self.ledger, digest, None));
+    /// Whether this is the row that the vault remembers.
+    fn is_known(&self, row: &ApproverRow) -> bool {
+        let (key, seal) = (approver_row::key(), approver_row::seal_of(self.ledger, row));
         let alone = self.ledger.measure([(key, seal)], AuditHead::NONE);
         self.expected.as_ref().is_some_and(|expected| expected.agrees_about(key, &alone))
     }
@@ -536,7 +549,7 @@ impl Loading<'_> {
             judged.in_force.newest_endorsed = match self.testimony()? {
                 Testimony::Proved(proof) => proof.settings(),
                 // No text has this digest.
-                Testimony::Broken => Some([0; 32]),
+                Testimony::Broken(_) => Some([0; 32]),
                 Testimony::Nothing | Testimony::Cleared | Testimony::Set => None,
             };
         }

@@ -209,6 +209,7 @@ impl Approvals {
             cost: options.cost,
             digest: loaded.digest,
             doubt: loaded.doubt,
+            key: loaded.key,
             count: loaded.count,
             proofs,
         });

@@ -36,9 +36,8 @@ impl Approvals {
 
     /// Records that something was refused to somebody inside the house; not more often than a person would read.
     pub(crate) async fn record_refusal(&self, body: Value) {
-        if !self.inner.refusals.lock().take(Instant::now()) {
-            return;
-        }
+        let taken = self.inner.refusals.lock().take(Instant::now(), body);
+        let Some(body) = taken else { return };
         let ledger = Arc::clone(&self.inner.ledger);
         let work = move |transaction: &Transaction<'_>| {
             audit::append(transaction, &ledger, &[Line { event: Event::Refused, approval: "", body }])

@@ -13,9 +13,10 @@ use rusqlite::{Transaction, params};
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::approver::{Passphrase, row as approver_row};
-use super::audit::approver::Proof as Attestation;
+use super::approver::Passphrase;
+use super::audit::approver::Endorsed;
 use super::audit::endorsement::{Endorsement, EndorsementKey};
+use super::audit::signatures::ApproverKey;
 use super::audit::{self, Event, Line};
 use super::policy::Policy;
 use super::settings::{self, Judged};
@@ -28,8 +29,14 @@ use crate::store::StoreError;
 pub(super) enum Proof {
     /// It was shown.
     Shown(Passphrase),
-    /// It is in force from now on, in the place of another or of none.
-    Set { old: Option<Passphrase>, new: Passphrase },
+    /// One was set, in the place of another or of none. Its key endorses.
+    Set { old: Option<Former>, key: EndorsementKey },
+}
+
+/// A passphrase that was in force, and its key if it has signed the change to the next one.
+pub(super) struct Former {
+    pub(super) passphrase: Passphrase,
+    pub(super) key: Option<EndorsementKey>,
 }
 
 /// Proofs that wait at most: one more of the same passphrase is worth nothing.
@@ -84,35 +91,56 @@ impl Approvals {
     }
 
     async fn vouch(&self, proof: Proof) -> Result<(), StoreError> {
-        let (shown, re_endorse) = match proof {
-            Proof::Shown(passphrase) => (passphrase, None),
-            Proof::Set { old, new } => (new, Some(old)),
-        };
-        if re_endorse.is_none() {
-            let (in_force, passphrase) = (self.inner.in_force.lock().clone(), shown.clone());
-            if let Some(judged) = blocking(move || Ok(in_force.prove(passphrase.bytes()))).await? {
-                self.apply(judged).await?;
+        let shown = match proof {
+            Proof::Shown(passphrase) => passphrase,
+            Proof::Set { old, key } => {
+                // Whoever sets the passphrase is the approver: what is in force at that moment is what they agree to.
+                self.inner.in_force.lock().row.unproved = false;
+                let old_segments = match old {
+                    Some(old) => self.endorsed_with(old).await?,
+                    None => Vec::new(),
+                };
+                let _no_change = self.inner.approver.hold().await;
+                // Unless it is another one by now.
+                return match self.inner.approver.key() == Some(ApproverKey::of(&key)) {
+                    true => self.endorse(key, None, old_segments).await,
+                    false => Ok(()),
+                };
             }
-        } else {
-            // Whoever sets the passphrase is the approver: what is in force at that moment is what they agree to.
-            let mut in_force = self.inner.in_force.lock();
-            in_force.row.unproved = false;
+        };
+        let (in_force, passphrase) = (self.inner.in_force.lock().clone(), shown.clone());
+        if let Some(judged) = blocking(move || Ok(in_force.prove(passphrase.bytes()))).await? {
+            self.apply(judged).await?;
         }
-        if re_endorse.is_none() && self.is_vouched_for().await? {
+        if self.is_vouched_for().await? {
             return Ok(());
         }
-        let old_segments = match re_endorse {
-            Some(Some(old)) => self.endorsed_with(old).await?,
-            _ => Vec::new(),
+        let _no_change = self.inner.approver.hold().await;
+        if !self.inner.approver.is_set() {
+            return Ok(());
+        }
+        let (known, cost) = (self.inner.approver.key(), self.inner.options.cost);
+        let derive = move || {
+            let Some(known) = known else {
+                return EndorsementKey::fresh(shown.bytes(), cost).map(|key| Some((key, None)));
+            };
+            // One key for as long as the passphrase is the same: deriving another takes as long again.
+            Ok(match known.unlock(shown.bytes())? {
+                Some(key) if known.has_cost(cost) => Some((key, None)),
+                Some(former) => Some((EndorsementKey::fresh(shown.bytes(), cost)?, Some(former))),
+                None => None,
+            })
         };
-        let cost = self.inner.options.cost;
-        let key = blocking(move || EndorsementKey::fresh(shown.bytes(), cost)).await?;
-        self.endorse(key, old_segments).await
+        match blocking(derive).await? {
+            Some((key, former)) => self.endorse(key, former, Vec::new()).await,
+            // It is not in force any more.
+            None => Ok(()),
+        }
     }
 
     /// Whether the present segment of the audit and the settings in force are endorsed, with the passphrase in force.
     async fn is_vouched_for(&self) -> Result<bool, StoreError> {
-        if !self.inner.in_force.lock().row.is_endorsed() {
+        if !self.inner.in_force.lock().row.is_endorsed() || self.inner.approver.key().is_none() {
             return Ok(false);
         }
         let Some(first) = self.inner.ledger.segment() else { return Ok(false) };
@@ -124,26 +152,31 @@ impl Approvals {
     }
 
     /// The segments that were endorsed with a passphrase, with the keys that verify them and how far they were endorsed.
-    async fn endorsed_with(&self, passphrase: Passphrase) -> Result<Vec<(u64, [u8; 32], Endorsement)>, StoreError> {
+    async fn endorsed_with(&self, former: Former) -> Result<Vec<(u64, [u8; 32], Endorsement)>, StoreError> {
         let found = self.inner.store.read(audit::endorsements).await?;
-        blocking(move || Ok(audit::made_with(&passphrase, found))).await
+        blocking(move || Ok(audit::made_with(&former.passphrase, former.key, found))).await
     }
 
-    /// Endorses the present segment and the settings in force, and again what an earlier passphrase endorsed.
-    async fn endorse(&self, key: EndorsementKey, again: Vec<(u64, [u8; 32], Endorsement)>) -> Result<(), StoreError> {
+    /// Endorses the present segment and the settings in force, and again what an earlier passphrase endorsed. `former` is the
+    /// key that signs the change to this key, if it is another one. As long as this lasts nobody changes the passphrase.
+    async fn endorse(
+        &self,
+        key: EndorsementKey,
+        former: Option<EndorsementKey>,
+        again: Vec<(u64, [u8; 32], Endorsement)>,
+    ) -> Result<(), StoreError> {
         let (ledger, mut in_force) = (Arc::clone(&self.inner.ledger), self.inner.in_force.lock().clone());
+        let (approver, before) = (self.inner.approver.clone(), self.inner.approver.key());
         let work = move |transaction: &Transaction<'_>| {
-            // Nobody vouches with a passphrase that was removed meanwhile.
-            if approver_row::load(transaction)?.is_none_or(|row| row.digest.is_none()) {
-                return Ok(in_force.row);
-            }
             audit::meet(transaction, &ledger)?;
             if ledger.segment().is_none() {
                 audit::begin_segment(transaction, &ledger)?;
             }
             let first = ledger.segment().unwrap_or_default();
-            let body = Attestation::new(&key, first, &ledger.segment_key(), &in_force.row.text).body();
-            audit::append(transaction, &ledger, &[Line { event: Event::Endorsed, approval: "", body }])?;
+            let body = Endorsed::new(&key, first, &ledger.segment_key(), &in_force.row.text).body();
+            let signer = former.as_ref().unwrap_or(&key);
+            audit::append_signed(transaction, &ledger, Event::Endorsed, body, Some(signer))?;
+            approver.adopt_key(transaction, ApproverKey::of(&key))?;
             for (first, public, earlier) in &again {
                 save_endorsement(transaction, *first, &audit::endorse_again(&key, *first, public, earlier))?;
             }
@@ -153,7 +186,11 @@ impl Approvals {
             settings::save(transaction, &ledger, &in_force.row)?;
             Ok(in_force.row)
         };
-        let row = self.inner.store.write(points::SEGMENT_ENDORSED, work).await?;
+        let written = self.inner.store.write(points::SEGMENT_ENDORSED, work).await;
+        if written.is_err() {
+            self.inner.approver.restore_key(before);
+        }
+        let row = written?;
         let mut in_force = self.inner.in_force.lock();
         // Others may have come into force meanwhile; those are endorsed with the next proof.
         if in_force.row.text == row.text {

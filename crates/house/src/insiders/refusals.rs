@@ -1,7 +1,8 @@
 //! What a process inside the house is told when it may not do something, and how often that is recorded.
 //!
 //! Invariant: a loop of refusals cannot fill the audit: identical ones are recorded once a minute, with how many there were
-//! since, and different ones are bounded by what `approvals` records in a minute.
+//! since, and different ones are bounded by what `approvals` records in a minute. Every refusal is in a record or in the count
+//! of a later one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -62,26 +63,42 @@ pub(super) struct Subject {
 
 /// Refusals that were recorded lately.
 #[derive(Default)]
-pub(super) struct Recorded(HashMap<Subject, (Instant, u64)>);
+pub(super) struct Recorded {
+    recent: HashMap<Subject, (Instant, u64)>,
+    /// Refusals that were counted for a subject that is not remembered any more.
+    forgotten: u64,
+}
+
+/// Refusals that were not recorded before one that is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Before {
+    pub(super) identical: u64,
+    pub(super) others: u64,
+}
 
 impl Recorded {
-    /// Whether a refusal is to be recorded, and how many identical ones were not since the last record.
-    pub(super) fn take(&mut self, subject: Subject, now: Instant) -> Option<u64> {
-        if let Some((since, unrecorded)) = self.0.get_mut(&subject) {
+    /// Whether a refusal is to be recorded, and how many were not since the last record.
+    pub(super) fn take(&mut self, subject: Subject, now: Instant) -> Option<Before> {
+        if let Some((since, unrecorded)) = self.recent.get_mut(&subject) {
             if now.duration_since(*since) < IDENTICAL_INTERVAL {
                 *unrecorded += 1;
                 return None;
             }
             *since = now;
-            return Some(std::mem::take(unrecorded));
+            return Some(Before { identical: std::mem::take(unrecorded), others: std::mem::take(&mut self.forgotten) });
         }
-        if self.0.len() >= MAX_REMEMBERED {
-            self.0.retain(|_, (since, _)| now.duration_since(*since) < IDENTICAL_INTERVAL);
+        if self.recent.len() >= MAX_REMEMBERED {
+            let forgotten = &mut self.forgotten;
+            self.recent.retain(|_, (since, unrecorded)| {
+                let is_recent = now.duration_since(*since) < IDENTICAL_INTERVAL;
+                *forgotten += if is_recent { 0 } else { *unrecorded };
+                is_recent
+            });
         }
-        if self.0.len() < MAX_REMEMBERED {
-            self.0.insert(subject, (now, 0));
+        if self.recent.len() < MAX_REMEMBERED {
+            self.recent.insert(subject, (now, 0));
         }
-        Some(0)
+        Some(Before { identical: 0, others: std::mem::take(&mut self.forgotten) })
     }
 }
 
@@ -97,11 +114,12 @@ mod tests {
     #[test]
     fn identical_refusals_are_recorded_once_a_minute_and_counted() {
         let (mut recorded, start) = (Recorded::default(), Instant::now());
-        assert_eq!(recorded.take(subject("a"), start), Some(0));
+        assert_eq!(recorded.take(subject("a"), start), Some(Before::default()));
         assert_eq!(recorded.take(subject("a"), start), None);
-        assert_eq!(recorded.take(subject("b"), start), Some(0), "another one");
+        assert_eq!(recorded.take(subject("b"), start), Some(Before::default()), "another one");
         assert_eq!(recorded.take(subject("a"), start + IDENTICAL_INTERVAL / 2), None);
-        assert_eq!(recorded.take(subject("a"), start + IDENTICAL_INTERVAL), Some(2));
+        let before = Before { identical: 2, others: 0 };
+        assert_eq!(recorded.take(subject("a"), start + IDENTICAL_INTERVAL), Some(before));
         assert_eq!(recorded.take(subject("a"), start + IDENTICAL_INTERVAL), None);
     }
 
@@ -111,9 +129,13 @@ mod tests {
         for number in 0..2 * MAX_REMEMBERED {
             recorded.take(subject(&number.to_string()), start);
         }
-        assert_eq!(recorded.0.len(), MAX_REMEMBERED);
-        recorded.take(subject("later"), start + IDENTICAL_INTERVAL);
-        assert_eq!(recorded.0.len(), 1, "what is over makes room");
+        assert_eq!(recorded.recent.len(), MAX_REMEMBERED);
+        recorded.take(subject("0"), start);
+        recorded.take(subject("0"), start);
+        let before = Before { identical: 0, others: 2 };
+        let later = recorded.take(subject("later"), start + IDENTICAL_INTERVAL);
+        assert_eq!(later, Some(before), "what is forgotten was counted");
+        assert_eq!(recorded.recent.len(), 1, "what is over makes room");
     }
 
     #[test]

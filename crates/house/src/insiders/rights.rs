@@ -225,8 +225,8 @@ impl Rights {
             None => String::new(),
         };
         let subject = Subject { door: inner.door, method: method.to_owned(), origin: origin.clone() };
-        let unrecorded = inner.insiders.inner.recorded.lock().take(subject, Instant::now());
-        if let Some(unrecorded) = unrecorded {
+        let before = inner.insiders.inner.recorded.lock().take(subject, Instant::now());
+        if let Some(before) = before {
             let cut = |text: &str| text.get(..text.floor_char_boundary(LONGEST_NAME)).unwrap_or_default().to_owned();
             let mut body = json!({
                 "door": inner.door.name(),
@@ -237,8 +237,10 @@ impl Rights {
                 "origin": cut(&origin),
                 "why": refusal.text(),
             });
-            if unrecorded > 0 {
-                body["unrecorded"] = unrecorded.into();
+            for (name, count) in [("unrecorded", before.identical), ("silenced", before.others)] {
+                if count > 0 {
+                    body[name] = count.into();
+                }
             }
             inner.insiders.inner.approvals.record_refusal(body).await;
         }

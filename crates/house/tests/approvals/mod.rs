@@ -9,4 +9,5 @@ mod house;
 mod inbox;
 mod restart;
 mod speed;
+mod succession;
 mod who;

@@ -25,10 +25,12 @@ pub enum Flaw {
     BelievesSettings,
     /// After a lost key the settings apply as the file has them.
     BelievesSettingsOnce,
+    /// After a lost key what was appended to the audit is believed of the approver, whoever has signed it.
+    BelievesAppendedTestimony,
 }
 
 impl Flaw {
-    pub const ALL: [Flaw; 11] = [
+    pub const ALL: [Flaw; 12] = [
         Flaw::BelievesRows,
         Flaw::BelievesSeals,
         Flaw::BelievesEverything,
@@ -40,13 +42,16 @@ impl Flaw {
         Flaw::ReadsTheFile,
         Flaw::BelievesSettings,
         Flaw::BelievesSettingsOnce,
+        Flaw::BelievesAppendedTestimony,
     ];
 
     /// The faults by which it may be found.
     pub fn shows(self) -> &'static [&'static str] {
         match self {
             Flaw::BelievesRows => &[UNASKED, TWICE],
-            Flaw::BelievesSeals | Flaw::NeverConfirms | Flaw::TellsTooEarly => &[TWICE, REUSED, GUESSED, UNASKED],
+            Flaw::BelievesSeals | Flaw::NeverConfirms | Flaw::TellsTooEarly => {
+                &[TWICE, REUSED, GUESSED, UNASKED, OTHER_DIGEST]
+            }
             Flaw::BelievesEverything | Flaw::BelievesLostKeys => {
                 &[UNASKED, TWICE, REUSED, GUESSED, LOOSENED, OTHER_DIGEST]
             }
@@ -54,6 +59,7 @@ impl Flaw {
             Flaw::CountsOnDisk => &[GUESSED],
             Flaw::ReadsTheFile => &[OTHER_DIGEST],
             Flaw::BelievesSettings | Flaw::BelievesSettingsOnce => &[LOOSENED],
+            Flaw::BelievesAppendedTestimony => &[OTHER_DIGEST, LOOSENED],
         }
     }
 }

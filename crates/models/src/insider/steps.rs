@@ -2,7 +2,8 @@
 
 use super::flaws::{Flaw, GUESSED, LOOSENED, LOST, OTHER_DIGEST, REUSED, TWICE, UNASKED};
 use super::world::{
-    APPROVED, Contents, Daemon, Deposit, Effect, LOCKED, LOOSE, PENDING, Phase, Row, Thing, UNPROVED, World,
+    APPROVED, CHANGED, Contents, Daemon, Deposit, Effect, LOCKED, LOOSE, PENDING, Phase, Row, THEIRS, Thing, UNPROVED,
+    World,
 };
 use crate::explore::Model;
 
@@ -23,8 +24,9 @@ pub enum Action {
     /// The approver's file is replaced.
     ReplaceFile,
     KillDaemon,
-    /// The daemon starts, finds these rows, and `hostel.toml` wants this.
-    Start([Row; 5], u8),
+    /// The daemon starts, finds these rows, and `hostel.toml` wants this. Records that name the insider's passphrase may be
+    /// appended to the audit.
+    Start([Row; 5], u8, bool),
     KillKeeper,
 }
 
@@ -35,7 +37,7 @@ pub struct Insider {
     pub is_honest: bool,
 }
 
-const WRITES: [Effect; 8] = [
+const WRITES: [Effect; 9] = [
     Effect::Asked,
     Effect::Agreed,
     Effect::Granted,
@@ -44,6 +46,7 @@ const WRITES: [Effect; 8] = [
     Effect::Guessed,
     Effect::Shown,
     Effect::Confirmed,
+    Effect::Changed,
 ];
 
 impl Model for Insider {
@@ -79,7 +82,7 @@ impl Model for Insider {
         }
         if let Daemon::Up(known) = world.daemon {
             let digest = if self.has(Flaw::ReadsTheFile) { world.file } else { known[Thing::Digest as usize] };
-            if digest != 0 && !world.second_key {
+            if digest == THEIRS || (digest != CHANGED && world.seen_changed) {
                 return Some(OTHER_DIGEST);
             }
             if known[Thing::Policy as usize] == LOOSE && !world.seen_confirmed {
@@ -179,7 +182,10 @@ impl Insider {
         };
         let sealed = (0..thing.contents()).filter(move |says| copies >> says & 1 == 1).filter(is_told);
         // While the keeper has a confirmed anchor, a row that nobody sealed is refused whatever it says.
-        let unsealed = if confirmed.is_none() || believes { thing.contents() } else { 1 };
+        let told_by_the_audit = thing == Thing::Digest
+            && !matches!(self.flaw, Some(Flaw::BelievesAppendedTestimony | Flaw::BelievesLostKeys));
+        let is_read = confirmed.is_none() && !told_by_the_audit;
+        let unsealed = if is_read || believes { thing.contents() } else { 1 };
         sealed.map(move |says| Row { says, sealed: own }).chain((0..unsealed).map(|says| Row { says, sealed: None }))
     }
 
@@ -198,14 +204,18 @@ impl Insider {
                 found = found.into_iter().flat_map(changed).collect();
             }
         }
-        for wanted in self.wanted(Effect::Start) {
-            actions.extend(found.iter().map(|rows| Action::Start(*rows, *wanted)));
+        // While the keeper knows the end of the audit, what was appended is told from what the house wrote.
+        let is_lost = world.deposit.confirmed.is_none() && !self.is_honest;
+        for appended in [false, true].into_iter().filter(|appended| is_lost || !appended) {
+            for wanted in self.wanted(Effect::Start) {
+                actions.extend(found.iter().map(|rows| Action::Start(*rows, *wanted, appended)));
+            }
         }
     }
 
     /// Whether the daemon would begin such a write, as far as it knows.
     fn may_begin(&self, world: &World, known: Contents, effect: Effect) -> bool {
-        let [request, grant, count, _, policy] = known;
+        let [request, grant, count, digest, policy] = known;
         let count = if self.has(Flaw::CountsOnDisk) { world.rows[Thing::Count as usize].says } else { count };
         // One request in all, or the states would have no end.
         let is_new = request == 0 && world.seen_runs == 0 && !world.seen_agreed && world.seen_granted == 0;
@@ -222,6 +232,7 @@ impl Insider {
             Effect::Guessed => count < LOCKED && world.seen_guesses <= LOCKED,
             Effect::Shown => count < LOCKED && (count > 0 || policy == UNPROVED),
             Effect::Confirmed => count < LOCKED && policy != LOOSE && !self.is_honest,
+            Effect::Changed => count < LOCKED && digest == 0,
         }
     }
 
@@ -242,9 +253,9 @@ impl Insider {
                 }
                 world.daemon = Daemon::Down;
             }
-            Action::Start(rows, wanted) => {
+            Action::Start(rows, wanted, appended) => {
                 world.rows = rows;
-                self.start(world, wanted);
+                self.start(world, wanted, appended);
             }
             Action::KillKeeper => kill_keeper(world),
         }
@@ -271,6 +282,7 @@ impl Insider {
                 }
             }
             Effect::Confirmed => (next[2], next[4]) = (0, LOOSE),
+            Effect::Changed => (next[2], next[3]) = (0, CHANGED),
         }
         self.write(world, known, next, effect);
     }
@@ -289,6 +301,7 @@ impl Insider {
                 world.copies[thing] |= 1 << says;
             }
         }
+        world.recorded_change |= effect == Effect::Changed;
         world.daemon = Daemon::Writing { known, next, effect, phase: Phase::Committed };
         if self.has(Flaw::TellsTooEarly) {
             acknowledge(world, effect);
@@ -307,7 +320,7 @@ impl Insider {
     }
 
     /// A daemon looks at what it finds.
-    fn start(&self, world: &mut World, wanted: u8) {
+    fn start(&self, world: &mut World, wanted: u8, appended: bool) {
         let found = world.rows.map(|row| row.says);
         let proved: Option<[bool; 5]> = self.judge(world);
         let mut next = found;
@@ -328,14 +341,21 @@ impl Insider {
                 Thing::Request | Thing::Grant => 0,
                 Thing::Count if is_lost && row.says < LOCKED => row.says,
                 Thing::Count => LOCKED,
-                // After a lost key nobody knows better; otherwise the keeper knows whether the file is right.
-                Thing::Digest if is_lost => row.says,
+                Thing::Digest if is_lost && appended && self.has(Flaw::BelievesAppendedTestimony) => row.says,
+                // The audit tells, by what the passphrase of before has signed. What was appended without that does not
+                // count.
+                Thing::Digest if world.recorded_change => CHANGED,
                 Thing::Digest => 0,
                 Thing::Policy if is_lost => UNPROVED,
                 Thing::Policy => 0,
             };
         }
-        let settles = self.has(Flaw::BelievesSettings) || (self.has(Flaw::BelievesSettingsOnce) && proved.is_none());
+        // The anchor that proves a row covers the end of the audit as well.
+        world.recorded_change |= next[3] == CHANGED;
+        // Without an approver there is nobody who could confirm anything.
+        let has_no_approver = appended && self.has(Flaw::BelievesAppendedTestimony);
+        let settles = self.has(Flaw::BelievesSettings)
+            || (proved.is_none() && (self.has(Flaw::BelievesSettingsOnce) || has_no_approver));
         next[4] = match (next[4], wanted) {
             (_, wanted) if settles => wanted,
             // Stricter settings apply at once; looser ones wait for the approver.
@@ -421,6 +441,10 @@ fn acknowledge(world: &mut World, effect: Effect) {
             world.seen_guesses = 0;
             world.seen_confirmed = true;
         }
+        Effect::Changed => {
+            world.seen_guesses = 0;
+            world.seen_changed = true;
+        }
     }
 }
 
@@ -432,14 +456,15 @@ fn hear_of_unheard(world: &mut World, unheard: Option<Effect>) {
         Daemon::Down => return,
     };
     let Some(effect) = unheard else { return };
-    let [request, grant, count, _, policy] = known;
-    if matches!(effect, Effect::Shown | Effect::Confirmed) && count == 0 {
+    let [request, grant, count, digest, policy] = known;
+    if matches!(effect, Effect::Shown | Effect::Confirmed | Effect::Changed) && count == 0 {
         world.seen_guesses = 0;
     }
     let is_in_force = match effect {
         Effect::Agreed | Effect::Granted => request == APPROVED,
         Effect::Revoked => grant == 0,
         Effect::Confirmed => policy == LOOSE,
+        Effect::Changed => digest == CHANGED,
         Effect::Start | Effect::Asked | Effect::Finished | Effect::Guessed | Effect::Shown => false,
     };
     if is_in_force {

@@ -9,7 +9,7 @@ pub enum Thing {
     Grant,
     /// Wrong passphrases in a row; [`LOCKED`]: none is taken.
     Count,
-    /// 0: the approver's digest; 1: the insider's.
+    /// 0: the approver's digest; 1: the insider's; 2: the one that the approver has changed it to.
     Digest,
     /// 0: strict; 1: loose; 2: strict, until the passphrase proves what applied before.
     Policy,
@@ -21,8 +21,8 @@ impl Thing {
     /// How many contents it can have.
     pub fn contents(self) -> u8 {
         match self {
-            Thing::Request | Thing::Count | Thing::Policy => 3,
-            Thing::Grant | Thing::Digest => 2,
+            Thing::Request | Thing::Count | Thing::Policy | Thing::Digest => 3,
+            Thing::Grant => 2,
         }
     }
 }
@@ -32,6 +32,8 @@ pub const APPROVED: u8 = 2;
 pub const LOCKED: u8 = 2;
 pub const LOOSE: u8 = 1;
 pub const UNPROVED: u8 = 2;
+pub const THEIRS: u8 = 1;
+pub const CHANGED: u8 = 2;
 
 /// The content of every thing.
 pub type Contents = [u8; 5];
@@ -61,6 +63,8 @@ pub enum Effect {
     /// The approver showed the passphrase.
     Shown,
     Confirmed,
+    /// The approver has changed the passphrase.
+    Changed,
 }
 
 /// How far a write is.
@@ -102,6 +106,8 @@ pub struct World {
     /// Contents that the house has written under the present key, one bit each. In the model without a mistake this is
     /// always 0: there the insider has copies of everything.
     pub copies: [u8; 5],
+    /// The audit has the approver's record that the passphrase was changed, signed with the one of before.
+    pub recorded_change: bool,
     /// The digest in the approver's file.
     pub file: u8,
     pub daemon: Daemon,
@@ -123,6 +129,7 @@ pub struct World {
     /// A write that the daemon died in, so that nobody was told of it. The next start decides whether it counts.
     pub unheard: Option<Effect>,
     pub seen_confirmed: bool,
+    pub seen_changed: bool,
     pub seen_fault: Option<&'static str>,
 }
 
@@ -136,6 +143,7 @@ impl World {
         World {
             rows: contents.map(|says| Row { says, sealed: Some(false) }),
             copies: contents.map(|says| 1 << says),
+            recorded_change: false,
             file: 0,
             daemon: Daemon::Up(contents),
             second_key: false,
@@ -149,6 +157,7 @@ impl World {
             seen_guesses: 0,
             unheard: None,
             seen_confirmed: false,
+            seen_changed: false,
             seen_fault: None,
         }
     }

@@ -6,7 +6,10 @@
 //! more attempts. Whoever may not decide at all is turned away before, so that nobody inside can lock the approver out.
 //!
 //! A digest that nobody can prove, because the keeper ended, is in doubt: whoever can write files could have put it there. A
-//! passphrase then has to fit to the newest endorsement of the audit as well, and the first one that does ends the doubt.
+//! passphrase then has to fit to what the audit proves as well, and the first one that does ends the doubt.
+//!
+//! Every change is signed in the audit with the key of the passphrase that was in force. The secret key is derived from the
+//! passphrase that is shown for the change, and is kept nowhere.
 //!
 //! Parts: `file` is the file, `row` is what the house stores of it itself.
 
@@ -25,14 +28,16 @@ use hostel_syncpoint::{SyncPoint, points};
 use rusqlite::Transaction;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, MutexGuard, mpsc};
 use zeroize::Zeroizing;
 
 use super::audit::approver::Proof as Attestation;
+use super::audit::endorsement::EndorsementKey;
+use super::audit::signatures::ApproverKey;
 use super::audit::{self, Event, Line};
 use super::lockout::{self, Count, Limits, Standing};
 use super::types::DecideError;
-use super::vouching::Proof;
+use super::vouching::{Former, Proof};
 use super::who::{self, Household};
 use crate::seals::Ledger;
 use crate::sessions::now_ns;
@@ -113,6 +118,8 @@ pub(super) struct Parts {
     pub(super) digest: Option<String>,
     /// What a passphrase has to fit to besides, because the digest is in doubt.
     pub(super) doubt: Option<Attestation>,
+    /// What signs the next change.
+    pub(super) key: Option<ApproverKey>,
     pub(super) count: Count,
     /// Takes each passphrase that was right.
     pub(super) proofs: mpsc::Sender<Proof>,
@@ -130,11 +137,20 @@ struct State {
     digest: Option<String>,
     /// What a passphrase has to fit to besides, because the digest is in doubt.
     doubt: Option<Attestation>,
+    /// What signs the next change.
+    key: Option<ApproverKey>,
     count: Count,
     /// What the file was when it was last reported.
     reported: Option<Option<String>>,
     /// When the file was last looked at.
     looked: Option<Instant>,
+}
+
+impl State {
+    /// As it is stored, once the file is in its place.
+    fn row(&self) -> ApproverRow {
+        ApproverRow::doubted(self.digest.clone(), self.doubt.clone(), self.key.clone())
+    }
 }
 
 /// What a passphrase that was shown turned out to be.
@@ -165,8 +181,8 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl Approver {
     pub(super) fn new(mut parts: Parts) -> Self {
-        let (digest, doubt) = (parts.digest.take(), parts.doubt.take());
-        let state = State { digest, doubt, count: parts.count, reported: None, looked: None };
+        let (digest, doubt, key) = (parts.digest.take(), parts.doubt.take(), parts.key.take());
+        let state = State { digest, doubt, key, count: parts.count, reported: None, looked: None };
         Approver { inner: Arc::new(Inner { parts, state: parking_lot::Mutex::new(state), gate: Mutex::default() }) }
     }
 
@@ -205,7 +221,7 @@ impl Approver {
                 "a passphrase has at least {SHORTEST} characters and at most {LONGEST} bytes"
             )));
         }
-        let _one_at_a_time = self.inner.gate.lock().await;
+        let one_at_a_time = self.inner.gate.lock().await;
         let before = self.inner.state.lock().digest.clone();
         let mut body = json!({"who": label});
         let event = match (&before, &old) {
@@ -221,33 +237,88 @@ impl Approver {
                 return Err(DecideError::Refused("a passphrase is set already; show the old one".to_owned()));
             }
         };
+        let old = old.filter(|_| before.is_some());
+        let signer = match &old {
+            Some(old) => self.signing_key(old).await?,
+            None => None,
+        };
         let (path, cost, current) = (self.parts().file.clone(), self.parts().cost, before.clone());
-        let proof = Proof::Set { old: old.filter(|_| before.is_some()), new: new.clone() };
         let work = move || {
+            let key = EndorsementKey::fresh(new.bytes(), cost)?;
             // Another house below the same directory may have set the same passphrase a moment ago.
             let found = file::read(&path).ok().flatten().filter(|found| Some(found) != current.as_ref());
             if let Some(found) = found.filter(|found| crypto_pwhash_str_verify(found, new.bytes()).is_ok()) {
-                return Ok((found, None));
+                return Ok((key, found, None));
             }
             let digest = crypto_pwhash_str(new.bytes(), cost.passes, cost.memory)
                 .map_err(|error| io::Error::other(format!("cannot make a digest: {error}")))?;
             let draft = file::Draft::write(&path, &digest)?;
-            Ok((digest, Some(draft)))
+            Ok((key, digest, Some(draft)))
         };
-        let (digest, draft) = blocking(work).await.map_err(|error| self.trouble("write", &error))?;
-        self.record(ApproverRow { digest: Some(digest), previous: before, doubt: None }, event, body).await?;
-        self.parts().proofs.send(proof).await.ok();
-        if let Some(draft) = draft {
-            blocking(move || draft.put()).await.map_err(|error| self.trouble("write", &error))?;
+        let (key, digest, draft) = blocking(work).await.map_err(|error| self.trouble("write", &error))?;
+        let public = ApproverKey::of(&key);
+        body["key"] = public.body();
+        let row = ApproverRow { digest: Some(digest), previous: before, doubt: None, key: Some(public) };
+        let signer = self.record(row, event, body, signer).await?;
+        let put = match draft {
+            Some(draft) => blocking(move || draft.put()).await,
+            None => Ok(()),
+        };
+        if put.is_ok() {
+            self.finish_change().await;
         }
-        self.finish_change().await;
-        Ok(())
+        // Whoever takes proofs may wait for this one to be over.
+        drop(one_at_a_time);
+        let old = old.map(|passphrase| Former { passphrase, key: signer });
+        self.parts().proofs.send(Proof::Set { old, key }).await.ok();
+        put.map_err(|error| self.trouble("write", &error))
+    }
+
+    /// The secret key that signs a change, of a passphrase that was found to be right; none if there is no such key yet.
+    async fn signing_key(&self, passphrase: &Passphrase) -> Result<Option<EndorsementKey>, DecideError> {
+        let Some(key) = self.inner.state.lock().key.clone() else { return Ok(None) };
+        let given = passphrase.clone();
+        let derived = blocking(move || key.unlock(given.bytes())).await;
+        match derived.map_err(|error| self.trouble("sign the change of", &error))? {
+            Some(key) => Ok(Some(key)),
+            None => Err(DecideError::Refused("the audit does not know this passphrase".to_owned())),
+        }
+    }
+
+    /// As long as this is held nobody changes the passphrase, or shows one.
+    pub(super) async fn hold(&self) -> MutexGuard<'_, ()> {
+        self.inner.gate.lock().await
+    }
+
+    /// What signs the next change.
+    pub(super) fn key(&self) -> Option<ApproverKey> {
+        self.inner.state.lock().key.clone()
+    }
+
+    /// Another key signs the next change; gives the one of before. Part of the write that records it, and in memory at once, so
+    /// that nobody finds a row that differs. With the gate held.
+    pub(super) fn adopt_key(
+        &self,
+        transaction: &Transaction<'_>,
+        key: ApproverKey,
+    ) -> rusqlite::Result<Option<ApproverKey>> {
+        let mut state = self.inner.state.lock();
+        let before = state.key.replace(key);
+        if before != state.key {
+            row::save(transaction, &self.parts().ledger, &state.row())?;
+        }
+        Ok(before)
+    }
+
+    /// That write failed.
+    pub(super) fn restore_key(&self, before: Option<ApproverKey>) {
+        self.inner.state.lock().key = before;
     }
 
     /// The file is in its place: one of before is from now on a file that somebody else has put there. With the gate held.
     async fn finish_change(&self) {
-        let (ledger, digest) = (Arc::clone(&self.parts().ledger), self.inner.state.lock().digest.clone());
-        let work = move |transaction: &Transaction<'_>| row::save(transaction, &ledger, &ApproverRow::finished(digest));
+        let (ledger, row) = (Arc::clone(&self.parts().ledger), self.inner.state.lock().row());
+        let work = move |transaction: &Transaction<'_>| row::save(transaction, &ledger, &row);
         // Without this write the next start takes a file of before for a change that was not finished, and finishes it.
         self.parts().store.write(SyncPoint::NONE, work).await.ok();
     }
@@ -260,8 +331,9 @@ impl Approver {
             let _one_at_a_time = approver.inner.gate.lock().await;
             approver.look(&passphrase, &label).await?;
             let before = approver.inner.state.lock().digest.clone();
-            let row = ApproverRow { digest: None, previous: before, doubt: None };
-            approver.record(row, Event::ApproverCleared, json!({"who": label})).await?;
+            let signer = approver.signing_key(&passphrase).await?;
+            let row = ApproverRow { digest: None, previous: before, doubt: None, key: None };
+            approver.record(row, Event::ApproverCleared, json!({"who": label}), signer).await?;
             let path = approver.parts().file.clone();
             blocking(move || file::remove(&path)).await.map_err(|error| approver.trouble("remove", &error))?;
             approver.finish_change().await;
@@ -368,8 +440,11 @@ impl Approver {
 
     /// The passphrase is proved to be the approver's. With the gate held.
     async fn end_doubt(&self, stored: String) -> Result<(), DecideError> {
-        let (ledger, row) = (Arc::clone(&self.parts().ledger), ApproverRow::finished(Some(stored)));
-        let before = self.inner.state.lock().count;
+        let (before, key) = {
+            let state = self.inner.state.lock();
+            (state.count, state.key.clone())
+        };
+        let (ledger, row) = (Arc::clone(&self.parts().ledger), ApproverRow::finished(Some(stored), key));
         let work = move |transaction: &Transaction<'_>| {
             save_count(transaction, &ledger, before, Count::default())?;
             row::save(transaction, &ledger, &row)
@@ -407,20 +482,27 @@ impl Approver {
         Ok(outcome)
     }
 
-    /// Another digest is in force: written down first, then so in memory.
-    async fn record(&self, row: ApproverRow, event: Event, body: serde_json::Value) -> Result<(), DecideError> {
+    /// Another digest is in force: written down first, then so in memory. Gives the key back that has signed the change.
+    async fn record(
+        &self,
+        row: ApproverRow,
+        event: Event,
+        body: serde_json::Value,
+        signer: Option<EndorsementKey>,
+    ) -> Result<Option<EndorsementKey>, DecideError> {
         let (ledger, stored) = (Arc::clone(&self.parts().ledger), row.clone());
         let before = self.inner.state.lock().count;
         let work = move |transaction: &Transaction<'_>| {
             save_count(transaction, &ledger, before, Count::default())?;
             row::save(transaction, &ledger, &stored)?;
-            audit::append(transaction, &ledger, &[Line { event, approval: "", body }])
+            audit::append_signed(transaction, &ledger, event, body, signer.as_ref())?;
+            Ok(signer)
         };
-        self.parts().store.write(points::PASSPHRASE_RECORDED, work).await?;
+        let signer = self.parts().store.write(points::PASSPHRASE_RECORDED, work).await?;
         let mut state = self.inner.state.lock();
-        (state.digest, state.doubt) = (row.digest, row.doubt);
+        (state.digest, state.doubt, state.key) = (row.digest, row.doubt, row.key);
         (state.count, state.reported) = (Count::default(), None);
-        Ok(())
+        Ok(signer)
     }
 
     /// The house has begun anew under another key: writes down what it knows. Part of that write.
@@ -430,8 +512,7 @@ impl Approver {
             state.count = Count::lock(limits, now_ns());
         }
         lockout::save(transaction, &self.parts().ledger, state.count, state.count)?;
-        let row = ApproverRow::doubted(state.digest.clone(), state.doubt.clone());
-        row::save(transaction, &self.parts().ledger, &row)
+        row::save(transaction, &self.parts().ledger, &state.row())
     }
 
     /// Whether the row of the count or that of the digest is another than the house wrote. They are written again.
@@ -443,9 +524,9 @@ impl Approver {
             lockout::save(transaction, ledger, state.count, state.count)?;
             changed.push("lockout");
         }
-        if row::load(transaction)?.is_none_or(|row| row.digest != state.digest || row.doubt != state.doubt) {
-            let row = ApproverRow::doubted(state.digest.clone(), state.doubt.clone());
-            row::save(transaction, ledger, &row)?;
+        let is_ours = |row: ApproverRow| row.digest == state.digest && row.doubt == state.doubt && row.key == state.key;
+        if !row::load(transaction)?.is_some_and(is_ours) {
+            row::save(transaction, ledger, &state.row())?;
             changed.push("approver");
         }
         Ok(changed)

@@ -4,10 +4,13 @@
 //! approver's file nor anything else on disk gives it away. It is checked by whoever has the passphrase, at any later time.
 //!
 //! Guarantees: the derived key is wiped when it is dropped. An endorsement of one thing is none of another.
+//!
+//! The same key gives the pair that signs changes of the approver; see `super::signatures`.
 
 use std::io;
 
 use dryoc::classic::crypto_pwhash::{PasswordHashAlgorithm, crypto_pwhash};
+use dryoc::classic::crypto_sign::crypto_sign_seed_keypair;
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
@@ -55,6 +58,28 @@ impl EndorsementKey {
         Ok(EndorsementKey { salt, cost, key })
     }
 
+    /// The key that a passphrase gives with a salt and a cost that stand on disk.
+    pub(super) fn again(passphrase: &[u8], salt: &str, memory: usize, passes: u64) -> io::Result<Self> {
+        let salt = unhex(salt).ok_or_else(|| io::Error::other("an endorsement without a salt"))?;
+        if memory > MOST_MEMORY || passes > MOST_PASSES {
+            return Err(io::Error::other("an endorsement that costs too much to check"));
+        }
+        Self::derive(passphrase, salt, Cost { memory, passes })
+    }
+
+    /// The salt, as it is stored, and the cost.
+    pub(super) fn origin(&self) -> (String, Cost) {
+        (hex(&self.salt), self.cost)
+    }
+
+    /// The pair that signs changes of the approver: the public key and the secret one.
+    pub(super) fn signing_pair(&self) -> ([u8; 32], Zeroizing<[u8; 64]>) {
+        let seed: Zeroizing<[u8; 32]> =
+            Zeroizing::new(self.mac("signatures of the approver", &[]).finalize().into_bytes().into());
+        let (public, secret) = crypto_sign_seed_keypair(&seed);
+        (public, Zeroizing::new(secret))
+    }
+
     fn mac(&self, what: &str, parts: &[&[u8]]) -> Hmac<Sha256> {
         // A key of any length is taken, so there is no error to speak of.
         let mut mac = Hmac::<Sha256>::new_from_slice(&*self.key).unwrap_or_else(|_| Hmac::new(&Default::default()));
@@ -91,16 +116,13 @@ impl Endorsement {
         passphrase: &[u8],
         last: Option<EndorsementKey>,
     ) -> io::Result<EndorsementKey> {
-        let salt = unhex(&self.salt).ok_or_else(|| io::Error::other("an endorsement without a salt"))?;
-        if let Some(last) =
-            last.filter(|last| last.salt == salt && (last.cost.memory, last.cost.passes) == (self.memory, self.passes))
-        {
-            return Ok(last);
+        let is_same = |last: &EndorsementKey| {
+            hex(&last.salt) == self.salt && (last.cost.memory, last.cost.passes) == (self.memory, self.passes)
+        };
+        match last.filter(is_same) {
+            Some(last) => Ok(last),
+            None => EndorsementKey::again(passphrase, &self.salt, self.memory, self.passes),
         }
-        if self.memory > MOST_MEMORY || self.passes > MOST_PASSES {
-            return Err(io::Error::other("an endorsement that costs too much to check"));
-        }
-        EndorsementKey::derive(passphrase, salt, Cost { memory: self.memory, passes: self.passes })
     }
 
     /// Whether it is of these parts of such a thing.

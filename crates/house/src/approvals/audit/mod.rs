@@ -7,12 +7,14 @@
 //! there or taken away is recorded as tampering first.
 //!
 //! It cannot keep away whoever may write to the file; it makes what they do visible. Parts: `segments` begins the records of
-//! a key and writes signatures, `endorsement` is what the passphrase adds to that, `approver` is what a
-//! daemon without proof of the approver finds here, `verify` looks through all of it.
+//! a key and writes signatures, `endorsement` is what the passphrase adds to that, `signatures` are those of the passphrase
+//! under changes of the approver, `approver` is what a daemon without proof of the approver finds here, `verify` looks
+//! through all of it.
 
 pub(super) mod approver;
 pub(super) mod endorsement;
 mod segments;
+pub(super) mod signatures;
 mod verify;
 
 use std::collections::HashMap;
@@ -32,6 +34,7 @@ use crate::store::{Store, StoreError};
 pub use hostel_store::Broken;
 pub use verify::{Segment, SegmentState, Verified};
 
+use endorsement::EndorsementKey;
 pub(super) use segments::{begin as begin_segment, exist as has_segments, is_ours, write_signature};
 use verify::Verifier;
 pub(super) use verify::{endorse, endorse_again, endorsements, made_with};
@@ -149,6 +152,25 @@ pub(crate) fn append(transaction: &Transaction<'_>, ledger: &Ledger, lines: &[Li
         begin_segment(transaction, ledger)?;
     }
     lines.iter().try_for_each(|line| append_one(transaction, ledger, line))
+}
+
+/// Writes a record that changes the approver behind the last one, signed with the key of the passphrase that is in force. There
+/// is no such key where there is no passphrase, or none that this version has seen used.
+pub(super) fn append_signed(
+    transaction: &Transaction<'_>,
+    ledger: &Ledger,
+    event: Event,
+    mut body: Value,
+    key: Option<&EndorsementKey>,
+) -> rusqlite::Result<()> {
+    meet(transaction, ledger)?;
+    if ledger.segment().is_none() {
+        begin_segment(transaction, ledger)?;
+    }
+    if let Some(key) = key {
+        signatures::sign(key, event.word(), ledger.head(), &mut body);
+    }
+    append_one(transaction, ledger, &Line { event, approval: "", body })
 }
 
 fn append_one(transaction: &Transaction<'_>, ledger: &Ledger, line: &Line<'_>) -> rusqlite::Result<()> {

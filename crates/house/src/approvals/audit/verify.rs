@@ -1,5 +1,5 @@
-//! Looking through the audit: which segments are whole, signed and endorsed, and whether everything that was started was
-//! decided.
+//! Looking through the audit: which segments are whole, signed and endorsed, whether everything that was started was
+//! decided, and whether every change of the approver is signed with the passphrase of before.
 //!
 //! Guarantees: a segment behind one that is broken is looked at all the same. Nothing is changed.
 
@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 
 use super::Event;
+use super::approver::{Entry, Succession};
 use super::endorsement::{Endorsement, EndorsementKey};
 use super::segments::{key_of, unhex};
 use crate::approvals::approver::Passphrase;
@@ -104,6 +105,8 @@ pub(super) struct Verifier {
     /// What was approved and has not ended, with the digest of what it was.
     approved: HashMap<String, String>,
     records: u64,
+    /// Who the approver was, from record to record.
+    succession: Succession,
 }
 
 impl Surveyor for Verifier {
@@ -137,6 +140,16 @@ impl Surveyor for Verifier {
         segment.last = head;
         if let Some(changed) = &record.changed {
             segment.is_broken(record.no, changed.clone());
+        }
+        if record.gap.is_some() || record.changed.is_some() {
+            self.succession.break_off();
+        }
+        if record.changed.is_none() {
+            let before =
+                AuditHead { no: record.no.wrapping_sub(1), digest: record.previous.try_into().unwrap_or_default() };
+            if let Err(what) = self.succession.take(&Entry { kind: &kind, body: &body, before }) {
+                segment.is_broken(record.no, what);
+            }
         }
         self.content(record.no, &kind, &approval, &body);
     }
@@ -340,12 +353,12 @@ pub(in crate::approvals) fn endorsements(
     rows.filter_map(Result::transpose).collect()
 }
 
-/// Those of them that were made with a passphrase. May take long.
+/// Those of them that were made with a passphrase; `key` is one that was derived from it before. May take long.
 pub(in crate::approvals) fn made_with(
     passphrase: &Passphrase,
+    mut key: Option<EndorsementKey>,
     found: Vec<(u64, [u8; 32], Endorsement)>,
 ) -> Vec<(u64, [u8; 32], Endorsement)> {
-    let mut key = None;
     let mut made = Vec::new();
     for (first, public, endorsement) in found {
         let Ok(derived) = endorsement.key(passphrase.bytes(), key.take()) else { continue };
