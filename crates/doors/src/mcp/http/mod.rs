@@ -37,6 +37,7 @@ use hyper::StatusCode;
 use hyper::body::Incoming;
 use hyper::header;
 use hyper::header::HeaderValue;
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -64,6 +65,10 @@ const PATH: &str = "/mcp";
 
 /// The header that names a session.
 const SESSION: &str = "mcp-session-id";
+
+/// What is read of the body of a refused request, and for how long.
+const MAX_REFUSED_BODY_BYTES: usize = 64 << 10;
+const REFUSED_BODY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What is bounded.
 #[derive(Clone, Copy, Debug)]
@@ -202,34 +207,11 @@ impl Line {
 
 async fn respond<S: ServerHandler>(door: &Door<S>, line: &Line, request: Request<Incoming>) -> Response<Body> {
     let (mut head, body) = request.into_parts();
-    if head.uri.path() != PATH {
-        return refuse(StatusCode::NOT_FOUND, "Not Found: the endpoint is /mcp");
-    }
-    let token = Authorization::of(&head.headers).bearer();
-    if !token.is_some_and(|shown| door.settings.token.matches(shown)) {
-        door.settings.log.warn(format_args!("mcp: 401 for {}", line.peer));
-        let mut response = refuse(StatusCode::UNAUTHORIZED, "Unauthorized: show the token of run/local_token");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        return response;
-    }
-    let guard =
-        Guard { origins: Origins::Loopback, hosts: Hosts { required: true, ..Hosts::default() }, ..Guard::default() };
-    match guard.check(&head, line.peer.ends()) {
-        Ok(()) => {}
-        Err(Rejection::Host) => return refuse(StatusCode::FORBIDDEN, "Forbidden: Host header is not allowed"),
-        Err(Rejection::Origin | Rejection::Preflight) => {
-            return refuse(StatusCode::FORBIDDEN, "Forbidden: Origin header is not allowed");
-        }
-    }
-    if !line.place.admit().await {
-        return refuse(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many connections");
+    if let Some(refused) = refusal(door, line, &head).await {
+        read_away(body).await;
+        return refused;
     }
     let session = head.headers.get(SESSION).and_then(|session| session.to_str().ok()).map(str::to_owned);
-    if session.is_none() && head.method == Method::POST && !door.visits.has_room(door.settings.limits.sessions) {
-        let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many sessions");
-        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-        return response;
-    }
     let limits = &door.settings.limits;
     let body = match tokio::time::timeout(limits.request, Limited::new(body, limits.body).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -244,4 +226,46 @@ async fn respond<S: ServerHandler>(door: &Door<S>, line: &Line, request: Request
     head.extensions.insert(visit);
     let response = door.service.handle(Request::from_parts(head, Full::<Bytes>::new(body))).await;
     response.map(|body| Body::new(body, held))
+}
+
+/// Why a request is refused whatever its body is.
+async fn refusal<S: ServerHandler>(door: &Door<S>, line: &Line, head: &Parts) -> Option<Response<Body>> {
+    if head.uri.path() != PATH {
+        return Some(refuse(StatusCode::NOT_FOUND, "Not Found: the endpoint is /mcp"));
+    }
+    let token = Authorization::of(&head.headers).bearer();
+    if !token.is_some_and(|shown| door.settings.token.matches(shown)) {
+        door.settings.log.warn(format_args!("mcp: 401 for {}", line.peer));
+        let mut response = refuse(StatusCode::UNAUTHORIZED, "Unauthorized: show the token of run/local_token");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        return Some(response);
+    }
+    let guard =
+        Guard { origins: Origins::Loopback, hosts: Hosts { required: true, ..Hosts::default() }, ..Guard::default() };
+    match guard.check(head, line.peer.ends()) {
+        Ok(()) => {}
+        Err(Rejection::Host) => return Some(refuse(StatusCode::FORBIDDEN, "Forbidden: Host header is not allowed")),
+        Err(Rejection::Origin | Rejection::Preflight) => {
+            return Some(refuse(StatusCode::FORBIDDEN, "Forbidden: Origin header is not allowed"));
+        }
+    }
+    if !line.place.admit().await {
+        return Some(refuse(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many connections"));
+    }
+    if !head.headers.contains_key(SESSION)
+        && head.method == Method::POST
+        && !door.visits.has_room(door.settings.limits.sessions)
+    {
+        let mut response = refuse(StatusCode::SERVICE_UNAVAILABLE, "Service Unavailable: too many sessions");
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        return Some(response);
+    }
+    None
+}
+
+/// Reads what comes of the body of a refused request, within limits. A connection that is closed with unread bytes is
+/// reset, and the client may lose the answer.
+async fn read_away(body: Incoming) {
+    let read = Limited::new(body, MAX_REFUSED_BODY_BYTES).collect();
+    tokio::time::timeout(REFUSED_BODY_TIMEOUT, read).await.map(drop).ok();
 }
