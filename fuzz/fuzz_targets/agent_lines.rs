@@ -60,7 +60,7 @@ impl Given {
         match self {
             Given::Own => Input::Own,
             Given::Prompt(text) => Input::Prompt { turn, text },
-            Given::Decision(request, decision) => Input::Decision { request, decision },
+            Given::Decision(request, decision) => Input::Decision { request, decision, shown: None },
             Given::Interrupt => Input::Interrupt,
         }
     }

@@ -6,8 +6,8 @@ use hostel_fuzz::messages::{decode_every, same_again};
 use hostel_journal::ProcessId;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{
-    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
-    Welcome, split,
+    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State,
+    StdinKind, Welcome, split,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -50,7 +50,7 @@ fuzz_target!(|input: (u64, Vec<Offer>)| {
                 assert!(fresh == 0 || offset + verdict.skip as u64 == mark, "a byte out of its place");
                 assert!(offer.queue_is_empty || fresh <= u64::from(offer.room));
             }
-            Outcome::NotRunning | Outcome::Unknown => panic!("the rule does not know processes"),
+            Outcome::NotRunning | Outcome::Unknown | Outcome::Owned => panic!("the rule does not know processes"),
         }
         mark = verdict.applied;
     }

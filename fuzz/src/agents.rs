@@ -193,7 +193,8 @@ impl Conversation {
         }
         self.look();
         assert!(!(self.running && self.whole.ready()), "the agent has a turn and takes another");
-        let answer = |request| self.whole.encode(&Input::Decision { request, decision: &Decision::AllowOnce });
+        let decision = &Decision::AllowOnce;
+        let answer = |request| self.whole.encode(&Input::Decision { request, decision, shown: None });
         for request in self.questions.iter().rev().take(QUESTIONS_SEEN) {
             assert!(matches!(answer(request), Encoded::Bytes(_)), "a question that was asked can be answered");
         }

@@ -7,8 +7,8 @@ use hostel_fuzz::tarball::{gzip, header, pax_record, push_data};
 use hostel_journal::{Exit, HEADROOM, Meta, Note as Event, ProcessId, Stream, TAILROOM, Writer};
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{
-    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State, StdinKind,
-    Welcome, kind, tag,
+    Builder, Execute, Held, Hello, Limits, Note, NoteExit, OnFull, Phase, Pin, PipelineTerms, Role, Spawn, State,
+    StdinKind, Welcome, kind, tag,
 };
 use serde_json::Value;
 
