@@ -7,6 +7,9 @@
 //! Every write names its sync point: the moment after the commit of its group and before its asker is told, at which a
 //! test can hold or kill the process.
 //!
+//! A store that was closed leaves a complete file: what stood in the write-ahead log is in the database, and the log is
+//! empty or gone. A killed process leaves both, and the next one that opens them goes on from there.
+//!
 //! It knows no tables; the rooms that own them bring their statements and their steps. A simulation opens it inline:
 //! then everything happens on the caller, and the order of things depends on nobody else.
 
@@ -45,6 +48,9 @@ const QUEUE: usize = 4096;
 
 /// How long a connection waits for a lock: only a checkpoint can hold one, and briefly.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// How often the end of a writer is looked for.
+const CLOSING_POLL: Duration = Duration::from_millis(1);
 
 /// The path of a database that is in memory alone and gone with its last handle. It is always inline: its one
 /// connection also reads.
@@ -169,7 +175,9 @@ impl Store {
             let bell = Arc::<Bell>::default();
             let (hung, place) = (Arc::clone(&bell), witness.clone());
             let work = move || {
-                write_all(name, connection, queue, hung, options.when_quiet, &place);
+                write_all(name, &mut connection, queue, hung, options.when_quiet, &place);
+                complete_file(&connection);
+                drop(connection);
                 drop(life);
             };
             let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
@@ -185,8 +193,10 @@ impl Store {
         self.witness.fill(witness)
     }
 
-    /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
+    /// Lets what stands in line be written, and nothing after it, and ends reading. The file is complete after that. What
+    /// is returned is gone once that is done.
     pub fn close(&self) -> Weak<()> {
+        self.readers.close();
         match &self.way {
             Way::Thread(jobs, bell) => {
                 let (jobs, bell) = (jobs.clone(), Arc::clone(bell));
@@ -195,11 +205,24 @@ impl Store {
             }
             Way::Inline(inline) => {
                 let mut inline = inline.lock();
-                inline.connection = None;
+                if let Some(connection) = inline.connection.take() {
+                    complete_file(&connection);
+                }
                 inline.life = None;
             }
         }
         Weak::clone(&self.writer)
+    }
+
+    /// Closes it and waits until that is done, for `patience` at most; `false` if it was not done by then.
+    pub async fn closed(&self, patience: Duration) -> bool {
+        let writer = self.close();
+        let gone = async {
+            while writer.strong_count() > 0 {
+                tokio::time::sleep(CLOSING_POLL).await;
+            }
+        };
+        tokio::time::timeout(patience, gone).await.is_ok()
     }
 
     /// Writes something and waits until it is on disk.
@@ -386,6 +409,13 @@ fn make_private(name: &str, path: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     made.map(drop).map_err(|error| StoreError::Sqlite(format!("{name}: cannot open `{}`: {error}", path.display())))
+}
+
+/// Moves what is in the write-ahead log into the database and empties the log, so that the one file is all there is. Reads
+/// that have not ended are waited for as for any lock. If the disk has no room or a read takes longer, the log stays, and
+/// nothing is lost: whoever opens the database next reads both.
+fn complete_file(connection: &Connection) {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
 }
 
 fn connect(path: &Path, flags: OpenFlags, options: Options) -> rusqlite::Result<Connection> {

@@ -132,7 +132,7 @@ fn roll_back(transaction: &Transaction<'_>) {
 /// The writer's whole life. Where there is something to do when it is quiet, it also gives back SQLite's memory then.
 pub(crate) fn write_all(
     name: &'static str,
-    mut connection: Connection,
+    connection: &mut Connection,
     queue: mpsc::Receiver<Message>,
     bell: Arc<Bell>,
     when_quiet: Option<fn()>,
@@ -156,7 +156,7 @@ pub(crate) fn write_all(
             Taken::Closed => return,
         }
         let mut coming = Coming { group: group.drain(..), line: &mut line, came: 0, until: None, ended: false };
-        let (committed, told) = write_jobs(name, &mut connection, &mut coming, witness.get());
+        let (committed, told) = write_jobs(name, connection, &mut coming, witness.get());
         open = !coming.ended;
         let came = coming.came;
         drop(coming);

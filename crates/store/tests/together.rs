@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use hostel_store::{Options, Schema, Store, StoreError, SyncPoint};
 use rusqlite::Transaction;
@@ -122,6 +123,28 @@ async fn what_follows_a_write_is_done_before_the_next_and_without_its_asker() {
             assert_eq!(look.await.unwrap(), number + 1);
         }
         assert_eq!(names(&store).await.len(), 50);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_database_is_one_complete_file() {
+    for inline in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), inline);
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "a")).await.unwrap();
+        // A connection that reads stays open for the next read; it must not keep the log beside the file.
+        assert_eq!(names(&store).await, ["a"]);
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "b")).await.unwrap();
+        assert!(store.closed(Duration::from_secs(20)).await);
+        let copy = scratch.path().join("copy.db");
+        std::fs::copy(scratch.path().join("test.db"), &copy).unwrap();
+        let copy = rusqlite::Connection::open(&copy).unwrap();
+        let count: i64 = copy.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 2, "inline: {inline}");
+        let log = std::fs::metadata(scratch.path().join("test.db-wal")).map_or(0, |log| log.len());
+        assert_eq!(log, 0, "inline: {inline}");
+        let late = store.read(|_| Ok(())).await;
+        assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
     }
 }
 

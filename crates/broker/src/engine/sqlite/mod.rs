@@ -441,13 +441,7 @@ impl Engine for SqliteEngine {
         if self.lines.send(end).await.is_ok() {
             ended.await.ok();
         }
-        let writer = self.state.store.close();
-        let gone = async {
-            while writer.strong_count() > 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(CLOSING, gone).await.ok();
+        self.state.store.closed(CLOSING).await;
     }
 }
 
