@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
 use hostel_syncpoint::SyncPoint;
+use hostel_wire::BelievedTime;
 use rusqlite::{Transaction, params};
 
 use super::rows::{self, number};
@@ -29,7 +30,33 @@ const VACUUM_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The fact that says when that was.
 const VACUUMED: &str = "vacuumed_at";
 
+/// The facts that say what time was believed, and for how long the clock had been doubted.
+const BELIEVED: &str = "believed_ms";
+const DOUBTED: &str = "doubted_ms";
+
 impl Inbox {
+    /// What time the daemon before believed; where it did not say, when the newest message came. `None` for a new inbox.
+    pub(crate) async fn believed_time(&self) -> Result<Option<BelievedTime>, StoreError> {
+        let latest = self.inner.latest.load(Ordering::Relaxed);
+        self.store
+            .read(move |connection| {
+                let kept = rows::fact(connection, BELIEVED)?.map(i64::cast_unsigned);
+                let doubted_ms = rows::fact(connection, DOUBTED)?.map_or(0, i64::cast_unsigned);
+                let received = Some(BelievedTime { time_ms: latest, doubted_ms: 0 }).filter(|_| latest > 0);
+                Ok(kept.map(|time_ms| BelievedTime { time_ms, doubted_ms }).or(received))
+            })
+            .await
+    }
+
+    /// Writes down what time is believed.
+    pub(crate) async fn keep_believed_time(&self, believed: BelievedTime) -> Result<(), StoreError> {
+        let work = move |transaction: &Transaction<'_>| {
+            rows::set_fact(transaction, BELIEVED, signed(believed.time_ms))?;
+            rows::set_fact(transaction, DOUBTED, signed(believed.doubted_ms))
+        };
+        self.store.write(SyncPoint::NONE, work).await
+    }
+
     /// Deletes what is older than the retention, and of the rest the oldest if it takes too many bytes; how many rows
     /// that were. Events are trimmed as well.
     pub async fn sweep(&self) -> Result<u64, StoreError> {

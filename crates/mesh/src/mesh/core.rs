@@ -57,7 +57,7 @@ pub(crate) struct Me {
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// How long the broker is waited for, which says what time it is, before the own clock is believed.
-const UNHEARD: Duration = Duration::from_secs(60);
+const UNHEARD: Duration = Duration::from_secs(5 * 60);
 
 /// How the connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,6 +342,11 @@ impl Core {
 
     pub(crate) fn watch_standing(&self) -> watch::Receiver<Standing> {
         self.standing.subscribe()
+    }
+
+    /// What time is believed, for the next daemon.
+    pub(crate) fn believed(&self) -> hostel_wire::BelievedTime {
+        self.time.believed()
     }
 
     /// Waits until the broker has said what time it is, or does not come: before that nothing is judged by its age.
