@@ -45,6 +45,9 @@ pub(crate) const SHARED: &str = "shared_records";
 /// A roster's frame holds about so many bytes of members.
 const ROSTER: usize = 160 * 1024;
 
+/// Entries that a reader names and that are compared with ours; each may cost a read.
+const MAX_ENTRY_MARKS: usize = 4;
+
 /// The reason of a close frame has this many bytes at most.
 const REASON: usize = 123;
 
@@ -94,12 +97,17 @@ pub(crate) async fn plan<E: Engine>(
     };
     let furthest = |resume: &Resume| resume.seq.max(resume.confirmed.unwrap_or(0));
     let ahead = |resume: &Resume| resume.epoch == bounds.epoch && furthest(resume) > bounds.last_seq;
-    let bounds = match hello.resume.as_ref().is_some_and(ahead) {
+    let was_set_back = match &hello.resume {
+        Some(resume) if ahead(resume) => true,
+        Some(resume) if resume.epoch == bounds.epoch => has_other_entries(broker, mesh.id(), resume).await?,
+        _ => false,
+    };
+    let bounds = match was_set_back {
         true => broker.log_was_set_back(mesh.id(), &member.id).await.ok()?,
         false => bounds,
     };
     let (from, resume) = match &hello.resume {
-        Some(resume) if resume.epoch == bounds.epoch && furthest(resume) <= bounds.last_seq => (Some(resume.seq), "ok"),
+        Some(resume) if resume.epoch == bounds.epoch && !was_set_back => (Some(resume.seq), "ok"),
         Some(_) => (None, "reset"),
         // Who does not keep its place relies on ours.
         None if protocol < 2 => {
@@ -117,6 +125,20 @@ pub(crate) async fn plan<E: Engine>(
     let gap = (from.is_some() && wanted < first).then(|| Gap { from: wanted + 1, to: first });
     let resume = if gap.is_some() { "gap" } else { resume };
     Some(Plan { from: wanted.max(first).min(bounds.last_seq), resume, gap, bounds })
+}
+
+/// Whether the log has another entry at a number than the one a reader knows there. A log that was put back from a copy
+/// and has grown since is as long as the reader's, but not the same. `None` if the log cannot be read.
+async fn has_other_entries<E: Engine>(broker: &Broker<E>, mesh: &str, resume: &Resume) -> Option<bool> {
+    for mark in resume.entries.iter().take(MAX_ENTRY_MARKS).filter(|mark| mark.seq > 0) {
+        let found = broker.engine.read(mesh, mark.seq - 1, 1, usize::MAX).await.ok()?;
+        // What is gone by age cannot be compared.
+        let found = found.first().filter(|entry| entry.seq == mark.seq);
+        if found.is_some_and(|entry| entry.id != mark.id) {
+            return Some(true);
+        }
+    }
+    Some(false)
 }
 
 /// Under which name a reader's place is kept.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use hostel_wire::frames::Kind;
-use hostel_wire::frames::client::{ClientAck, ClientFrame};
+use hostel_wire::frames::client::{ClientAck, ClientFrame, EntryMark};
 use hostel_wire::frames::server::Push;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -194,6 +194,10 @@ fn pass(cursor: &mut Cursor, push: &Push, ahead: &mut Vec<u64>) {
         }
         return;
     }
+    // Marks of the broker's, as `caught_up`, are no entries and have no id.
+    if push.seq > cursor.seq && !push.message_id.is_empty() {
+        cursor.last_entry = Some(EntryMark { seq: push.seq, id: push.message_id.clone() });
+    }
     cursor.seq = cursor.seq.max(push.seq);
     let seq = cursor.seq;
     cursor.above.retain(|above| *above > seq);
@@ -222,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_place_moves_by_entries_in_their_turn_alone() {
-        let mut cursor = Cursor { epoch: "e".into(), seq: 10, above: vec![] };
+        let mut cursor = Cursor { epoch: "e".into(), seq: 10, ..Cursor::default() };
         let mut ahead = Vec::new();
         for (seq, early) in [(50, true), (80, true), (50, true), (11, false)] {
             pass(&mut cursor, &push(seq, early), &mut ahead);

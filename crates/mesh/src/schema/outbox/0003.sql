@@ -1,0 +1,2 @@
+-- The id of the entry at the furthest confirmed place: a log that has another one there was put back from a copy.
+ALTER TABLE confirmed ADD COLUMN entry_id TEXT;
