@@ -10,6 +10,8 @@
 //! A store that was closed leaves a complete file: what stood in the write-ahead log is in the database, and the log is
 //! empty or gone. A killed process leaves both, and the next one that opens them goes on from there.
 //!
+//! A panic in a write ends the process, for a daemon without its writer would refuse everything.
+//!
 //! It knows no tables; the rooms that own them bring their statements and their steps. A simulation opens it inline:
 //! then everything happens on the caller, and the order of things depends on nobody else.
 
@@ -175,6 +177,7 @@ impl Store {
             let bell = Arc::<Bell>::default();
             let (hung, place) = (Arc::clone(&bell), witness.clone());
             let work = move || {
+                let _guard = AbortOnPanic;
                 write_all(name, &mut connection, queue, hung, options.when_quiet, &place);
                 complete_file(&connection);
                 drop(connection);
@@ -384,6 +387,18 @@ impl Store {
         let connection = inline.connection.as_mut().ok_or(StoreError::Closed)?;
         write_one(self.name, connection, job, &self.witness);
         Ok(())
+    }
+}
+
+/// A process without its writer would look alive and refuse every write. After a panic nobody knows either what was
+/// written halfway in memory; the next process starts from what is on disk.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
     }
 }
 
