@@ -22,6 +22,7 @@ mod line;
 mod readers;
 mod snapshot;
 mod steps;
+mod timer;
 mod witness;
 mod writer;
 
@@ -42,6 +43,7 @@ use tokio::sync::mpsc;
 
 use line::Bell;
 use readers::Readers;
+use timer::ReadTimer;
 use witness::WitnessPlace;
 use writer::{Answer, Failure, Message, job, write_all, write_one};
 
@@ -50,6 +52,9 @@ const QUEUE: usize = 4096;
 
 /// How long a connection waits for a lock: only a checkpoint can hold one, and briefly.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Bytes of the write-ahead log that stay on disk after a checkpoint.
+const LOG_KEPT_BYTES: i64 = 16 << 20;
 
 /// How often the end of a writer is looked for.
 const CLOSING_POLL: Duration = Duration::from_millis(1);
@@ -108,7 +113,7 @@ pub struct Options {
     /// Everything happens on the caller: for simulations. The caller is suspended before and after, as it would be if
     /// somebody else did the work, so that it can end there.
     pub inline: bool,
-    /// A new database can give room back piece by piece.
+    /// A new database can give room back piece by piece; the writer does so when it is quiet.
     pub incremental_vacuum: bool,
     /// Called after a while without writes, when memory of the last ones may go back to the system.
     pub when_quiet: Option<fn()>,
@@ -120,7 +125,7 @@ impl Default for Options {
             synchronous: Synchronous::Full,
             cache_kib: 512,
             inline: false,
-            incremental_vacuum: false,
+            incremental_vacuum: true,
             when_quiet: None,
         }
     }
@@ -189,6 +194,12 @@ impl Store {
         };
         let readers = Arc::new(Readers::new(name, path.to_owned(), options));
         Ok(Self { name, way, readers, writer, witness })
+    }
+
+    /// Whether everything happens on the caller, as in a simulation.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        matches!(self.way, Way::Inline(_))
     }
 
     /// From now on this witness follows every write. A database has one witness at most; `false` if it has one already.
@@ -359,6 +370,32 @@ impl Store {
         value.ok_or(StoreError::Closed)
     }
 
+    /// As `read`, but a read that takes longer than `limit` is ended with [`StoreError::Busy`], also if nobody waits for it
+    /// any more: a few slow reads would keep everybody else from reading. A simulation has no such limit.
+    pub async fn read_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if matches!(self.way, Way::Inline(_)) {
+            return self.read(work).await;
+        }
+        let (timed, timer) = ReadTimer::start(limit);
+        let read = self.read(move |connection| {
+            timer.begin(connection);
+            let result = work(connection);
+            timer.end();
+            result
+        });
+        let result = read.await;
+        match result {
+            Err(_) if timed.has_interrupted() => {
+                Err(StoreError::Busy(format!("{}: a read took longer than {} s and was ended", self.name, limit.as_secs())))
+            }
+            other => other,
+        }
+    }
+
     async fn read_boxed(&self, work: Read) -> Result<(), StoreError> {
         if let Way::Inline(inline) = &self.way {
             self.pause().await;
@@ -449,6 +486,8 @@ fn connect(path: &Path, flags: OpenFlags, options: Options) -> rusqlite::Result<
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "foreign_keys", true)?;
+        // The log beside the database gives its room back after a burst.
+        connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     }
     connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib))?;
     connection.set_prepared_statement_cache_capacity(64);

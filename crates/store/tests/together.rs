@@ -148,6 +148,47 @@ async fn a_closed_database_is_one_complete_file() {
     }
 }
 
+#[tokio::test]
+async fn a_file_shrinks_when_much_of_it_was_deleted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    let size = || std::fs::metadata(scratch.path().join("test.db")).unwrap().len();
+    let fill = |transaction: &Transaction<'_>| {
+        for number in 0..400_u32 {
+            insert(transaction, &format!("{number:0>60000}"))?;
+        }
+        Ok(())
+    };
+    store.write(SyncPoint::NONE, fill).await.unwrap();
+    store.write(SyncPoint::NONE, |transaction| transaction.execute("DELETE FROM t", []).map(drop)).await.unwrap();
+    let pages = |sql: &'static str| store.read(move |connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while pages("PRAGMA page_count").await.unwrap() > 2000 || size() > 8 << 20 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_read_that_takes_too_long_is_ended_and_its_connection_serves_others() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let slow = store.read_within(Duration::from_millis(20), move |connection| {
+        connection.query_row(endless, [], |row| row.get::<_, i64>(0))
+    });
+    let ended = slow.await;
+    assert!(matches!(&ended, Err(StoreError::Busy(text)) if text.contains("took longer")), "{ended:?}");
+    for _ in 0..20 {
+        let quick = store.read_within(Duration::from_secs(60), |connection| {
+            connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(quick.await.unwrap(), 7);
+    }
+}
+
 /// Polls a future that writes once, or, where the write happens on its caller, twice: then it stands in line.
 async fn stand_in_line<F: Future + ?Sized>(mut future: std::pin::Pin<&mut F>, inline: bool) {
     let mut left = if inline { 2 } else { 1 };

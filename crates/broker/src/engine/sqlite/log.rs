@@ -79,9 +79,17 @@ pub(super) fn history(
             collect(connection, &sql, (after, before, topic, limit), max_bytes)
         }
         (None, Some(member)) => {
+            // Each side is read from its own index, newest first and no further than needed.
+            let side = |index: &str, column: &str| {
+                format!(
+                    "SELECT place FROM (SELECT place FROM log INDEXED BY {index}
+                     WHERE kind IN ('dm', 'file') AND {column} = ?3 AND place > ?1 AND place < ?2
+                     ORDER BY place DESC LIMIT ?4)"
+                )
+            };
+            let (to, from) = (side("log_direct_to", "dest"), side("log_direct_from", "sender"));
             let sql = format!(
-                "SELECT {COLUMNS} FROM log WHERE {range} AND kind IN ('dm', 'file') AND (dest = ?3 OR sender = ?3)
-                 ORDER BY place DESC LIMIT ?4"
+                "SELECT {COLUMNS} FROM log WHERE place IN ({to} UNION {from}) ORDER BY place DESC LIMIT ?4"
             );
             collect(connection, &sql, (after, before, member, limit), max_bytes)
         }

@@ -59,6 +59,7 @@ const SCHEMA: Schema = Schema {
         include_str!("migrations/0001_broker.sql"),
         include_str!("migrations/0002_bytes.sql"),
         include_str!("migrations/0003_audit_base.sql"),
+        include_str!("migrations/0004_direct.sql"),
     ],
 };
 
@@ -67,6 +68,9 @@ const LINE: usize = 4096;
 
 /// Changes of records that somebody who watches may be behind.
 const CHANGES: usize = 4096;
+
+/// How long one look into the past may take: deliveries need the connections for reading, too.
+const HISTORY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long closing waits for the writer.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -333,7 +337,8 @@ impl Engine for SqliteEngine {
     async fn history(&self, mesh: &str, query: HistoryQuery) -> Result<Vec<Arc<Entry>>, EngineError> {
         let log = self.log(mesh)?;
         let (no, last) = (log.no, log.last());
-        Ok(self.state.store.read(move |connection| log::history(connection, no, last, &query)).await?)
+        let work = move |connection: &rusqlite::Connection| log::history(connection, no, last, &query);
+        Ok(self.state.store.read_within(HISTORY_LIMIT, work).await?)
     }
 
     async fn entry(&self, mesh: &str, id: &str) -> Result<Option<Arc<Entry>>, EngineError> {

@@ -84,7 +84,7 @@ pub(super) async fn trim(state: &State, log: &Log, up_to: u64, bytes: u64) -> Re
     Ok(Pruned { entries: gone.entries, more, ..Pruned::default() })
 }
 
-/// Gives free pages back to the file system.
+/// Gives some free pages back to the file system at once; the writer gives back the rest when it is quiet.
 async fn give_back(state: &State) -> Result<(), EngineError> {
     let give_back = |transaction: &Transaction<'_>| {
         let mut vacuum = transaction.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
