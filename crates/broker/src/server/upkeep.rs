@@ -136,12 +136,13 @@ pub(crate) async fn relief<E: Engine>(broker: Weak<Broker<E>>) {
 }
 
 impl<E: Engine> Broker<E> {
-    /// How far those who are connected have read: of several connections of one member, the one that is behind.
+    /// How far those who are connected have read, and would have after a power cut: of several connections of one member,
+    /// the one that is behind.
     fn reading(&self, mesh: &str) -> Reading {
         let mut reading = Reading::new();
         let rooms = self.rooms.all().into_iter().filter(|(of, _)| of == mesh);
         for connection in rooms.flat_map(|(_, room)| room.connections()).filter(|one| one.wants_entries) {
-            let low = connection.window.lock().low();
+            let low = connection.window.lock().durable();
             reading.entry(connection.member.clone()).and_modify(|read| *read = low.min(*read)).or_insert(low);
         }
         reading

@@ -42,6 +42,9 @@ const FEATURES: &[&str] = &[
 /// Shared state and tasks, and that changes of them are told.
 pub(crate) const SHARED: &str = "shared_records";
 
+/// The daemon says what of its inbox would survive a power cut.
+pub(crate) const ACK_SYNCED: &str = "ack_synced";
+
 /// A roster's frame holds about so many bytes of members.
 const ROSTER: usize = 160 * 1024;
 

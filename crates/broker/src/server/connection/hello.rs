@@ -132,6 +132,8 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
     let plan = welcome::plan(broker, &mesh, &member, claim.hello, protocol).await.ok_or_else(Refused::unavailable)?;
     let (news, heard) = mpsc::channel(broker.settings.limits.news);
     let limits = &broker.settings.limits;
+    let says_synced = protocol >= 2 && welcome::wants(claim.hello, welcome::ACK_SYNCED);
+    let window = Window::new(limits.window, limits.window_bytes, plan.from).says_synced(says_synced);
     let now = Now { status: Status::Idle, at: Instant::now(), summary: None, visible: true };
     let connection = Arc::new(Connection {
         id: broker.next_id(),
@@ -146,7 +148,7 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
         shares: protocol >= 2 && welcome::wants(claim.hello, welcome::SHARED),
         about: claim.about(broker.clock.now_ms()),
         now: Mutex::new(now),
-        window: Mutex::new(Window::new(limits.window, limits.window_bytes, plan.from)),
+        window: Mutex::new(window),
         opened: Notify::new(),
         bye: AtomicBool::new(false),
         cursor_saved: AtomicU64::new(plan.from),
