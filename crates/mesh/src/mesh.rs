@@ -277,6 +277,10 @@ impl Mesh {
                 if let Some(health) = swept.health {
                     core.log.info("inbox_looked_through", json!({"found": format!("{health:?}")}));
                 }
+                if let Some(damage) = swept.outbox_damage {
+                    core.log.error("outbox_damaged", json!({"found": damage}));
+                    core.end(Ending::Broken(OutboxError::Corrupt(damage).to_string()));
+                }
                 if let Some(rows) = swept.inbox {
                     core.log.info("inbox_prune_completed", json!({"rows": rows, "outbox_rows": swept.outbox}));
                 }

@@ -30,13 +30,15 @@ pub struct Swept {
     pub inbox: Option<u64>,
     /// What a look through a large inbox has found, if there was one.
     pub health: Option<Health>,
+    /// What is wrong with a large outbox that was looked through.
+    pub outbox_damage: Option<String>,
     /// What went wrong.
     pub failed: Option<StoreError>,
 }
 
-/// Keeps house until it is dropped: expiry every minute, sweeps every hour, the weekly vacuum with them; all of it once
-/// `timely` says that what time it is may be known. What `believed` says is kept for the next start. An inbox that could not be looked through at the start is looked
-/// through first.
+/// Keeps house until it is dropped: the limit of the inbox at once, expiry every minute, sweeps every hour, the weekly vacuum with them; all of it once
+/// `timely` says that what time it is may be known. What `believed` says is kept for the next start. An outbox and
+/// an inbox that were not looked through at the start are looked through first.
 pub async fn run(
     outbox: Outbox,
     inbox: Inbox,
@@ -44,6 +46,13 @@ pub async fn run(
     believed: impl Fn() -> BelievedTime,
     tell: impl Fn(Swept),
 ) {
+    if outbox.is_unchecked() {
+        let (outbox_damage, failed) = match outbox.look_through().await {
+            Ok(damage) => (damage, None),
+            Err(error) => (None, Some(error)),
+        };
+        tell(Swept { outbox_damage, failed, ..Swept::default() });
+    }
     if inbox.is_unchecked() {
         let (health, failed) = match inbox.look_through().await {
             Ok(health) => (Some(health), None),
@@ -62,7 +71,15 @@ pub async fn run(
         }
         tell(swept);
         round = round.wrapping_add(1);
-        tokio::time::sleep(EXPIRE_EVERY).await;
+        let until = tokio::time::Instant::now() + EXPIRE_EVERY;
+        // The limit of the inbox holds at every moment, not once an hour.
+        while tokio::time::timeout_at(until, inbox.crowded().notified()).await.is_ok() {
+            match inbox.keep_limit().await {
+                Ok(0) => {}
+                Ok(rows) => tell(Swept { inbox: Some(rows), ..Swept::default() }),
+                Err(error) => tell(Swept { failed: Some(error), ..Swept::default() }),
+            }
+        }
     }
 }
 

@@ -215,6 +215,8 @@ async fn what_the_disk_refuses_did_not_happen() {
         outbox.acked(vec![acked(&first[0], 1)]),
     );
     assert!(accepted.is_err() && settled.is_err(), "{accepted:?} {settled:?}");
+    let depth = outbox.depth();
+    assert_eq!(depth.pending + depth.inflight, 3, "what was refused is not counted");
     // What is on disk and at hand can be sent all the same.
     let claimed = claimed.unwrap().rows;
     assert_eq!(store_support::ids(&claimed), ["b", "c"]);

@@ -64,16 +64,36 @@ impl Inbox {
         self.store.write(SyncPoint::NONE, announced::trim).await?;
         let (now, retention) = (self.inner.ages.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
         let before = if retention == 0 { 0 } else { now.saturating_sub(retention) };
-        let mut deleted = self.delete_oldest(before, u64::MAX).await?;
-        let excess = self.excess().await?;
-        if excess > 0 {
-            deleted += self.delete_oldest(u64::MAX, excess).await?;
-        }
+        let deleted = self.delete_oldest(before, u64::MAX).await?;
         if deleted > 0 {
             // The index forgets only when its parts are merged.
             self.merge(Some(MERGES)).await?;
         }
+        Ok(deleted + self.keep_limit().await?)
+    }
+
+    /// Deletes the oldest rows if all together take too many bytes, and gives the room back to the disk; how many rows
+    /// that were.
+    pub async fn keep_limit(&self) -> Result<u64, StoreError> {
+        let excess = self.excess().await?;
+        if excess == 0 {
+            return Ok(0);
+        }
+        let deleted = self.delete_oldest(u64::MAX, excess).await?;
+        self.merge(Some(MERGES)).await?;
+        self.give_back_all().await?;
         Ok(deleted)
+    }
+
+    async fn give_back_all(&self) -> Result<(), StoreError> {
+        let mut left = i64::MAX;
+        loop {
+            let free = self.store.write(SyncPoint::NONE, give_back).await?;
+            if free == 0 || free >= left {
+                return Ok(());
+            }
+            left = free;
+        }
     }
 
     /// Deletes the oldest rows received before then, at most so many.
@@ -122,14 +142,8 @@ impl Inbox {
             return Ok(false);
         }
         self.merge(None).await?;
-        let mut left = i64::MAX;
-        loop {
-            let free = self.store.write(SyncPoint::NONE, give_back).await?;
-            if free == 0 || free >= left {
-                return Ok(true);
-            }
-            left = free;
-        }
+        self.give_back_all().await?;
+        Ok(true)
     }
 
     /// Merges parts of the index, in at most so many steps; `None`: until it is one.

@@ -25,8 +25,15 @@ pub(crate) const REQUIRED: [&str; 7] =
     ["client_message_id_dedupe", "log_cursor", "lanes", "client_ack_cumulative", "caught_up", "roster", "topic_keys"];
 
 /// What it would use.
-pub(crate) const WELCOME: [&str; 6] =
-    ["files", "sessions", "history", "priority_ahead", crate::shared::FEATURE, super::greet::STATEMENTS];
+pub(crate) const WELCOME: [&str; 7] = [
+    "files",
+    "sessions",
+    "history",
+    "priority_ahead",
+    crate::shared::FEATURE,
+    super::greet::STATEMENTS,
+    super::receive::ACK_SYNCED,
+];
 
 /// Who speaks.
 pub(crate) struct Introduction<'a> {

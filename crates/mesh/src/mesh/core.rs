@@ -374,6 +374,8 @@ impl Core {
     /// Whether there is no room for anything new at all.
     pub(crate) fn is_full(&self) -> bool {
         self.outbox.pressure().level() == crate::disk::Level::Degraded
+            || self.outbox.was_refused_by_disk()
+            || self.inbox.was_refused_by_disk()
     }
 
     /// What the broker last said of itself.

@@ -1,7 +1,11 @@
 -- version 3
+CREATE INDEX inbox_files ON inbox (no) WHERE file IS NOT NULL;
 CREATE INDEX inbox_key_pending ON inbox (topic_id, key_epoch) WHERE decrypt_state = 'key_pending';
 CREATE INDEX inbox_received ON inbox (received_at);
 CREATE INDEX inbox_sender ON inbox (sender_member_id, received_at);
+CREATE INDEX inbox_sender_key ON inbox (sender_pubkey, received_at);
+CREATE INDEX inbox_sender_member_key ON inbox (sender_member_pubkey, received_at) WHERE sender_member_pubkey IS NOT NULL;
+CREATE INDEX inbox_sender_name ON inbox (sender_name COLLATE NOCASE, received_at);
 CREATE INDEX inbox_session ON inbox (recipient_session, received_at) WHERE recipient_session IS NOT NULL;
 CREATE INDEX inbox_topic ON inbox (topic, received_at) WHERE topic IS NOT NULL;
 CREATE INDEX inbox_unseen ON inbox (received_at, topic) WHERE seen_at IS NULL;

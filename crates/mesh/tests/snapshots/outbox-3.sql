@@ -5,6 +5,10 @@ CREATE TABLE confirmed (
     epoch TEXT    NOT NULL PRIMARY KEY,
     seq   INTEGER NOT NULL
 , entry_id TEXT) STRICT, WITHOUT ROWID;
+CREATE TABLE facts (
+    name  TEXT NOT NULL PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE outbox (
     no                  INTEGER PRIMARY KEY,
     client_message_id   TEXT    NOT NULL UNIQUE,
