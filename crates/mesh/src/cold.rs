@@ -423,6 +423,7 @@ async fn reach(
         host_fingerprint: None,
         features: Features { require: require.iter().map(|name| (*name).to_owned()).collect(), optional: Vec::new() },
         resume: None,
+        roster_mark: None,
         lineage: Vec::new(),
         now_ms: options.clock.now_ms(),
     };

@@ -4,7 +4,10 @@
 //! Invariant: it never changes. A change makes a new one that shares what has not changed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::error::RegistryError;
 use super::records::{
@@ -50,6 +53,31 @@ pub struct Mesh {
     pub(super) files: Table<FileRecord>,
     /// Session keys.
     pub(super) sessions: Table<SessionRecord>,
+    /// Over the ids and revisions of all members, in any order.
+    pub(super) members_digest: u128,
+    pub(super) derived: Derived,
+}
+
+/// What is worked out of a mesh at most once, when somebody asks: after a restart of the broker every member does.
+#[derive(Debug, Default)]
+pub(super) struct Derived {
+    roster: OnceLock<Vec<Utf8Bytes>>,
+    /// Members without the present key, by topic.
+    lacking: Mutex<HashMap<String, Arc<Vec<String>>>>,
+}
+
+/// A copy is about to be changed: it has to work everything out anew.
+impl Clone for Derived {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// It says nothing that the rest of the mesh does not.
+impl PartialEq for Derived {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Mesh {
@@ -69,7 +97,20 @@ impl Mesh {
             tokens: Arc::default(),
             files: Arc::default(),
             sessions: Arc::default(),
+            members_digest: 0,
+            derived: Derived::default(),
         }
+    }
+
+    /// What tells this list of members from every other. It is the same after a restart.
+    #[must_use]
+    pub fn roster_mark(&self) -> String {
+        format!("{:032x}", self.members_digest)
+    }
+
+    /// The frames of the whole roster, made by the first who asks.
+    pub(crate) fn roster_frames(&self, make: impl FnOnce(&Self) -> Vec<Utf8Bytes>) -> &[Utf8Bytes] {
+        self.derived.roster.get_or_init(|| make(self))
     }
 
     /// Its id.
@@ -199,10 +240,19 @@ impl Mesh {
 
     /// Members that ought to have the topic's present key and have no copy of it, by id. Empty while nobody has made it.
     #[must_use]
-    pub fn without_key(&self, topic: &TopicRecord) -> Vec<String> {
+    pub fn without_key(&self, topic: &TopicRecord) -> Arc<Vec<String>> {
         if topic.is_general() && topic.epoch == 0 || !self.has_key(topic, topic.epoch) {
-            return Vec::new();
+            return Arc::default();
         }
+        let known = self.derived.lacking.lock().get(&topic.id).cloned();
+        known.unwrap_or_else(|| {
+            let lacking = Arc::new(self.find_without_key(topic));
+            self.derived.lacking.lock().insert(topic.id.clone(), Arc::clone(&lacking));
+            lacking
+        })
+    }
+
+    fn find_without_key(&self, topic: &TopicRecord) -> Vec<String> {
         let lacks = |id: &&str| !self.holds(&topic.id, topic.epoch, id);
         match topic.is_general() {
             // Broadcasts and groups use its keys.
@@ -213,7 +263,7 @@ impl Mesh {
 
     /// Topics whose present key a member has a copy of and somebody else lacks, with who that is.
     #[must_use]
-    pub fn wanted_of(&self, member: &str) -> Vec<(Arc<Held<TopicRecord>>, Vec<String>)> {
+    pub fn wanted_of(&self, member: &str) -> Vec<(Arc<Held<TopicRecord>>, Arc<Vec<String>>)> {
         let held = self.topics.values().filter(|topic| self.holds(&topic.id, topic.epoch, member));
         let wanted = held.map(|topic| (Arc::clone(topic), self.without_key(topic)));
         wanted.filter(|(_, members)| !members.is_empty()).collect()

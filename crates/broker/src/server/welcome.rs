@@ -42,6 +42,9 @@ const FEATURES: &[&str] = &[
 /// Shared state and tasks, and that changes of them are told.
 pub(crate) const SHARED: &str = "shared_records";
 
+/// The daemon takes news of several members' coming and going in one frame.
+pub(crate) const PRESENCE_BATCHES: &str = "presence_batches";
+
 /// The daemon says what of its inbox would survive a power cut.
 pub(crate) const ACK_SYNCED: &str = "ack_synced";
 
@@ -160,6 +163,7 @@ pub(crate) fn ack<E: Engine>(
     member: &MemberRecord,
     before: Option<&SeenRecord>,
     plan: &Plan,
+    roster_unchanged: bool,
 ) -> Utf8Bytes {
     let limits = &broker.settings.limits;
     let params = |name: &str| match name {
@@ -200,6 +204,7 @@ pub(crate) fn ack<E: Engine>(
         },
         brokers: broker.settings.urls.clone(),
         roster_rev: mesh.roster_rev,
+        roster_unchanged,
         role: member.role.as_str().to_owned(),
     };
     ServerFrame::HelloAck(Box::new(ack)).encode().into()
@@ -215,14 +220,19 @@ pub(crate) fn profile(member: &MemberRecord) -> Value {
 }
 
 /// All members: one frame, and further ones for what does not fit. All but the last say that there is more.
-pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
+pub(crate) fn roster(mesh: &Mesh) -> &[Utf8Bytes] {
+    mesh.roster_frames(make_roster)
+}
+
+fn make_roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
     let mut members: Vec<Arc<Held<MemberRecord>>> = mesh.members().cloned().collect();
     members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let mut frames = Vec::new();
     let mut part: Vec<Member> = Vec::new();
     let mut bytes = 0;
     let mut close = |part: &mut Vec<Member>, more: bool| {
-        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part), more };
+        let mark = (!more).then(|| mesh.roster_mark());
+        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part), more, mark, mark_before: None };
         let first = frames.is_empty();
         let frame = if first { ServerFrame::Roster(roster) } else { ServerFrame::RosterDelta(roster) };
         frames.push(frame.encode().into());
@@ -241,7 +251,9 @@ pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
 }
 
 /// Members that have changed.
-pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord) -> Utf8Bytes {
-    let roster = Roster { rev: mesh.roster_rev, members: vec![member.to_frame()], more: false };
+pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord, marks: Option<&(String, String)>) -> Utf8Bytes {
+    let (mark_before, mark) = marks.cloned().unzip();
+    let members = vec![member.to_frame()];
+    let roster = Roster { rev: mesh.roster_rev, members, more: false, mark, mark_before };
     ServerFrame::RosterDelta(roster).encode().into()
 }

@@ -217,6 +217,7 @@ fn introduction<'a>(core: &'a Core, role: &'a Role, key: &'a MemberKey, resume: 
         host_fingerprint: me.host_fingerprint.clone(),
         features: Features { require, optional },
         resume,
+        roster_mark: role.is_member().then(|| core.roster.mark()).flatten(),
         lineage: Vec::new(),
         now_ms: core.clock.now_ms(),
     };

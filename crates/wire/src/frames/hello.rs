@@ -60,6 +60,9 @@ pub struct Hello {
     /// `service` or `session`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The mark of the roster that one has: a broker whose roster has the same does not send it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roster_mark: Option<String>,
     /// How the key came after earlier ones, oldest first: for a broker that knows one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lineage: Vec<Succession>,

@@ -146,6 +146,7 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
         protocol,
         wants_entries: !claim.hello.capabilities.iter().any(|word| word == "no_push"),
         shares: protocol >= 2 && welcome::wants(claim.hello, welcome::SHARED),
+        hears_batches: protocol >= 2 && welcome::wants(claim.hello, welcome::PRESENCE_BATCHES),
         about: claim.about(broker.clock.now_ms()),
         now: Mutex::new(now),
         window: Mutex::new(window),
@@ -308,7 +309,7 @@ impl Claim<'_> {
         let old = member.pubkey.clone();
         let rotated =
             broker.registry.catch_up(mesh.id(), &member.id, &key, &hello.lineage).await.map_err(unfollowed)?;
-        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member);
+        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member, None);
         broker.rooms.room(mesh.id()).tell(&delta, |one| one.protocol >= 2);
         let fields = json!({"mesh": mesh.id(), "member": rotated.member.id, "old": old, "new": key, "lineage": true});
         broker.log.line(Level::Warn, "member_keypair_rotated", fields);
