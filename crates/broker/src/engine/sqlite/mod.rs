@@ -6,6 +6,7 @@
 //! It decides nothing about members or messages; see the interface.
 
 mod append;
+mod audience;
 mod audit;
 mod blobs;
 mod kv;
@@ -60,6 +61,7 @@ const SCHEMA: Schema = Schema {
         include_str!("migrations/0002_bytes.sql"),
         include_str!("migrations/0003_audit_base.sql"),
         include_str!("migrations/0004_direct.sql"),
+        include_str!("migrations/0005_audiences.sql"),
     ],
 };
 

@@ -1,10 +1,25 @@
--- version 4
+-- version 5
+CREATE INDEX audiences_by_last ON audiences (last_place);
 CREATE INDEX audit_by_mesh ON audit (mesh, no);
 CREATE UNIQUE INDEX dedupe_by_id ON dedupe (log, sender, client_id);
 CREATE INDEX log_by_topic ON log (dest, place) WHERE kind = 'topic';
 CREATE INDEX log_direct_from ON log (sender, place) WHERE kind IN ('dm', 'file');
 CREATE INDEX log_direct_to ON log (dest, place) WHERE kind IN ('dm', 'file');
 CREATE INDEX log_urgent ON log (place) WHERE priority = 0;
+CREATE TABLE audience_members (
+    no      INTEGER PRIMARY KEY,
+    members TEXT    NOT NULL
+) STRICT;
+CREATE TABLE audiences (
+    no         INTEGER PRIMARY KEY,
+    log        INTEGER NOT NULL,
+    digest     BLOB    NOT NULL,
+    -- The last entry for it: with that entry it goes.
+    last_place INTEGER NOT NULL,
+    -- What is counted for it in `logs.bytes`.
+    bytes      INTEGER NOT NULL,
+    UNIQUE (log, digest)
+) STRICT;
 CREATE TABLE audit (
     no       INTEGER PRIMARY KEY,
     time_ms  INTEGER NOT NULL,
