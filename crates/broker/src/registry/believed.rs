@@ -59,7 +59,8 @@ impl<E: Engine> Registry<E> {
     pub async fn keep_believed_time(&self) -> Result<(), RegistryError> {
         let now = self.inner.believing.believed();
         let is_kept = |kept: &BelievedTime| {
-            kept.time_ms.abs_diff(now.time_ms) < KEEP_EVERY_MS && kept.doubted_ms.abs_diff(now.doubted_ms) < KEEP_EVERY_MS
+            kept.time_ms.abs_diff(now.time_ms) < KEEP_EVERY_MS
+                && kept.doubted_ms.abs_diff(now.doubted_ms) < KEEP_EVERY_MS
         };
         if self.inner.kept_time.lock().as_ref().is_some_and(is_kept) {
             return Ok(());

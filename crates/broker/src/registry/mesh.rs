@@ -1,9 +1,9 @@
 //! A mesh as it is at one moment: everything that is asked while a message is on its way, without a disk and without a
 //! wait.
 //!
-//! Invariant: it never changes. A change makes a new one that shares what has not changed.
+//! Invariant: it never changes. A change makes a new one that shares what has not changed, also of large tables.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -14,18 +14,19 @@ use super::records::{
     CAPABILITIES, FileRecord, GENERAL, GrantRecord, Held, InviteRecord, MemberRecord, MeshRecord, SessionRecord,
     SubRecord, TopicRecord,
 };
+use super::shards::Shards;
 
 /// A prefix of a key that names a member has at least so many digits.
 const PREFIX: usize = 16;
 
 /// Records by id.
-pub(super) type Table<T> = Arc<HashMap<String, Arc<Held<T>>>>;
+pub(super) type Table<T> = Shards<Arc<Held<T>>>;
 
 /// Records by two ids.
 pub(super) type Tables<T> = Arc<HashMap<String, Table<T>>>;
 
 /// Members with a copy of a topic's key, by its epoch.
-pub(super) type Epochs = Arc<BTreeMap<u64, Arc<HashSet<String>>>>;
+pub(super) type Epochs = Arc<BTreeMap<u64, Shards<()>>>;
 
 /// A mesh at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,9 +37,9 @@ pub struct Mesh {
     pub roster_rev: u64,
     pub(super) members: Table<MemberRecord>,
     /// Keys, also those in their grace, to members.
-    pub(super) by_key: Arc<HashMap<String, String>>,
+    pub(super) by_key: Shards<String>,
     /// Names in lower case to members, without those who have left.
-    pub(super) by_name: Arc<HashMap<String, String>>,
+    pub(super) by_name: Shards<String>,
     pub(super) topics: Table<TopicRecord>,
     pub(super) topic_names: Arc<HashMap<String, String>>,
     /// Topic, then member.
@@ -49,7 +50,7 @@ pub struct Mesh {
     pub(super) grants: Tables<GrantRecord>,
     pub(super) invites: Table<InviteRecord>,
     /// Digests of tokens to invites.
-    pub(super) tokens: Arc<HashMap<String, String>>,
+    pub(super) tokens: Shards<String>,
     pub(super) files: Table<FileRecord>,
     /// Session keys.
     pub(super) sessions: Table<SessionRecord>,
@@ -85,18 +86,18 @@ impl Mesh {
         Self {
             roster_rev: record.revision,
             record: Arc::new(record),
-            members: Arc::default(),
-            by_key: Arc::default(),
-            by_name: Arc::default(),
-            topics: Arc::default(),
+            members: Shards::default(),
+            by_key: Shards::default(),
+            by_name: Shards::default(),
+            topics: Shards::default(),
             topic_names: Arc::default(),
             subs: Arc::default(),
             holders: Arc::default(),
             grants: Arc::default(),
-            invites: Arc::default(),
-            tokens: Arc::default(),
-            files: Arc::default(),
-            sessions: Arc::default(),
+            invites: Shards::default(),
+            tokens: Shards::default(),
+            files: Shards::default(),
+            sessions: Shards::default(),
             members_digest: 0,
             derived: Derived::default(),
         }
@@ -218,18 +219,18 @@ impl Mesh {
 
     /// Members that have a sealed copy of this key of a topic, by id; only those who are there.
     pub fn holders<'a>(&'a self, topic: &str, epoch: u64) -> impl Iterator<Item = &'a str> {
-        let all = self.copies(topic, epoch).into_iter().flat_map(|ids| ids.iter());
+        let all = self.copies(topic, epoch).into_iter().flat_map(|ids| ids.keys());
         all.map(String::as_str).filter(|id| self.member(id).is_some_and(|member| member.is_active()))
     }
 
     /// Whether a member has a sealed copy of this key of a topic.
     #[must_use]
     pub fn holds(&self, topic: &str, epoch: u64, member: &str) -> bool {
-        self.copies(topic, epoch).is_some_and(|ids| ids.contains(member))
+        self.copies(topic, epoch).is_some_and(|ids| ids.contains_key(member))
     }
 
-    fn copies(&self, topic: &str, epoch: u64) -> Option<&HashSet<String>> {
-        self.holders.get(topic)?.get(&epoch).map(Arc::as_ref)
+    fn copies(&self, topic: &str, epoch: u64) -> Option<&Shards<()>> {
+        self.holders.get(topic)?.get(&epoch)
     }
 
     /// Whether this key of a topic was made: somebody has a copy, or everybody can derive it.

@@ -27,6 +27,7 @@ mod rotate;
 mod route;
 mod seals;
 mod seen;
+mod shards;
 mod shared;
 mod sponsor;
 mod statements;

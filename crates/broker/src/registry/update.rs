@@ -174,7 +174,6 @@ impl<E: Engine> Inner<E> {
 }
 
 fn set<T>(map: &mut Table<T>, key: &str, record: Option<T>, revision: u64) {
-    let map = Arc::make_mut(map);
     match record {
         Some(record) => drop(map.insert(key.to_owned(), Arc::new(Held { revision, record }))),
         None => drop(map.remove(key)),
@@ -211,7 +210,7 @@ impl Mesh {
             }
             Edit::Member(id, record) => self.apply_member(&id, record.map(|record| *record), revision),
             Edit::Invite(id, record) => {
-                let tokens = Arc::make_mut(&mut self.tokens);
+                let tokens = &mut self.tokens;
                 match (&record, self.invites.get(&id)) {
                     (Some(record), _) => drop(tokens.insert(record.token_sha256.clone(), id.clone())),
                     (None, Some(old)) => drop(tokens.remove(&old.token_sha256)),
@@ -233,11 +232,11 @@ impl Mesh {
             Edit::Seal { topic, epoch, member, kept } => {
                 let holders = Arc::make_mut(&mut self.holders);
                 let epochs = Arc::make_mut(holders.entry(topic.clone()).or_default());
-                let ids = Arc::make_mut(epochs.entry(epoch).or_default());
+                let ids = epochs.entry(epoch).or_default();
                 match kept {
-                    true => drop(ids.insert(member)),
-                    false => drop(ids.remove(&member)),
-                }
+                    true => ids.insert(member, ()),
+                    false => ids.remove(&member),
+                };
                 if ids.is_empty() {
                     epochs.remove(&epoch);
                 }
@@ -254,7 +253,7 @@ impl Mesh {
     }
 
     fn apply_member(&mut self, id: &str, record: Option<MemberRecord>, revision: u64) {
-        let (keys, names) = (Arc::make_mut(&mut self.by_key), Arc::make_mut(&mut self.by_name));
+        let (keys, names) = (&mut self.by_key, &mut self.by_name);
         if let Some(old) = self.members.get(id) {
             // Somebody else may have the name by now.
             let name = old.name.to_lowercase();

@@ -135,7 +135,13 @@ impl<E: Engine> Broker<E> {
 
     /// Says that a member came or went. Of many in a short time the others hear together: after a restart of the broker
     /// everybody comes at once, and everybody has to hear of everybody.
-    pub(crate) fn tell_presence(self: &Arc<Self>, mesh: &str, member: &str, event: &'static str, data: serde_json::Value) {
+    pub(crate) fn tell_presence(
+        self: &Arc<Self>,
+        mesh: &str,
+        member: &str,
+        event: &'static str,
+        data: serde_json::Value,
+    ) {
         let room = self.rooms.room(mesh);
         match room.presence.note(member, event, data) {
             Noted::TellNow(data) => self.tell_others(mesh, member, event, data),
