@@ -122,8 +122,7 @@ async fn a_broker_that_was_put_back_and_has_grown_since_loses_nothing() {
     carol.drained().await;
     alice.up().await;
     bob.up().await;
-    let texts: Vec<String> =
-        alice.wait_inbox(24).await.into_iter().map(|item| item.body.unwrap_or_default()).collect();
+    let texts: Vec<String> = alice.wait_inbox(24).await.into_iter().map(|item| item.body.unwrap_or_default()).collect();
     for number in 0..20 {
         assert!(texts.contains(&format!("new {number}")), "{texts:?}");
     }

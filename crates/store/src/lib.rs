@@ -389,9 +389,11 @@ impl Store {
         });
         let result = read.await;
         match result {
-            Err(_) if timed.has_interrupted() => {
-                Err(StoreError::Busy(format!("{}: a read took longer than {} s and was ended", self.name, limit.as_secs())))
-            }
+            Err(_) if timed.has_interrupted() => Err(StoreError::Busy(format!(
+                "{}: a read took longer than {} s and was ended",
+                self.name,
+                limit.as_secs()
+            ))),
             other => other,
         }
     }

@@ -161,7 +161,8 @@ async fn a_file_shrinks_when_much_of_it_was_deleted() {
     };
     store.write(SyncPoint::NONE, fill).await.unwrap();
     store.write(SyncPoint::NONE, |transaction| transaction.execute("DELETE FROM t", []).map(drop)).await.unwrap();
-    let pages = |sql: &'static str| store.read(move |connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
+    let pages =
+        |sql: &'static str| store.read(move |connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
     tokio::time::timeout(Duration::from_secs(60), async {
         while pages("PRAGMA page_count").await.unwrap() > 2000 || size() > 8 << 20 {
             tokio::task::yield_now().await;

@@ -76,9 +76,10 @@ impl Clock {
     /// The same, as a value that can go on from what an earlier process believed.
     #[must_use]
     pub fn believing(&self) -> BelievingClock {
-        let belief = self.passing.as_ref().map(|passing| {
-            Arc::new(Mutex::new(Belief { shown: self.now_ms(), at: passing(), doubt: None }))
-        });
+        let belief = self
+            .passing
+            .as_ref()
+            .map(|passing| Arc::new(Mutex::new(Belief { shown: self.now_ms(), at: passing(), doubt: None })));
         BelievingClock { clock: self.clone(), belief }
     }
 }

@@ -390,7 +390,8 @@ impl House {
         // Who does not hear our goodbye will notice by itself.
         drop(tokio::time::timeout(FAREWELL, goodbye).await);
         if !self.store.closed(CLOSING_STORE).await {
-            self.log.warn(format_args!("[hostel] the last changes of state.db stay in state.db-wal: copy both or neither"));
+            self.log
+                .warn(format_args!("[hostel] the last changes of state.db stay in state.db-wal: copy both or neither"));
         }
         self.log.flush(FAREWELL);
         Ok(())

@@ -81,7 +81,8 @@ impl Inbox {
             None => None,
         };
         let (scope, mark) = (query.scope.clone(), query.mark_seen);
-        let (mut page, unseen) = self.store.read_within(LONGEST_READ, move |connection| read_page(connection, &query, place)).await?;
+        let (mut page, unseen) =
+            self.store.read_within(LONGEST_READ, move |connection| read_page(connection, &query, place)).await?;
         if mark && !unseen.is_empty() {
             let now = self.inner.clock.now_ms();
             page.marked_seen = self

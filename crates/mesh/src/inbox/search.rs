@@ -33,7 +33,8 @@ impl Inbox {
         }
         let limit = if limit == 0 { USUAL } else { limit.min(MOST) };
         // Something like `a*` over millions of rows would hold a reader for minutes.
-        let found = self.store.read_within(LONGEST_READ, move |connection| either(connection, &query, limit, &scope)).await;
+        let found =
+            self.store.read_within(LONGEST_READ, move |connection| either(connection, &query, limit, &scope)).await;
         found?.map_err(InboxError::BadQuery)
     }
 }
