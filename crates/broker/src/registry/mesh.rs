@@ -28,6 +28,9 @@ pub(super) type Tables<T> = Arc<HashMap<String, Table<T>>>;
 /// Members with a copy of a topic's key, by its epoch.
 pub(super) type Epochs = Arc<BTreeMap<u64, Shards<()>>>;
 
+/// A topic, and the members that lack its present key.
+pub type Wanted = (Arc<Held<TopicRecord>>, Arc<Vec<String>>);
+
 /// A mesh at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mesh {
@@ -212,14 +215,14 @@ impl Mesh {
 
     /// Members that are subscribed to a topic now, by id.
     pub fn subscribers<'a>(&'a self, topic: &str) -> impl Iterator<Item = &'a str> {
-        let all = self.subs.get(topic).into_iter().flat_map(|subs| subs.iter());
+        let all = self.subs.get(topic).into_iter().flat_map(Shards::iter);
         let open = all.filter(|(id, sub)| sub.is_open() && self.member(id).is_some_and(|member| member.is_active()));
         open.map(|(id, _)| id.as_str())
     }
 
     /// Members that have a sealed copy of this key of a topic, by id; only those who are there.
     pub fn holders<'a>(&'a self, topic: &str, epoch: u64) -> impl Iterator<Item = &'a str> {
-        let all = self.copies(topic, epoch).into_iter().flat_map(|ids| ids.keys());
+        let all = self.copies(topic, epoch).into_iter().flat_map(Shards::keys);
         all.map(String::as_str).filter(|id| self.member(id).is_some_and(|member| member.is_active()))
     }
 
@@ -264,7 +267,7 @@ impl Mesh {
 
     /// Topics whose present key a member has a copy of and somebody else lacks, with who that is.
     #[must_use]
-    pub fn wanted_of(&self, member: &str) -> Vec<(Arc<Held<TopicRecord>>, Arc<Vec<String>>)> {
+    pub fn wanted_of(&self, member: &str) -> Vec<Wanted> {
         let held = self.topics.values().filter(|topic| self.holds(&topic.id, topic.epoch, member));
         let wanted = held.map(|topic| (Arc::clone(topic), self.without_key(topic)));
         wanted.filter(|(_, members)| !members.is_empty()).collect()

@@ -54,7 +54,7 @@ pub use files::{NewFile, blob_id};
 pub use grants::Granted;
 pub use invites::NewInvite;
 pub use join::{JoinRequest, Joined};
-pub use mesh::Mesh;
+pub use mesh::{Mesh, Wanted};
 pub use meshes::{CreatedMesh, NewMesh};
 pub use records::{
     Concurrency, FileRecord, Held, InviteRecord, MemberRecord, MeshRecord, Policy, Role, SealRecord, TopicRecord,
