@@ -1,9 +1,7 @@
 //! Who came and went: told at once when it is rare, together when it is not.
 //!
-//! Invariant: of a member that came and went several times before others heard of it, they hear the last. Nothing waits
-//! longer than [`GATHERING`].
+//! Invariant: everything is told, in the order in which it happened. Nothing waits longer than [`GATHERING`].
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -19,13 +17,19 @@ const GATHERING: Duration = Duration::from_millis(200);
 /// Bytes of the news in one frame, about.
 const FRAME_BYTES: usize = 128 * 1024;
 
-/// News that were not told yet, by member: as many as there are members at most.
+/// With this many that wait they are told at once.
+const MAX_WAITING: usize = 8192;
+
+/// A member, what it did, and what is said of it.
+pub(crate) type News = (String, &'static str, Value);
+
+/// News that were not told yet.
 #[derive(Default)]
 pub(crate) struct PresenceNews(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    waiting: BTreeMap<String, (&'static str, Value)>,
+    waiting: Vec<News>,
     told: Option<Instant>,
     /// Somebody will tell what waits.
     is_due: bool,
@@ -48,24 +52,28 @@ impl PresenceNews {
             state.told = Some(now);
             return Noted::TellNow(data);
         }
-        state.waiting.insert(member.to_owned(), (event, data));
+        state.waiting.push((member.to_owned(), event, data));
+        if state.waiting.len() >= MAX_WAITING {
+            state.is_due = true;
+            return Noted::TellAt(now);
+        }
         match std::mem::replace(&mut state.is_due, true) {
             true => Noted::WillBeTold,
             false => Noted::TellAt(state.told.unwrap_or(now) + GATHERING),
         }
     }
 
-    /// What waits, by member.
-    pub(crate) fn take(&self) -> Vec<(String, &'static str, Value)> {
+    /// What waits, oldest first.
+    pub(crate) fn take(&self) -> Vec<News> {
         let mut state = self.0.lock();
         state.is_due = false;
         state.told = Some(Instant::now());
-        std::mem::take(&mut state.waiting).into_iter().map(|(member, (event, data))| (member, event, data)).collect()
+        std::mem::take(&mut state.waiting)
     }
 }
 
 /// The frames that tell several pieces of news together.
-pub(crate) fn batches(mesh: &str, news: &[(String, &'static str, Value)], now_ms: u64) -> Vec<Utf8Bytes> {
+pub(crate) fn batches(mesh: &str, news: &[News], now_ms: u64) -> Vec<Utf8Bytes> {
     let (mut frames, mut items, mut bytes) = (Vec::new(), Vec::new(), 0);
     let mut close = |items: &mut Vec<Value>| {
         if !items.is_empty() {
@@ -101,7 +109,12 @@ mod tests {
         assert!(matches!(news.note("b", "peer_left", json!({"n": 2})), Noted::WillBeTold));
         tokio::time::sleep_until(at).await;
         let told = news.take();
-        assert_eq!(told, [("b".to_owned(), "peer_left", json!({"n": 2})), ("c".to_owned(), "peer_joined", json!({}))]);
+        let happened = [
+            ("b", "peer_joined", json!({"n": 1})),
+            ("c", "peer_joined", json!({})),
+            ("b", "peer_left", json!({"n": 2})),
+        ];
+        assert_eq!(told, happened.map(|(member, event, data)| (member.to_owned(), event, data)));
         let frames = batches("m", &told, 0);
         assert_eq!(frames.len(), 1);
         assert!(frames[0].contains("peers_changed") && frames[0].contains("peer_left"));
