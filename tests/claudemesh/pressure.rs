@@ -206,6 +206,12 @@ fn a_disk_without_room_refuses_and_loses_nothing() {
     };
     refused(&answer, 507, "insufficient_storage");
     refused(&send(&lab.host("alice").client(Transport::Socket), "free", "z"), 507, "insufficient_storage");
+    // It says so, and counts nothing that it has refused.
+    wait::until_true(wait::LIMIT, "what was taken to go out", || received(&bob, "alice").len() >= taken.len());
+    let health = alice.get_json("/v1/health");
+    assert_eq!((&health["state"], &health["queue_depth"]), (&json!("degraded"), &json!(0)), "{health}");
+    assert!(percent(&alice) >= 100.0, "{}", percent(&alice));
+    refused(&alice.get("/v1/events"), 503, "degraded");
     // What comes in meanwhile is kept by the broker.
     let coming: Vec<String> = (0..40).map(|number| format!("in-{number}")).collect();
     for id in &coming {
@@ -222,6 +228,7 @@ fn a_disk_without_room_refuses_and_loses_nothing() {
         Some(send(&alice, "free", "another text")).filter(|answer| answer.status == 202)
     });
     assert_eq!(answer.json()["messageId"], "free");
+    wait::until_true(wait::LIMIT, "it to be well again", || alice.get_json("/v1/health")["state"] == "ok");
     taken.push("free".to_owned());
     wait::until_true(wait::LIMIT, "everything to go out", || received(&bob, "alice").len() >= taken.len());
     wait::until_true(wait::LIMIT, "everything to come in", || received(&alice, "bob").len() >= coming.len());

@@ -7,4 +7,4 @@ mod kv;
 mod log;
 mod retention;
 mod schema;
-mod support;
+pub(crate) mod support;

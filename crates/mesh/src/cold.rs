@@ -143,7 +143,7 @@ impl Cold {
     #[must_use]
     pub fn end_of_log(&self) -> Cursor {
         let log = &self.line.welcome.log;
-        Cursor { epoch: log.epoch.clone(), seq: log.last_seq, above: Vec::new() }
+        Cursor { epoch: log.epoch.clone(), seq: log.last_seq, ..Cursor::default() }
     }
 
     /// Sends a message and waits until the broker has it.
@@ -423,6 +423,7 @@ async fn reach(
         host_fingerprint: None,
         features: Features { require: require.iter().map(|name| (*name).to_owned()).collect(), optional: Vec::new() },
         resume: None,
+        roster_mark: None,
         lineage: Vec::new(),
         now_ms: options.clock.now_ms(),
     };

@@ -271,11 +271,15 @@ impl Mesh {
         let core = &self.core;
         let (told, mut rounds) = tokio::sync::mpsc::channel(4);
         let tell = move |swept| drop(told.try_send(swept));
-        let sweeping = retention::run(core.outbox.clone(), core.inbox.clone(), core.timely(), tell);
+        let sweeping = retention::run(core.outbox.clone(), core.inbox.clone(), core.timely(), || core.believed(), tell);
         let reporting = async {
             while let Some(swept) = rounds.recv().await {
                 if let Some(health) = swept.health {
                     core.log.info("inbox_looked_through", json!({"found": format!("{health:?}")}));
+                }
+                if let Some(damage) = swept.outbox_damage {
+                    core.log.error("outbox_damaged", json!({"found": damage}));
+                    core.end(Ending::Broken(OutboxError::Corrupt(damage).to_string()));
                 }
                 if let Some(rows) = swept.inbox {
                     core.log.info("inbox_prune_completed", json!({"rows": rows, "outbox_rows": swept.outbox}));
@@ -455,6 +459,10 @@ async fn open_inbox(options: &MeshOptions, time: &MeshTime, dir: Option<&Path>) 
         inline: options.inline_stores || dir.is_none(),
     });
     let (inbox, opened) = opened.await.map_err(|error| OpenError::Io(error.to_string()))?;
+    let kept = inbox.believed_time().await.map_err(|error| OpenError::Io(error.to_string()))?;
+    if let Some(kept) = kept {
+        time.resume(kept);
+    }
     if let Some(corrupt) = opened.recovered {
         options.log.error("inbox_corruption_recovered", json!({"renamed_to": corrupt.display().to_string()}));
     }

@@ -156,7 +156,7 @@ mod tests {
             banned,
         ];
         let admission = Admission { authors: &Authors::default(), mesh_id: "mesh", own_id: "", signs_from: None };
-        roster.replace(RosterFrame { rev: 1, members, more: false }, &admission);
+        roster.replace(RosterFrame { rev: 1, members, ..RosterFrame::default() }, &admission);
         roster
     }
 

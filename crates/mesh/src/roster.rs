@@ -52,6 +52,8 @@ pub(crate) struct Roster {
     /// The beginning of a list that is too long for one frame.
     parts: Mutex<Option<RosterFrame>>,
     heard: AtomicBool,
+    /// What the broker calls the list that we have, if it has said so in the life of this process.
+    mark: Mutex<Option<String>>,
     /// Members with a connection, as far as we have heard on this connection of ours.
     online: RwLock<HashSet<String>>,
     changed: watch::Sender<u64>,
@@ -82,7 +84,8 @@ impl Roster {
         let state: Listed = kept.load()?;
         let (changed, _) = watch::channel(0);
         let (parts, heard) = (Mutex::default(), AtomicBool::new(false));
-        Ok(Self { kept, log, state: RwLock::new(state), parts, heard, online: RwLock::default(), changed })
+        let (state, mark, online) = (RwLock::new(state), Mutex::default(), RwLock::default());
+        Ok(Self { kept, log, state, parts, heard, mark, online, changed })
     }
 
     /// A list that was kept and does not know who we are is of the time before this host had this identity: until there is
@@ -126,6 +129,11 @@ impl Roster {
         self.heard.load(Ordering::Relaxed)
     }
 
+    /// What the broker calls the list that we have: one that has the same list need not send it again.
+    pub(crate) fn mark(&self) -> Option<String> {
+        self.mark.lock().clone()
+    }
+
     /// Takes a whole list. Members that it does not name are gone: they count as having left.
     pub(crate) fn replace(&self, frame: RosterFrame, admission: &Admission<'_>) -> Vec<Notice> {
         self.heard.store(true, Ordering::Relaxed);
@@ -135,6 +143,7 @@ impl Roster {
             member.left |= !named.contains(id);
         }
         state.rev = frame.rev;
+        *self.mark.lock() = frame.mark;
         self.take(state, frame.members, admission, admission.signs_from)
     }
 
@@ -145,6 +154,11 @@ impl Roster {
             return Vec::new();
         }
         state.rev = frame.rev;
+        if let (Some(before), Some(after)) = (frame.mark_before, frame.mark) {
+            // Something was missed where the marks do not follow each other.
+            let mut mark = self.mark.lock();
+            *mark = mark.take().filter(|known| *known == before).map(|_| after);
+        }
         self.take(state, frame.members, admission, None)
     }
 
@@ -314,7 +328,7 @@ mod tests {
 
     fn frame(rev: u64, ids: &[&str], more: bool) -> RosterFrame {
         let member = |id: &&str| Member { id: (*id).to_owned(), pubkey: "a".repeat(64), ..Member::default() };
-        RosterFrame { rev, members: ids.iter().map(member).collect(), more }
+        RosterFrame { rev, members: ids.iter().map(member).collect(), more, ..RosterFrame::default() }
     }
 
     fn admission(authors: &Authors) -> Admission<'_> {
@@ -337,6 +351,34 @@ mod tests {
         assert!(
             roster.member("00000").is_none() && roster.member("00001").is_none() && roster.member("00002").is_some()
         );
+    }
+
+    #[test]
+    fn the_mark_is_that_of_the_list_that_is_here() {
+        let roster = Roster::load(Kept::new(None, "r"), Log::silent()).unwrap();
+        let authors = Authors::default();
+        let how = admission(&authors);
+        let named = |mark: &str| Some(mark.to_owned());
+        let whole = |rev, more, mark| RosterFrame { mark, ..frame(rev, &["a"], more) };
+        roster.take_part(whole(1, true, None), true, &how);
+        assert_eq!(roster.mark(), None, "not all of it is here");
+        roster.take_part(whole(1, false, named("one")), false, &how);
+        assert_eq!(roster.mark(), named("one"));
+        let change = |rev, before: &str, after: &str| RosterFrame {
+            mark_before: named(before),
+            mark: named(after),
+            ..frame(rev, &["b"], false)
+        };
+        roster.take_part(frame(2, &["c"], false), false, &how);
+        assert_eq!(roster.mark(), named("one"), "there is more to come of this change");
+        roster.take_part(change(2, "one", "two"), false, &how);
+        assert_eq!(roster.mark(), named("two"));
+        roster.take_part(change(4, "three", "four"), false, &how);
+        assert_eq!(roster.mark(), None, "a change was missed");
+        roster.take_part(change(5, "four", "five"), false, &how);
+        assert_eq!(roster.mark(), None);
+        roster.take_part(frame(6, &["a"], false), true, &how);
+        assert_eq!(roster.mark(), None, "an older broker names no mark");
     }
 
     #[test]

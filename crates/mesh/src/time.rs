@@ -2,14 +2,15 @@
 //!
 //! Invariant: the broker's time is what it last said, and since then time that passed: to what our own clock is set
 //! meanwhile changes nothing. Nothing is older than it is by both of the two: a clock that is ahead, or is set forward,
-//! throws nothing away as long as the broker says otherwise, or for a day while the daemon runs.
+//! throws nothing away as long as the broker says otherwise, or for a day while the daemon runs. Before the broker was
+//! heard, a clock that is more than a day ahead of what the daemon before believed is doubted in the same way.
 //!
 //! It shows nobody the time: what people see is their own machine's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hostel_wire::Clock;
+use hostel_wire::{BelievedTime, BelievingClock, Clock};
 
 /// The time of a mesh. Cheap to clone.
 #[derive(Clone)]
@@ -17,11 +18,28 @@ pub(crate) struct MeshTime {
     clock: Clock,
     /// What the broker said, and when that was, in time that passes; 0: it has not said anything.
     heard: Arc<(AtomicU64, AtomicU64)>,
+    /// Our own clock, as it is believed since this start, and since the daemon before.
+    started: BelievingClock,
+    kept: BelievingClock,
 }
 
 impl MeshTime {
     pub(crate) fn new(clock: Clock) -> Self {
-        Self { clock, heard: Arc::default() }
+        let (started, kept) = (clock.believing(), clock.believing());
+        Self { clock, heard: Arc::default(), started, kept }
+    }
+
+    /// Goes on from what the daemon before believed.
+    pub(crate) fn resume(&self, kept: BelievedTime) {
+        self.kept.resume(kept);
+    }
+
+    /// What is believed now, for the next daemon.
+    pub(crate) fn believed(&self) -> BelievedTime {
+        match self.heard() {
+            Some(broker) => BelievedTime { time_ms: broker.min(self.started.believed().time_ms), doubted_ms: 0 },
+            None => self.kept.believed(),
+        }
     }
 
     /// The broker says what time it is.
@@ -43,8 +61,8 @@ impl MeshTime {
 
     /// By which what was written with our own time is thrown away when it is old.
     pub(crate) fn ages(&self) -> Clock {
-        let (time, clock) = (self.clone(), self.clock.cautious());
-        Clock::of(move || time.heard().map_or_else(|| clock.now_ms(), |broker| broker.min(clock.now_ms())))
+        let time = self.clone();
+        Clock::of(move || time.believed().time_ms)
     }
 
     /// For what waits, both when it began to and until when: to what our own clock is set changes nothing. Never the
@@ -107,6 +125,19 @@ mod tests {
         time.note(60 * DAY);
         pass(DAY);
         assert_eq!((ages.now_ms(), waiting.now_ms()), (61 * DAY, 101 * DAY));
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_at_the_start_makes_nothing_old_before_the_broker_is_heard() {
+        let (time, set, pass) = machine();
+        let ages = time.ages();
+        set(140 * DAY);
+        time.resume(BelievedTime { time_ms: 100 * DAY, doubted_ms: 0 });
+        pass(DAY / 2);
+        assert_eq!(ages.now_ms(), 100 * DAY + DAY / 2);
+        assert_eq!(time.believed(), BelievedTime { time_ms: 100 * DAY + DAY / 2, doubted_ms: DAY / 2 });
+        time.note(101 * DAY);
+        assert_eq!(time.believed(), BelievedTime { time_ms: 101 * DAY, doubted_ms: 0 }, "the broker knows");
     }
 
     #[test]

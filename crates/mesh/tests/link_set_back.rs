@@ -91,6 +91,46 @@ async fn a_broker_that_was_set_back_before_rotations_follows_everybody() {
 }
 
 #[tokio::test]
+async fn a_broker_that_was_put_back_and_has_grown_since_loses_nothing() {
+    let mut broker = TestBroker::start().await;
+    let [mut alice, mut bob, mut carol] = hosts(&broker, ["alice", "bob", "carol"]).await;
+    bob.send("alice", "before").await;
+    bob.drained().await;
+    alice.wait_inbox(1).await;
+    carol.down().await;
+    broker.down().await;
+    let copy = tempfile::tempdir().unwrap();
+    copy_files(broker.dir.path(), copy.path());
+    broker.up().await;
+    for number in 0..3 {
+        bob.send("alice", &format!("lost {number}")).await;
+    }
+    bob.send("carol", "lost by the broker").await;
+    bob.drained().await;
+    alice.wait_inbox(4).await;
+    alice.down().await;
+    bob.down().await;
+    broker.down().await;
+    // Carol's own messages make the earlier log longer than what the others have of the later one.
+    put_back(copy.path(), broker.dir.path());
+    broker.up().await;
+    carol.up().await;
+    carol.connected().await;
+    for number in 0..20 {
+        carol.send("alice", &format!("new {number}")).await;
+    }
+    carol.drained().await;
+    alice.up().await;
+    bob.up().await;
+    let texts: Vec<String> = alice.wait_inbox(24).await.into_iter().map(|item| item.body.unwrap_or_default()).collect();
+    for number in 0..20 {
+        assert!(texts.contains(&format!("new {number}")), "{texts:?}");
+    }
+    assert_eq!(carol.wait_inbox(1).await[0].body.as_deref(), Some("lost by the broker"));
+    assert!(alice.metric("cm_daemon_history_gap_total").await > 0, "readers are told");
+}
+
+#[tokio::test]
 async fn a_rotation_under_way_and_a_broker_that_is_set_back_end_in_one_key() {
     for step in ["archived", "told", "linked"] {
         let mut broker = TestBroker::start().await;

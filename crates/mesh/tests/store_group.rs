@@ -174,7 +174,7 @@ async fn the_place_in_the_log_is_never_ahead_of_the_rows() {
             // Each batch begins with what the last one ended with.
             let arrivals =
                 (first.max(1)..=first + 5).map(|seq| arrival("bob", &format!("m{seq}"), seq, "hi")).collect();
-            let cursor = Cursor { epoch: "e1".to_owned(), seq: first + 5, above: Vec::new() };
+            let cursor = Cursor { epoch: "e1".to_owned(), seq: first + 5, ..Cursor::default() };
             let stored = inbox.store(arrivals, Vec::new(), Some(cursor));
             if batch >= round % 10 {
                 let stored = leave_after(round % 4, stored).await;
@@ -215,6 +215,8 @@ async fn what_the_disk_refuses_did_not_happen() {
         outbox.acked(vec![acked(&first[0], 1)]),
     );
     assert!(accepted.is_err() && settled.is_err(), "{accepted:?} {settled:?}");
+    let depth = outbox.depth();
+    assert_eq!(depth.pending + depth.inflight, 3, "what was refused is not counted");
     // What is on disk and at hand can be sent all the same.
     let claimed = claimed.unwrap().rows;
     assert_eq!(store_support::ids(&claimed), ["b", "c"]);

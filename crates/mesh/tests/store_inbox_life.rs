@@ -5,6 +5,7 @@ use crate::store_support;
 
 use std::collections::BTreeSet;
 
+use futures_util::FutureExt as _;
 use hostel_mesh::inbox::{Arrival, Content, Cursor, Health, Inbox, InboxOptions, Opened, Scope, Sealed};
 use hostel_wire::Clock;
 use rusqlite::Connection;
@@ -32,12 +33,6 @@ async fn old_rows_go_and_so_does_what_is_too_much() {
         hands.forward(1);
     }
     let before = inbox.counts().rows;
-    let swept = inbox.sweep().await.unwrap();
-    assert!(swept > 0 && swept < before, "{swept} of {before}");
-    let kept = all(&inbox).await;
-    assert_eq!(kept[0].body.as_deref(), Some("word19599"), "the newest stay");
-    assert!(!inbox.vacuum_if_due().await.unwrap(), "the week begins with the first look");
-    hands.forward(7 * DAY);
     let size = || {
         Connection::open(scratch.path().join("inbox.db"))
             .unwrap()
@@ -45,9 +40,38 @@ async fn old_rows_go_and_so_does_what_is_too_much() {
             .unwrap()
     };
     let full = size();
+    let swept = inbox.sweep().await.unwrap();
+    assert!(swept > 0 && swept < before, "{swept} of {before}");
+    let kept = all(&inbox).await;
+    assert_eq!(kept[0].body.as_deref(), Some("word19599"), "the newest stay");
+    assert!(!inbox.vacuum_if_due().await.unwrap(), "the week begins with the first look");
+    hands.forward(7 * DAY);
+    assert!(size() < full, "the room is given back at once: {} of {full}", size());
     assert!(inbox.vacuum_if_due().await.unwrap());
-    assert!(size() < full, "{} of {full}", size());
     assert!(!inbox.vacuum_if_due().await.unwrap());
+}
+
+#[tokio::test]
+async fn the_limit_holds_while_messages_come() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let mut options = inbox_options(scratch.path(), &hands);
+    options.max_bytes = 4 << 20;
+    let (inbox, _) = Inbox::open(options).await.unwrap();
+    let body = "x".repeat(20_000);
+    for round in 0..40 {
+        let batch = (0..20).map(|n| arrival("bob", &format!("m{round}-{n}"), round * 20 + n, &body)).collect();
+        store(&inbox, batch).await;
+        hands.forward(1);
+        // What the daemon's housekeeping does when the inbox says that much has come.
+        if inbox.crowded().notified().now_or_never().is_some() {
+            inbox.keep_limit().await.unwrap();
+        }
+    }
+    checkpoint(&scratch.path().join("inbox.db"));
+    let pressure = inbox.pressure();
+    assert!(pressure.bytes < 6 << 20, "{pressure:?}");
+    let newest = all(&inbox).await;
+    assert!(newest.len() > 50 && newest[0].broker_seq >= 780, "{}", newest.len());
 }
 
 /// Everything of the database into its one file.

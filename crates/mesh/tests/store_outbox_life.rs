@@ -34,6 +34,47 @@ async fn a_damaged_outbox_is_not_opened() {
     assert_eq!(outbox(scratch.path(), &hands).await.depth().pending, 200);
 }
 
+/// Looking through a large outbox takes long: it is done while it is in use, and only if it was not closed.
+#[tokio::test]
+async fn a_large_outbox_is_looked_through_after_the_start() {
+    let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());
+    let path = scratch.path().join("outbox.db");
+    let first = outbox(scratch.path(), &hands).await;
+    first.accept(dm("a", "bob", "hello")).await.unwrap();
+    assert!(!first.is_unchecked());
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.execute_batch("CREATE TABLE large (bytes); INSERT INTO large VALUES (zeroblob(70 << 20))").unwrap();
+    // As if killed.
+    drop((first, raw));
+    let second = outbox(scratch.path(), &hands).await;
+    assert!(second.is_unchecked());
+    assert_eq!(second.look_through().await.unwrap(), None);
+    assert!(!second.is_unchecked());
+    drop(second.close());
+    let third = outbox(scratch.path(), &hands).await;
+    assert!(!third.is_unchecked(), "it was closed");
+    assert_eq!(third.depth().pending, 1);
+    drop(third);
+    // Damage that is found while it is in use refuses the next start, however it ended.
+    rusqlite::Connection::open(&path).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    let mut bytes = whole.clone();
+    let place = bytes.windows(5).rposition(|five| five == b"hello").unwrap();
+    let page = place / 4096 * 4096;
+    bytes[page..page + 64].fill(0xff);
+    let fourth = outbox(scratch.path(), &hands).await;
+    std::fs::write(&path, &bytes).unwrap();
+    let found = fourth.look_through().await.unwrap();
+    assert!(found.is_some());
+    drop(fourth.close());
+    std::fs::write(&path, &bytes).unwrap();
+    let refused = Outbox::open(outbox_options(scratch.path(), &hands)).await.err().unwrap();
+    assert!(matches!(refused, OutboxError::Corrupt(_)), "{refused:?}");
+    // Recovered, it is opened again.
+    std::fs::write(&path, whole).unwrap();
+    assert_eq!(outbox(scratch.path(), &hands).await.depth().pending, 1);
+}
+
 #[tokio::test]
 async fn what_is_too_old_is_given_up() {
     let (scratch, hands) = (tempfile::tempdir().unwrap(), Hands::new());

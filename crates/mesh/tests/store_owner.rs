@@ -96,7 +96,7 @@ async fn what_stays_on_the_host_follows_the_host() {
 fn make_old(path: &Path) {
     let connection = Connection::open(path).unwrap();
     connection
-        .execute_batch("ALTER TABLE outbox DROP COLUMN origin; DROP TABLE owner; PRAGMA user_version = 1; VACUUM;")
+        .execute_batch("ALTER TABLE outbox DROP COLUMN origin; DROP TABLE owner; ALTER TABLE confirmed DROP COLUMN entry_id; DROP TABLE facts; PRAGMA user_version = 1; VACUUM;")
         .unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     connection.close().unwrap();

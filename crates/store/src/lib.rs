@@ -7,6 +7,11 @@
 //! Every write names its sync point: the moment after the commit of its group and before its asker is told, at which a
 //! test can hold or kill the process.
 //!
+//! A store that was closed leaves a complete file: what stood in the write-ahead log is in the database, and the log is
+//! empty or gone. A killed process leaves both, and the next one that opens them goes on from there.
+//!
+//! A panic in a write ends the process, for a daemon without its writer would refuse everything.
+//!
 //! It knows no tables; the rooms that own them bring their statements and their steps. A simulation opens it inline:
 //! then everything happens on the caller, and the order of things depends on nobody else.
 
@@ -17,6 +22,7 @@ mod line;
 mod readers;
 mod snapshot;
 mod steps;
+mod timer;
 mod witness;
 mod writer;
 
@@ -37,6 +43,7 @@ use tokio::sync::mpsc;
 
 use line::Bell;
 use readers::Readers;
+use timer::ReadTimer;
 use witness::WitnessPlace;
 use writer::{Answer, Failure, Message, job, write_all, write_one};
 
@@ -45,6 +52,12 @@ const QUEUE: usize = 4096;
 
 /// How long a connection waits for a lock: only a checkpoint can hold one, and briefly.
 const BUSY: Duration = Duration::from_secs(5);
+
+/// Bytes of the write-ahead log that stay on disk after a checkpoint.
+const LOG_KEPT_BYTES: i64 = 16 << 20;
+
+/// How often the end of a writer is looked for.
+const CLOSING_POLL: Duration = Duration::from_millis(1);
 
 /// The path of a database that is in memory alone and gone with its last handle. It is always inline: its one
 /// connection also reads.
@@ -100,7 +113,7 @@ pub struct Options {
     /// Everything happens on the caller: for simulations. The caller is suspended before and after, as it would be if
     /// somebody else did the work, so that it can end there.
     pub inline: bool,
-    /// A new database can give room back piece by piece.
+    /// A new database can give room back piece by piece; the writer does so when it is quiet.
     pub incremental_vacuum: bool,
     /// Called after a while without writes, when memory of the last ones may go back to the system.
     pub when_quiet: Option<fn()>,
@@ -112,7 +125,7 @@ impl Default for Options {
             synchronous: Synchronous::Full,
             cache_kib: 512,
             inline: false,
-            incremental_vacuum: false,
+            incremental_vacuum: true,
             when_quiet: None,
         }
     }
@@ -169,7 +182,10 @@ impl Store {
             let bell = Arc::<Bell>::default();
             let (hung, place) = (Arc::clone(&bell), witness.clone());
             let work = move || {
-                write_all(name, connection, queue, hung, options.when_quiet, &place);
+                let _guard = AbortOnPanic;
+                write_all(name, &mut connection, queue, hung, options.when_quiet, &place);
+                complete_file(&connection);
+                drop(connection);
                 drop(life);
             };
             let started = std::thread::Builder::new().name("store".to_owned()).spawn(work);
@@ -180,13 +196,21 @@ impl Store {
         Ok(Self { name, way, readers, writer, witness })
     }
 
+    /// Whether everything happens on the caller, as in a simulation.
+    #[must_use]
+    pub fn is_inline(&self) -> bool {
+        matches!(self.way, Way::Inline(_))
+    }
+
     /// From now on this witness follows every write. A database has one witness at most; `false` if it has one already.
     pub fn attend(&self, witness: Arc<dyn Witness>) -> bool {
         self.witness.fill(witness)
     }
 
-    /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
+    /// Lets what stands in line be written, and nothing after it, and ends reading. The file is complete after that. What
+    /// is returned is gone once that is done.
     pub fn close(&self) -> Weak<()> {
+        self.readers.close();
         match &self.way {
             Way::Thread(jobs, bell) => {
                 let (jobs, bell) = (jobs.clone(), Arc::clone(bell));
@@ -195,11 +219,24 @@ impl Store {
             }
             Way::Inline(inline) => {
                 let mut inline = inline.lock();
-                inline.connection = None;
+                if let Some(connection) = inline.connection.take() {
+                    complete_file(&connection);
+                }
                 inline.life = None;
             }
         }
         Weak::clone(&self.writer)
+    }
+
+    /// Closes it and waits until that is done, for `patience` at most; `false` if it was not done by then.
+    pub async fn closed(&self, patience: Duration) -> bool {
+        let writer = self.close();
+        let gone = async {
+            while writer.strong_count() > 0 {
+                tokio::time::sleep(CLOSING_POLL).await;
+            }
+        };
+        tokio::time::timeout(patience, gone).await.is_ok()
     }
 
     /// Writes something and waits until it is on disk.
@@ -333,6 +370,34 @@ impl Store {
         value.ok_or(StoreError::Closed)
     }
 
+    /// As `read`, but a read that takes longer than `limit` is ended with [`StoreError::Busy`], also if nobody waits for it
+    /// any more: a few slow reads would keep everybody else from reading. A simulation has no such limit.
+    pub async fn read_within<T: Send + 'static>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if matches!(self.way, Way::Inline(_)) {
+            return self.read(work).await;
+        }
+        let (timed, timer) = ReadTimer::start(limit);
+        let read = self.read(move |connection| {
+            timer.begin(connection);
+            let result = work(connection);
+            timer.end();
+            result
+        });
+        let result = read.await;
+        match result {
+            Err(_) if timed.has_interrupted() => Err(StoreError::Busy(format!(
+                "{}: a read took longer than {} s and was ended",
+                self.name,
+                limit.as_secs()
+            ))),
+            other => other,
+        }
+    }
+
     async fn read_boxed(&self, work: Read) -> Result<(), StoreError> {
         if let Way::Inline(inline) = &self.way {
             self.pause().await;
@@ -364,6 +429,18 @@ impl Store {
     }
 }
 
+/// A process without its writer would look alive and refuse every write. After a panic nobody knows either what was
+/// written halfway in memory; the next process starts from what is on disk.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
 /// A write that stands in line.
 pub struct Ticket<T> {
     answer: Answer<T>,
@@ -388,6 +465,13 @@ fn make_private(name: &str, path: &Path) -> Result<(), StoreError> {
     made.map(drop).map_err(|error| StoreError::Sqlite(format!("{name}: cannot open `{}`: {error}", path.display())))
 }
 
+/// Moves what is in the write-ahead log into the database and empties the log, so that the one file is all there is. Reads
+/// that have not ended are waited for as for any lock. If the disk has no room or a read takes longer, the log stays, and
+/// nothing is lost: whoever opens the database next reads both.
+fn complete_file(connection: &Connection) {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).ok();
+}
+
 fn connect(path: &Path, flags: OpenFlags, options: Options) -> rusqlite::Result<Connection> {
     let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -404,6 +488,8 @@ fn connect(path: &Path, flags: OpenFlags, options: Options) -> rusqlite::Result<
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         connection.pragma_update(None, "foreign_keys", true)?;
+        // The log beside the database gives its room back after a burst.
+        connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     }
     connection.pragma_update(None, "cache_size", -i64::from(options.cache_kib))?;
     connection.set_prepared_statement_cache_capacity(64);

@@ -16,13 +16,14 @@ pub(crate) struct Readers {
     name: &'static str,
     path: PathBuf,
     options: Options,
-    idle: Mutex<Vec<Connection>>,
+    /// Absent once closed.
+    idle: Mutex<Option<Vec<Connection>>>,
     pub(crate) places: Semaphore,
 }
 
 impl Readers {
     pub(crate) fn new(name: &'static str, path: PathBuf, options: Options) -> Self {
-        Self { name, path, options, idle: Mutex::default(), places: Semaphore::new(MOST) }
+        Self { name, path, options, idle: Mutex::new(Some(Vec::new())), places: Semaphore::new(MOST) }
     }
 
     pub(crate) fn with(&self, work: Read) -> Result<(), StoreError> {
@@ -32,8 +33,14 @@ impl Readers {
         result.map_err(|error| StoreError::of(self.name, &error))
     }
 
+    /// Closes the connections that are not in use, and each other one when its read ends. Nothing is read after this.
+    pub(crate) fn close(&self) {
+        self.places.close();
+        drop(self.idle.lock().take());
+    }
+
     fn take(&self) -> Result<Connection, StoreError> {
-        let idle = self.idle.lock().pop();
+        let idle = self.idle.lock().as_mut().ok_or(StoreError::Closed)?.pop();
         match idle {
             Some(connection) => Ok(connection),
             None => connect(&self.path, OpenFlags::SQLITE_OPEN_READ_ONLY, self.options)
@@ -42,8 +49,7 @@ impl Readers {
     }
 
     fn give_back(&self, connection: Connection) {
-        let mut idle = self.idle.lock();
-        if idle.len() < KEPT {
+        if let Some(idle) = self.idle.lock().as_mut().filter(|idle| idle.len() < KEPT) {
             idle.push(connection);
         }
     }

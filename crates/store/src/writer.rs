@@ -17,6 +17,13 @@ use super::witness::{Witness, WitnessPlace};
 /// After so long without a write, what the last ones needed of memory goes back to the system.
 const QUIET: Duration = Duration::from_millis(300);
 
+/// Free pages that are kept for what is written next; more of them go back to the file system, so many at a time.
+const MIN_FREE_PAGES: i64 = 1024;
+const PAGES_PER_STEP: i64 = 1024;
+
+/// What SQLite calls the ability to give pages back.
+const INCREMENTAL: i64 = 2;
+
 /// What stands in line; nothing comes after the end.
 pub(crate) enum Message {
     Job(Job),
@@ -129,10 +136,10 @@ fn roll_back(transaction: &Transaction<'_>) {
     }
 }
 
-/// The writer's whole life. Where there is something to do when it is quiet, it also gives back SQLite's memory then.
+/// The writer's whole life. When it is quiet it gives back free pages and, where somebody asks for that, memory.
 pub(crate) fn write_all(
     name: &'static str,
-    mut connection: Connection,
+    connection: &mut Connection,
     queue: mpsc::Receiver<Message>,
     bell: Arc<Bell>,
     when_quiet: Option<fn()>,
@@ -142,13 +149,13 @@ pub(crate) fn write_all(
     let mut group = Vec::with_capacity(GROUP);
     let (mut open, mut is_warm) = (true, true);
     while open {
-        let quiet = when_quiet.filter(|_| is_warm);
-        match line.take(&mut group, quiet.map(|_| QUIET)) {
+        match line.take(&mut group, is_warm.then_some(QUIET)) {
             Taken::Group => is_warm = true,
             Taken::Nothing => {
-                is_warm = false;
-                connection.execute_batch("PRAGMA shrink_memory").ok();
-                if let Some(quiet) = quiet {
+                // As long as there are free pages, it is quiet again a moment later.
+                is_warm = give_back_pages(connection).unwrap_or(false);
+                if let Some(quiet) = when_quiet.filter(|_| !is_warm) {
+                    connection.execute_batch("PRAGMA shrink_memory").ok();
                     quiet();
                 }
                 continue;
@@ -156,13 +163,34 @@ pub(crate) fn write_all(
             Taken::Closed => return,
         }
         let mut coming = Coming { group: group.drain(..), line: &mut line, came: 0, until: None, ended: false };
-        let (committed, told) = write_jobs(name, &mut connection, &mut coming, witness.get());
+        let (committed, told) = write_jobs(name, connection, &mut coming, witness.get());
         open = !coming.ended;
         let came = coming.came;
         drop(coming);
         line.answering(came);
         tell(&committed, told);
     }
+}
+
+/// Gives some free pages back to the file system; whether there are more. A database that was made without this ability
+/// keeps them, and writes over them.
+fn give_back_pages(connection: &Connection) -> rusqlite::Result<bool> {
+    let number = |sql: &str| connection.prepare_cached(sql)?.query_row([], |row| row.get::<_, i64>(0));
+    let free = number("PRAGMA freelist_count")?;
+    if free < MIN_FREE_PAGES || number("PRAGMA auto_vacuum")? != INCREMENTAL {
+        return Ok(false);
+    }
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({PAGES_PER_STEP})"))?;
+    let mut rows = vacuum.query([])?;
+    while rows.next()?.is_some() {}
+    drop(rows);
+    let left = number("PRAGMA freelist_count")?;
+    let more = left >= MIN_FREE_PAGES && left < free;
+    if !more {
+        // The file shrinks with the checkpoint.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+    }
+    Ok(more)
 }
 
 /// What is written together: what stood in line, and who comes back while that is written.

@@ -9,4 +9,5 @@
     reason = "tests"
 )]
 
+mod panics;
 mod together;

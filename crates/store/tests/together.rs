@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use hostel_store::{Options, Schema, Store, StoreError, SyncPoint};
 use rusqlite::Transaction;
@@ -122,6 +123,70 @@ async fn what_follows_a_write_is_done_before_the_next_and_without_its_asker() {
             assert_eq!(look.await.unwrap(), number + 1);
         }
         assert_eq!(names(&store).await.len(), 50);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_database_is_one_complete_file() {
+    for inline in [false, true] {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), inline);
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "a")).await.unwrap();
+        // A connection that reads stays open for the next read; it must not keep the log beside the file.
+        assert_eq!(names(&store).await, ["a"]);
+        store.write(SyncPoint::NONE, |transaction| insert(transaction, "b")).await.unwrap();
+        assert!(store.closed(Duration::from_secs(20)).await);
+        let copy = scratch.path().join("copy.db");
+        std::fs::copy(scratch.path().join("test.db"), &copy).unwrap();
+        let copy = rusqlite::Connection::open(&copy).unwrap();
+        let count: i64 = copy.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 2, "inline: {inline}");
+        let log = std::fs::metadata(scratch.path().join("test.db-wal")).map_or(0, |log| log.len());
+        assert_eq!(log, 0, "inline: {inline}");
+        let late = store.read(|_| Ok(())).await;
+        assert!(matches!(late, Err(StoreError::Closed)), "{late:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_shrinks_when_much_of_it_was_deleted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    let size = || std::fs::metadata(scratch.path().join("test.db")).unwrap().len();
+    let fill = |transaction: &Transaction<'_>| {
+        for number in 0..400_u32 {
+            insert(transaction, &format!("{number:0>60000}"))?;
+        }
+        Ok(())
+    };
+    store.write(SyncPoint::NONE, fill).await.unwrap();
+    store.write(SyncPoint::NONE, |transaction| transaction.execute("DELETE FROM t", []).map(drop)).await.unwrap();
+    let pages =
+        |sql: &'static str| store.read(move |connection| connection.query_row(sql, [], |row| row.get::<_, i64>(0)));
+    tokio::time::timeout(Duration::from_secs(60), async {
+        while pages("PRAGMA page_count").await.unwrap() > 2000 || size() > 8 << 20 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test]
+async fn a_read_that_takes_too_long_is_ended_and_its_connection_serves_others() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = open(scratch.path(), false);
+    let endless = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let slow = store.read_within(Duration::from_millis(20), move |connection| {
+        connection.query_row(endless, [], |row| row.get::<_, i64>(0))
+    });
+    let ended = slow.await;
+    assert!(matches!(&ended, Err(StoreError::Busy(text)) if text.contains("took longer")), "{ended:?}");
+    for _ in 0..20 {
+        let quick = store.read_within(Duration::from_secs(60), |connection| {
+            connection.query_row("SELECT 7", [], |row| row.get::<_, i64>(0))
+        });
+        assert_eq!(quick.await.unwrap(), 7);
     }
 }
 

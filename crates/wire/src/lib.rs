@@ -22,4 +22,4 @@ pub mod sealed;
 mod time;
 pub mod topic;
 
-pub use time::{Clock, iso, parse_iso};
+pub use time::{BelievedTime, BelievingClock, Clock, iso, parse_iso};

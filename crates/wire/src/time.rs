@@ -70,13 +70,17 @@ impl Clock {
     /// and stays at for a day is no mistake: on a machine that starts with a clock that is behind, things grow old too.
     #[must_use]
     pub fn cautious(&self) -> Self {
-        let Some(passing) = self.passing.clone() else { return self.clone() };
-        let wall = Arc::clone(&self.wall);
-        let belief = Mutex::new(Belief { shown: wall(), at: passing(), apart: None });
-        Self::of(move || {
-            let mut belief = belief.lock().unwrap_or_else(PoisonError::into_inner);
-            belief.look(wall(), passing())
-        })
+        self.believing().clock()
+    }
+
+    /// The same, as a value that can go on from what an earlier process believed.
+    #[must_use]
+    pub fn believing(&self) -> BelievingClock {
+        let belief = self
+            .passing
+            .as_ref()
+            .map(|passing| Arc::new(Mutex::new(Belief { shown: self.now_ms(), at: passing(), doubt: None })));
+        BelievingClock { clock: self.clone(), belief }
     }
 }
 
@@ -86,13 +90,96 @@ const AGREE_MS: u64 = 60_000;
 /// What a clock was set forward to is believed after this long.
 const BELIEVED_MS: u64 = 24 * 3_600_000;
 
+/// A clock at a start that is ahead of what was believed before by more than this is doubted.
+const START_AHEAD_MS: u64 = 24 * 3_600_000;
+
+/// What a process keeps on disk of the time it believes, so that the next one doubts a clock that is wrong at its start.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct BelievedTime {
+    /// The time that was believed, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// How long the clock had shown a later time by then without being believed. This adds up over restarts, so that a
+    /// machine that never runs for a whole day believes its clock as well.
+    pub doubted_ms: u64,
+}
+
+/// A clock that is believed only when it has not been set forward, or when that was long ago. Cheap to clone.
+#[derive(Clone)]
+pub struct BelievingClock {
+    clock: Clock,
+    /// Absent for a clock that is never set.
+    belief: Option<Arc<Mutex<Belief>>>,
+}
+
+impl BelievingClock {
+    /// Goes on from what an earlier process believed. A clock that is more than a day ahead of that is not believed until
+    /// it has shown it for a day of time that passes.
+    pub fn resume(&self, kept: BelievedTime) {
+        let Some(belief) = &self.belief else { return };
+        let (wall, passing) = (self.clock.now_ms(), self.clock.passing_ms());
+        let ahead = wall.saturating_sub(kept.time_ms);
+        let mut belief = belief.lock().unwrap_or_else(PoisonError::into_inner);
+        *belief = match ahead > START_AHEAD_MS {
+            true => {
+                let doubt = Doubt { ahead, since: passing, before: kept.doubted_ms };
+                Belief { shown: kept.time_ms, at: passing, doubt: Some(doubt) }
+            }
+            false => Belief { shown: wall, at: passing, doubt: None },
+        };
+    }
+
+    /// What is believed now, to be kept on disk. Keep it every few minutes: the doubt is counted when this is asked.
+    #[must_use]
+    pub fn believed(&self) -> BelievedTime {
+        let (wall, passing) = (self.clock.now_ms(), self.clock.passing_ms());
+        let Some(belief) = &self.belief else { return BelievedTime { time_ms: wall, doubted_ms: 0 } };
+        let mut belief = belief.lock().unwrap_or_else(PoisonError::into_inner);
+        let time_ms = belief.look(wall, passing);
+        BelievedTime { time_ms, doubted_ms: belief.doubt.map_or(0, |doubt| doubt.lasted(passing)) }
+    }
+
+    /// The time that is believed, as a clock.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        match self.belief {
+            None => self.clock.clone(),
+            Some(_) => {
+                let own = self.clone();
+                Clock::of(move || own.believed().time_ms)
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for BelievingClock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BelievingClock")
+    }
+}
+
 /// What a cautious clock takes for the time.
 struct Belief {
     /// What was shown at a moment of time that passes, and was believed.
     shown: u64,
     at: u64,
-    /// How far ahead of that the clock is, and since when.
-    apart: Option<(u64, u64)>,
+    doubt: Option<Doubt>,
+}
+
+/// The clock is ahead of what is believed.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// By so much.
+    ahead: u64,
+    /// Since then, in time that passes.
+    since: u64,
+    /// And for so long in earlier processes.
+    before: u64,
+}
+
+impl Doubt {
+    fn lasted(&self, passing: u64) -> u64 {
+        passing.saturating_sub(self.since).saturating_add(self.before)
+    }
 }
 
 impl Belief {
@@ -100,17 +187,17 @@ impl Belief {
         let unset = self.shown.saturating_add(passing.saturating_sub(self.at));
         let ahead = wall.saturating_sub(unset);
         if wall > unset && ahead <= AGREE_MS {
-            self.apart = None;
+            self.doubt = None;
             return unset;
         }
-        let since = self.apart.filter(|(by, _)| by.abs_diff(ahead) <= AGREE_MS).map_or(passing, |(_, since)| since);
+        let same = self.doubt.filter(|doubt| doubt.ahead.abs_diff(ahead) <= AGREE_MS);
+        let doubt = same.unwrap_or(Doubt { ahead, since: passing, before: 0 });
         // Set back, it is believed at once: that throws nothing away.
-        if wall <= unset || passing.saturating_sub(since) >= BELIEVED_MS {
-            *self = Self { shown: wall, at: passing, apart: None };
+        if wall <= unset || doubt.lasted(passing) >= BELIEVED_MS {
+            *self = Self { shown: wall, at: passing, doubt: None };
             return wall;
         }
-        let by = self.apart.filter(|(_, from)| *from == since).map_or(ahead, |(by, _)| by);
-        self.apart = Some((by, since));
+        self.doubt = Some(doubt);
         unset
     }
 }
@@ -189,6 +276,47 @@ mod tests {
         assert_eq!(pass(0), 4000 * HOUR);
         wall.store(4900 * HOUR, Ordering::Relaxed);
         assert_eq!(pass(HOUR), 4001 * HOUR);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_at_a_start_is_doubted_over_restarts() {
+        const HOUR: u64 = 3_600_000;
+        let (wall, passing) = (Arc::new(AtomicU64::new(5000 * HOUR)), Arc::new(AtomicU64::new(70)));
+        let (shown, passed) = (Arc::clone(&wall), Arc::clone(&passing));
+        let clock = Clock::of_both(move || shown.load(Ordering::Relaxed), move || passed.load(Ordering::Relaxed));
+        let pass = |ms| {
+            wall.fetch_add(ms, Ordering::Relaxed);
+            passing.fetch_add(ms, Ordering::Relaxed);
+        };
+        let start = |kept| {
+            let believing = clock.believing();
+            believing.resume(kept);
+            believing
+        };
+        // Less than a day ahead: it was off.
+        let kept = BelievedTime { time_ms: 4980 * HOUR, doubted_ms: 0 };
+        assert_eq!(start(kept).clock().now_ms(), 5000 * HOUR);
+        // More than a day ahead: it is doubted, also by the next process, until that has lasted for a day.
+        let kept = BelievedTime { time_ms: 4000 * HOUR, doubted_ms: 0 };
+        let first = start(kept);
+        pass(10 * HOUR);
+        let kept_later = first.believed();
+        assert_eq!(kept_later, BelievedTime { time_ms: 4010 * HOUR, doubted_ms: 10 * HOUR });
+        // The machine is off for two days.
+        wall.fetch_add(50 * HOUR, Ordering::Relaxed);
+        let second = start(kept_later);
+        pass(13 * HOUR);
+        assert_eq!(second.clock().now_ms(), 4023 * HOUR);
+        pass(HOUR);
+        assert_eq!(second.believed(), BelievedTime { time_ms: wall.load(Ordering::Relaxed), doubted_ms: 0 });
+        // The clock is put right: nothing is doubted any more.
+        let third = start(kept);
+        pass(HOUR);
+        wall.store(4001 * HOUR, Ordering::Relaxed);
+        assert_eq!(third.believed(), BelievedTime { time_ms: 4001 * HOUR, doubted_ms: 0 });
+        // Set back at a start, it is believed at once.
+        wall.store(30 * HOUR, Ordering::Relaxed);
+        assert_eq!(start(kept).clock().now_ms(), 30 * HOUR);
     }
 
     #[test]

@@ -7,6 +7,8 @@ pub struct Change {
     pub mesh: String,
     /// The roster's revision after it.
     pub roster_rev: u64,
+    /// The marks of the roster before and after it, where this is the last that is told of the change.
+    pub marks: Option<(String, String)>,
     /// What.
     pub what: What,
 }

@@ -55,7 +55,7 @@ impl<E: Engine> Registry<E> {
     pub fn grant_list(&self, mesh: &str, member: &str) -> Result<Vec<Granted>, RegistryError> {
         let snapshot = self.inner.snapshot(mesh)?;
         snapshot.active_member(member)?;
-        let set = snapshot.grants.get(member).into_iter().flat_map(|set| set.iter());
+        let set = snapshot.grants.get(member).into_iter().flat_map(super::shards::Shards::iter);
         let mut all: Vec<_> = set
             .filter_map(|(sender, grant)| Some((Arc::clone(snapshot.member(sender)?), grant.capabilities.clone())))
             .collect();

@@ -1,28 +1,35 @@
 //! A mesh as it is at one moment: everything that is asked while a message is on its way, without a disk and without a
 //! wait.
 //!
-//! Invariant: it never changes. A change makes a new one that shares what has not changed.
+//! Invariant: it never changes. A change makes a new one that shares what has not changed, also of large tables.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::error::RegistryError;
 use super::records::{
     CAPABILITIES, FileRecord, GENERAL, GrantRecord, Held, InviteRecord, MemberRecord, MeshRecord, SessionRecord,
     SubRecord, TopicRecord,
 };
+use super::shards::Shards;
 
 /// A prefix of a key that names a member has at least so many digits.
 const PREFIX: usize = 16;
 
 /// Records by id.
-pub(super) type Table<T> = Arc<HashMap<String, Arc<Held<T>>>>;
+pub(super) type Table<T> = Shards<Arc<Held<T>>>;
 
 /// Records by two ids.
 pub(super) type Tables<T> = Arc<HashMap<String, Table<T>>>;
 
 /// Members with a copy of a topic's key, by its epoch.
-pub(super) type Epochs = Arc<BTreeMap<u64, Arc<HashSet<String>>>>;
+pub(super) type Epochs = Arc<BTreeMap<u64, Shards<()>>>;
+
+/// A topic, and the members that lack its present key.
+pub type Wanted = (Arc<Held<TopicRecord>>, Arc<Vec<String>>);
 
 /// A mesh at one moment.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,9 +40,9 @@ pub struct Mesh {
     pub roster_rev: u64,
     pub(super) members: Table<MemberRecord>,
     /// Keys, also those in their grace, to members.
-    pub(super) by_key: Arc<HashMap<String, String>>,
+    pub(super) by_key: Shards<String>,
     /// Names in lower case to members, without those who have left.
-    pub(super) by_name: Arc<HashMap<String, String>>,
+    pub(super) by_name: Shards<String>,
     pub(super) topics: Table<TopicRecord>,
     pub(super) topic_names: Arc<HashMap<String, String>>,
     /// Topic, then member.
@@ -46,10 +53,35 @@ pub struct Mesh {
     pub(super) grants: Tables<GrantRecord>,
     pub(super) invites: Table<InviteRecord>,
     /// Digests of tokens to invites.
-    pub(super) tokens: Arc<HashMap<String, String>>,
+    pub(super) tokens: Shards<String>,
     pub(super) files: Table<FileRecord>,
     /// Session keys.
     pub(super) sessions: Table<SessionRecord>,
+    /// Over the ids and revisions of all members, in any order.
+    pub(super) members_digest: u128,
+    pub(super) derived: Derived,
+}
+
+/// What is worked out of a mesh at most once, when somebody asks: after a restart of the broker every member does.
+#[derive(Debug, Default)]
+pub(super) struct Derived {
+    roster: OnceLock<Vec<Utf8Bytes>>,
+    /// Members without the present key, by topic.
+    lacking: Mutex<HashMap<String, Arc<Vec<String>>>>,
+}
+
+/// A copy is about to be changed: it has to work everything out anew.
+impl Clone for Derived {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// It says nothing that the rest of the mesh does not.
+impl PartialEq for Derived {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 impl Mesh {
@@ -57,19 +89,32 @@ impl Mesh {
         Self {
             roster_rev: record.revision,
             record: Arc::new(record),
-            members: Arc::default(),
-            by_key: Arc::default(),
-            by_name: Arc::default(),
-            topics: Arc::default(),
+            members: Shards::default(),
+            by_key: Shards::default(),
+            by_name: Shards::default(),
+            topics: Shards::default(),
             topic_names: Arc::default(),
             subs: Arc::default(),
             holders: Arc::default(),
             grants: Arc::default(),
-            invites: Arc::default(),
-            tokens: Arc::default(),
-            files: Arc::default(),
-            sessions: Arc::default(),
+            invites: Shards::default(),
+            tokens: Shards::default(),
+            files: Shards::default(),
+            sessions: Shards::default(),
+            members_digest: 0,
+            derived: Derived::default(),
         }
+    }
+
+    /// What tells this list of members from every other. It is the same after a restart.
+    #[must_use]
+    pub fn roster_mark(&self) -> String {
+        format!("{:032x}", self.members_digest)
+    }
+
+    /// The frames of the whole roster, made by the first who asks.
+    pub(crate) fn roster_frames(&self, make: impl FnOnce(&Self) -> Vec<Utf8Bytes>) -> &[Utf8Bytes] {
+        self.derived.roster.get_or_init(|| make(self))
     }
 
     /// Its id.
@@ -170,25 +215,25 @@ impl Mesh {
 
     /// Members that are subscribed to a topic now, by id.
     pub fn subscribers<'a>(&'a self, topic: &str) -> impl Iterator<Item = &'a str> {
-        let all = self.subs.get(topic).into_iter().flat_map(|subs| subs.iter());
+        let all = self.subs.get(topic).into_iter().flat_map(Shards::iter);
         let open = all.filter(|(id, sub)| sub.is_open() && self.member(id).is_some_and(|member| member.is_active()));
         open.map(|(id, _)| id.as_str())
     }
 
     /// Members that have a sealed copy of this key of a topic, by id; only those who are there.
     pub fn holders<'a>(&'a self, topic: &str, epoch: u64) -> impl Iterator<Item = &'a str> {
-        let all = self.copies(topic, epoch).into_iter().flat_map(|ids| ids.iter());
+        let all = self.copies(topic, epoch).into_iter().flat_map(Shards::keys);
         all.map(String::as_str).filter(|id| self.member(id).is_some_and(|member| member.is_active()))
     }
 
     /// Whether a member has a sealed copy of this key of a topic.
     #[must_use]
     pub fn holds(&self, topic: &str, epoch: u64, member: &str) -> bool {
-        self.copies(topic, epoch).is_some_and(|ids| ids.contains(member))
+        self.copies(topic, epoch).is_some_and(|ids| ids.contains_key(member))
     }
 
-    fn copies(&self, topic: &str, epoch: u64) -> Option<&HashSet<String>> {
-        self.holders.get(topic)?.get(&epoch).map(Arc::as_ref)
+    fn copies(&self, topic: &str, epoch: u64) -> Option<&Shards<()>> {
+        self.holders.get(topic)?.get(&epoch)
     }
 
     /// Whether this key of a topic was made: somebody has a copy, or everybody can derive it.
@@ -199,10 +244,19 @@ impl Mesh {
 
     /// Members that ought to have the topic's present key and have no copy of it, by id. Empty while nobody has made it.
     #[must_use]
-    pub fn without_key(&self, topic: &TopicRecord) -> Vec<String> {
+    pub fn without_key(&self, topic: &TopicRecord) -> Arc<Vec<String>> {
         if topic.is_general() && topic.epoch == 0 || !self.has_key(topic, topic.epoch) {
-            return Vec::new();
+            return Arc::default();
         }
+        let known = self.derived.lacking.lock().get(&topic.id).cloned();
+        known.unwrap_or_else(|| {
+            let lacking = Arc::new(self.find_without_key(topic));
+            self.derived.lacking.lock().insert(topic.id.clone(), Arc::clone(&lacking));
+            lacking
+        })
+    }
+
+    fn find_without_key(&self, topic: &TopicRecord) -> Vec<String> {
         let lacks = |id: &&str| !self.holds(&topic.id, topic.epoch, id);
         match topic.is_general() {
             // Broadcasts and groups use its keys.
@@ -213,7 +267,7 @@ impl Mesh {
 
     /// Topics whose present key a member has a copy of and somebody else lacks, with who that is.
     #[must_use]
-    pub fn wanted_of(&self, member: &str) -> Vec<(Arc<Held<TopicRecord>>, Vec<String>)> {
+    pub fn wanted_of(&self, member: &str) -> Vec<Wanted> {
         let held = self.topics.values().filter(|topic| self.holds(&topic.id, topic.epoch, member));
         let wanted = held.map(|topic| (Arc::clone(topic), self.without_key(topic)));
         wanted.filter(|(_, members)| !members.is_empty()).collect()

@@ -6,6 +6,7 @@
 //!
 //! It holds no private key and no topic's key: copies of those are sealed before they come here.
 
+mod believed;
 mod change;
 mod departure;
 mod error;
@@ -26,6 +27,7 @@ mod rotate;
 mod route;
 mod seals;
 mod seen;
+mod shards;
 mod shared;
 mod sponsor;
 mod statements;
@@ -37,7 +39,7 @@ mod update;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use hostel_wire::Clock;
+use hostel_wire::{BelievedTime, BelievingClock, Clock};
 use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 use tokio::sync::broadcast;
@@ -52,7 +54,7 @@ pub use files::{NewFile, blob_id};
 pub use grants::Granted;
 pub use invites::NewInvite;
 pub use join::{JoinRequest, Joined};
-pub use mesh::Mesh;
+pub use mesh::{Mesh, Wanted};
 pub use meshes::{CreatedMesh, NewMesh};
 pub use records::{
     Concurrency, FileRecord, Held, InviteRecord, MemberRecord, MeshRecord, Policy, Role, SealRecord, TopicRecord,
@@ -159,6 +161,9 @@ struct Inner<E> {
     clock: Clock,
     /// By which what is old goes.
     ages: Clock,
+    /// Where that comes from, and what of it is on disk.
+    believing: BelievingClock,
+    kept_time: Mutex<Option<BelievedTime>>,
     /// By which what somebody has for a time ends: to what the clock is set changes nothing.
     leases: Clock,
     settings: RegistrySettings,
@@ -175,9 +180,13 @@ impl<E: Engine> Registry<E> {
     /// Reads what is on disk.
     pub async fn open(engine: E, clock: Clock, settings: RegistrySettings) -> Result<Self, RegistryError> {
         let loaded = load::load(&engine).await?;
+        let believing = clock.believing();
+        believed::resume(&engine, &believing).await?;
         let inner = Inner {
             engine,
-            ages: clock.cautious(),
+            ages: believing.clock(),
+            believing,
+            kept_time: Mutex::default(),
             leases: clock.unset(),
             clock,
             settings,

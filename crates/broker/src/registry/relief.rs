@@ -11,7 +11,7 @@ use crate::engine::Room;
 /// Batches that are removed per call and mesh.
 const BATCHES: usize = 200;
 
-/// How far members have read, by their ids.
+/// How far members have read, by their ids: what they would still have after a power cut.
 pub type Reading = HashMap<String, u64>;
 
 /// A log that is nearly full all the same.

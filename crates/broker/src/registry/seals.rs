@@ -178,7 +178,7 @@ impl<E: Engine> Inner<E> {
     pub(super) fn forget_seals(&self, update: &mut Update, mesh: &Mesh, topic: &str, before: u64) {
         let epochs = mesh.holders.get(topic).into_iter().flat_map(|epochs| epochs.range(..before));
         for (epoch, members) in epochs {
-            for member in members.iter() {
+            for member in members.keys() {
                 update.seal(topic, *epoch, member, None);
             }
         }

@@ -176,7 +176,7 @@ impl<E: Engine> Inner<E> {
             update.sub(topic, member, None);
         }
         for (topic, epochs) in mesh.holders.iter() {
-            for (epoch, _) in epochs.iter().filter(|(_, ids)| ids.contains(member)) {
+            for (epoch, _) in epochs.iter().filter(|(_, ids)| ids.contains_key(member)) {
                 update.seal(topic, *epoch, member, None);
             }
         }

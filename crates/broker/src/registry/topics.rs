@@ -187,7 +187,7 @@ impl<E: Engine> Registry<E> {
                 return Err(RegistryError::Forbidden("`general` stays".to_owned()));
             }
             let mut update = Update::of(&mesh);
-            for member in snapshot.subs.get(&topic.id).into_iter().flat_map(|subs| subs.keys()) {
+            for member in snapshot.subs.get(&topic.id).into_iter().flat_map(super::shards::Shards::keys) {
                 update.sub(&topic.id, member, None);
             }
             inner.forget_seals(&mut update, &snapshot, &topic.id, u64::MAX);

@@ -2,10 +2,12 @@
 //!
 //! Invariant: everything that is written is also done in memory and the other way round, because both come from one list.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::change::{Change, What};
 use super::error::RegistryError;
@@ -144,6 +146,10 @@ impl<E: Engine> Inner<E> {
         let Update { mesh, batch, edits, news } = update;
         let before = self.meshes.read().get(&mesh).cloned();
         let revision = self.engine.commit(batch).await?.revision;
+        let mark_before = before.as_ref().map(|before| before.roster_mark()).unwrap_or_default();
+        let told: HashSet<String> = news.iter().filter_map(|what| what.member().map(str::to_owned)).collect();
+        let member_of = |edit: &Edit| if let Edit::Member(id, _) = edit { Some(id.clone()) } else { None };
+        let edited: Vec<String> = edits.iter().filter_map(member_of).collect();
         let mut after = before.map(|before| Mesh::clone(&before));
         for edit in edits {
             match (&mut after, edit) {
@@ -154,16 +160,20 @@ impl<E: Engine> Inner<E> {
         }
         let after = Arc::new(after.ok_or(RegistryError::MeshNotFound)?);
         self.meshes.write().insert(mesh.clone(), Arc::clone(&after));
-        for what in news {
+        // A change of several members is told one by one; the roster is as it is now after the last of them. Where a
+        // member has changed and nobody hears of it, the next marks do not follow those that others have.
+        let last_listed = news.iter().rposition(|what| what.member().is_some());
+        for (index, what) in news.into_iter().enumerate() {
+            let is_last = Some(index) == last_listed && edited.iter().all(|member| told.contains(member));
+            let marks = is_last.then(|| (mark_before.clone(), after.roster_mark()));
             // Nobody may be listening.
-            self.changes.send(Change { mesh: mesh.clone(), roster_rev: after.roster_rev, what }).ok();
+            self.changes.send(Change { mesh: mesh.clone(), roster_rev: after.roster_rev, marks, what }).ok();
         }
         Ok(after)
     }
 }
 
 fn set<T>(map: &mut Table<T>, key: &str, record: Option<T>, revision: u64) {
-    let map = Arc::make_mut(map);
     match record {
         Some(record) => drop(map.insert(key.to_owned(), Arc::new(Held { revision, record }))),
         None => drop(map.remove(key)),
@@ -179,6 +189,17 @@ fn set_in<T>(maps: &mut Tables<T>, (outer, key): (&str, &str), record: Option<T>
     }
 }
 
+/// Stands for a member as it is at a revision.
+fn digest(id: &str, revision: u64) -> u128 {
+    let mut hash = Sha256::new();
+    hash.update(revision.to_le_bytes());
+    hash.update(id);
+    let digest = hash.finalize();
+    let mut short = [0; 16];
+    short.copy_from_slice(&digest[..16]);
+    u128::from_le_bytes(short)
+}
+
 impl Mesh {
     /// Changes a mesh that nobody else has seen yet.
     pub(super) fn apply(&mut self, edit: Edit, revision: u64) {
@@ -189,7 +210,7 @@ impl Mesh {
             }
             Edit::Member(id, record) => self.apply_member(&id, record.map(|record| *record), revision),
             Edit::Invite(id, record) => {
-                let tokens = Arc::make_mut(&mut self.tokens);
+                let tokens = &mut self.tokens;
                 match (&record, self.invites.get(&id)) {
                     (Some(record), _) => drop(tokens.insert(record.token_sha256.clone(), id.clone())),
                     (None, Some(old)) => drop(tokens.remove(&old.token_sha256)),
@@ -211,11 +232,11 @@ impl Mesh {
             Edit::Seal { topic, epoch, member, kept } => {
                 let holders = Arc::make_mut(&mut self.holders);
                 let epochs = Arc::make_mut(holders.entry(topic.clone()).or_default());
-                let ids = Arc::make_mut(epochs.entry(epoch).or_default());
+                let ids = epochs.entry(epoch).or_default();
                 match kept {
-                    true => drop(ids.insert(member)),
-                    false => drop(ids.remove(&member)),
-                }
+                    true => ids.insert(member, ()),
+                    false => ids.remove(&member),
+                };
                 if ids.is_empty() {
                     epochs.remove(&epoch);
                 }
@@ -232,7 +253,7 @@ impl Mesh {
     }
 
     fn apply_member(&mut self, id: &str, record: Option<MemberRecord>, revision: u64) {
-        let (keys, names) = (Arc::make_mut(&mut self.by_key), Arc::make_mut(&mut self.by_name));
+        let (keys, names) = (&mut self.by_key, &mut self.by_name);
         if let Some(old) = self.members.get(id) {
             // Somebody else may have the name by now.
             let name = old.name.to_lowercase();
@@ -250,6 +271,12 @@ impl Mesh {
             for key in record.retired.iter().map(|key| &key.pubkey).chain([&record.pubkey]) {
                 keys.insert(key.clone(), id.to_owned());
             }
+        }
+        if let Some(old) = self.members.get(id) {
+            self.members_digest ^= digest(id, old.revision);
+        }
+        if record.is_some() {
+            self.members_digest ^= digest(id, revision);
         }
         set(&mut self.members, id, record, revision);
         self.roster_rev = self.roster_rev.max(revision);

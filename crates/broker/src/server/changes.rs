@@ -32,7 +32,7 @@ fn tell_everything<E: Engine>(broker: &Broker<E>) {
     for (id, room) in broker.rooms.all() {
         let Some(mesh) = broker.registry.mesh(&id) else { continue };
         for text in welcome::roster(&mesh) {
-            room.tell(&text, |one| one.protocol >= 2);
+            room.tell(text, |one| one.protocol >= 2);
         }
         for connection in room.connections() {
             let stands = mesh.member(&connection.member).is_some_and(|member| member.is_active());
@@ -48,7 +48,7 @@ async fn tell<E: Engine>(broker: &Arc<Broker<E>>, change: &Change) {
     let room = broker.rooms.room(&change.mesh);
     let now = broker.clock.now_ms();
     if let Some(member) = change.what.member().and_then(|id| mesh.member(id)) {
-        let delta = welcome::roster_delta(&mesh, member);
+        let delta = welcome::roster_delta(&mesh, member, change.marks.as_ref());
         room.tell(&delta, |one| one.protocol >= 2);
     }
     match &change.what {

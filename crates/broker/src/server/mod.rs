@@ -224,7 +224,7 @@ impl<E: Engine> Broker<E> {
         if !connection.wants_entries || (connection.role == Role::Session && connection.protocol >= 2) {
             return 0;
         }
-        connection.window.lock().low().saturating_sub(connection.cursor_saved.load(Ordering::Relaxed))
+        connection.window.lock().durable().saturating_sub(connection.cursor_saved.load(Ordering::Relaxed))
     }
 
     /// Keeps a reader's place if it has moved.
@@ -233,7 +233,7 @@ impl<E: Engine> Broker<E> {
             return;
         }
         let Some(bounds) = self.engine.bounds(&connection.mesh) else { return };
-        let low = connection.window.lock().low();
+        let low = connection.window.lock().durable();
         connection.cursor_saved.store(low, Ordering::Relaxed);
         let (member_key, key) = (connection.member_key.hex(), connection.key.hex());
         let key = welcome::cursor_key(&connection.member, &member_key, Some(&key));

@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::connection::{Connection, Role, Status};
 use super::log::Level;
-use super::room::{Closed, Entered, peer_data, system};
+use super::room::{Closed, Entered, Noted, Room, batches, peer_data, system};
 use super::{Broker, keys_needed, welcome};
 use crate::audit::kind;
 use crate::engine::Engine;
@@ -67,7 +67,7 @@ impl<E: Engine> Presence<E> {
             let event = if before.is_some() { "peer_returned" } else { "peer_joined" };
             let summary = before.and_then(|before| before.summary.as_deref());
             let data = peer_data(member, before.map(|before| before.at_ms), summary);
-            broker.tell_others(mesh.id(), &member.id, event, data);
+            broker.tell_presence(mesh.id(), &member.id, event, data);
         }
         let fields =
             json!({"mesh": mesh.id(), "member": member.id, "name": member.name, "protocol": connection.protocol});
@@ -75,9 +75,12 @@ impl<E: Engine> Presence<E> {
         // As it is after all this: what changes from here on comes as news.
         let mesh = broker.registry.mesh(mesh.id()).unwrap_or_else(|| Arc::clone(mesh));
         let member = mesh.member(&member.id).unwrap_or(member);
-        let mut texts = vec![welcome::ack(broker, connection, &mesh, member, before, plan)];
+        let has_roster = hello.roster_mark.as_ref().is_some_and(|mark| *mark == mesh.roster_mark());
+        let mut texts = vec![welcome::ack(broker, connection, &mesh, member, before, plan, has_roster)];
         if connection.protocol >= 2 {
-            texts.extend(welcome::roster(&mesh));
+            if !has_roster {
+                texts.extend_from_slice(welcome::roster(&mesh));
+            }
             texts.extend(keys_needed::of_holder(&mesh, &member.id));
             keys_needed::ask_for(broker, &mesh, &member.id);
         }
@@ -130,14 +133,54 @@ impl<E: Engine> Broker<E> {
         self.rooms.room(mesh).tell(&text, |connection| connection.member != member);
     }
 
+    /// Says that a member came or went. Of many in a short time the others hear together: after a restart of the broker
+    /// everybody comes at once, and everybody has to hear of everybody.
+    pub(crate) fn tell_presence(
+        self: &Arc<Self>,
+        mesh: &str,
+        member: &str,
+        event: &'static str,
+        data: serde_json::Value,
+    ) {
+        let room = self.rooms.room(mesh);
+        match room.presence.note(member, event, data) {
+            Noted::TellNow(data) => self.tell_others(mesh, member, event, data),
+            Noted::WillBeTold => {}
+            Noted::TellAt(at) => {
+                let (broker, mesh) = (Arc::downgrade(self), mesh.to_owned());
+                hostel_tasks::spawn(async move {
+                    tokio::time::sleep_until(at).await;
+                    if let Some(broker) = broker.upgrade() {
+                        broker.tell_gathered(&mesh, &room);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Tells everybody who came and went in the meantime.
+    fn tell_gathered(&self, mesh: &str, room: &Room) {
+        let news = room.presence.take();
+        let now = self.clock.now_ms();
+        for text in batches(mesh, &news, now) {
+            room.tell(&text, |connection| connection.hears_batches);
+        }
+        if room.connections().iter().any(|connection| !connection.hears_batches) {
+            for (member, event, data) in news {
+                let text = system(mesh, event, data, now);
+                room.tell(&text, |connection| !connection.hears_batches && connection.member != member);
+            }
+        }
+    }
+
     /// A member is gone.
-    pub(crate) fn peer_left(&self, mesh: &str, member: &str) {
+    pub(crate) fn peer_left(self: &Arc<Self>, mesh: &str, member: &str) {
         let Some(snapshot) = self.registry.mesh(mesh) else { return };
         let Some(record) = snapshot.member(member) else { return };
         let seen = self.registry.seen(mesh, member);
         let summary = seen.as_ref().and_then(|seen| seen.summary.as_deref());
         let data = peer_data(record, Some(self.clock.now_ms()), summary);
-        self.tell_others(mesh, member, "peer_left", data);
+        self.tell_presence(mesh, member, "peer_left", data);
     }
 
     /// A connection that was not let in: whether it comes from another host than the one that is.
@@ -188,7 +231,7 @@ impl<E: Engine> Broker<E> {
 
     /// A connection says something of itself.
     pub(crate) async fn set_presence(
-        &self,
+        self: &Arc<Self>,
         connection: &Connection,
         status: Option<Status>,
         summary: Option<String>,
@@ -217,7 +260,7 @@ impl<E: Engine> Broker<E> {
             && let Some(record) = self.registry.mesh(mesh).as_ref().and_then(|mesh| mesh.member(member))
         {
             let event = if visible { "peer_visible" } else { "peer_hidden" };
-            self.tell_others(mesh, member, event, peer_data(record, None, None));
+            self.tell_presence(mesh, member, event, peer_data(record, None, None));
         }
         Ok(())
     }

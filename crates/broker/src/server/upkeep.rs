@@ -16,6 +16,9 @@ use crate::registry::{Reading, Short};
 /// How often old things are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// For so long after a start nothing goes because it is old: whoever started the broker with a wrong clock can put it right.
+const FIRST_AGING: Duration = Duration::from_secs(5 * 60);
+
 /// How often those who are there are noted as seen, in sweeps.
 const SEEN: u64 = 60;
 
@@ -75,6 +78,8 @@ pub(crate) async fn claims<E: Engine>(broker: Weak<Broker<E>>) {
 
 /// Old entries, ids, files and members go; idle rooms and buckets are forgotten.
 pub(crate) async fn sweeps<E: Engine>(broker: Weak<Broker<E>>) {
+    let began = tokio::time::Instant::now();
+    let mut doubts = false;
     for sweep in 1u64.. {
         tokio::time::sleep(SWEEP).await;
         let Some(broker) = broker.upgrade() else { return };
@@ -85,7 +90,18 @@ pub(crate) async fn sweeps<E: Engine>(broker: Weak<Broker<E>>) {
         broker.asks.sweep();
         broker.rooms.sweep();
         Metrics::count(&broker.metrics.sweeps);
-        if let Err(error) = broker.registry.sweep().await {
+        let doubted_ms = broker.registry.doubted_ms();
+        if doubted_ms > 0 && !doubts {
+            let fields = json!({"clock": hostel_wire::iso(broker.clock.now_ms()), "doubted_ms": doubted_ms,
+                "hint": "the clock is more than a day ahead of the last run: nothing goes by age until it has stayed so for a day"});
+            broker.log.line(Level::Warn, "clock_doubted", fields);
+        }
+        doubts = doubted_ms > 0;
+        let mut swept = broker.registry.keep_believed_time().await;
+        if swept.is_ok() && began.elapsed() >= FIRST_AGING {
+            swept = broker.registry.sweep().await.map(drop);
+        }
+        if let Err(error) = swept {
             broker.log.line(Level::Error, "sweep_failed", json!({"error": error.to_string()}));
         }
     }
@@ -120,12 +136,13 @@ pub(crate) async fn relief<E: Engine>(broker: Weak<Broker<E>>) {
 }
 
 impl<E: Engine> Broker<E> {
-    /// How far those who are connected have read: of several connections of one member, the one that is behind.
+    /// How far those who are connected have read, and would have after a power cut: of several connections of one member,
+    /// the one that is behind.
     fn reading(&self, mesh: &str) -> Reading {
         let mut reading = Reading::new();
         let rooms = self.rooms.all().into_iter().filter(|(of, _)| of == mesh);
         for connection in rooms.flat_map(|(_, room)| room.connections()).filter(|one| one.wants_entries) {
-            let low = connection.window.lock().low();
+            let low = connection.window.lock().durable();
             reading.entry(connection.member.clone()).and_modify(|read| *read = low.min(*read)).or_insert(low);
         }
         reading

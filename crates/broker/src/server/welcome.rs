@@ -42,8 +42,17 @@ const FEATURES: &[&str] = &[
 /// Shared state and tasks, and that changes of them are told.
 pub(crate) const SHARED: &str = "shared_records";
 
+/// The daemon takes news of several members' coming and going in one frame.
+pub(crate) const PRESENCE_BATCHES: &str = "presence_batches";
+
+/// The daemon says what of its inbox would survive a power cut.
+pub(crate) const ACK_SYNCED: &str = "ack_synced";
+
 /// A roster's frame holds about so many bytes of members.
 const ROSTER: usize = 160 * 1024;
+
+/// Entries that a reader names and that are compared with ours; each may cost a read.
+const MAX_ENTRY_MARKS: usize = 4;
 
 /// The reason of a close frame has this many bytes at most.
 const REASON: usize = 123;
@@ -94,12 +103,17 @@ pub(crate) async fn plan<E: Engine>(
     };
     let furthest = |resume: &Resume| resume.seq.max(resume.confirmed.unwrap_or(0));
     let ahead = |resume: &Resume| resume.epoch == bounds.epoch && furthest(resume) > bounds.last_seq;
-    let bounds = match hello.resume.as_ref().is_some_and(ahead) {
+    let was_set_back = match &hello.resume {
+        Some(resume) if ahead(resume) => true,
+        Some(resume) if resume.epoch == bounds.epoch => has_other_entries(broker, mesh.id(), resume).await?,
+        _ => false,
+    };
+    let bounds = match was_set_back {
         true => broker.log_was_set_back(mesh.id(), &member.id).await.ok()?,
         false => bounds,
     };
     let (from, resume) = match &hello.resume {
-        Some(resume) if resume.epoch == bounds.epoch && furthest(resume) <= bounds.last_seq => (Some(resume.seq), "ok"),
+        Some(resume) if resume.epoch == bounds.epoch && !was_set_back => (Some(resume.seq), "ok"),
         Some(_) => (None, "reset"),
         // Who does not keep its place relies on ours.
         None if protocol < 2 => {
@@ -119,6 +133,20 @@ pub(crate) async fn plan<E: Engine>(
     Some(Plan { from: wanted.max(first).min(bounds.last_seq), resume, gap, bounds })
 }
 
+/// Whether the log has another entry at a number than the one a reader knows there. A log that was put back from a copy
+/// and has grown since is as long as the reader's, but not the same. `None` if the log cannot be read.
+async fn has_other_entries<E: Engine>(broker: &Broker<E>, mesh: &str, resume: &Resume) -> Option<bool> {
+    for mark in resume.entries.iter().take(MAX_ENTRY_MARKS).filter(|mark| mark.seq > 0) {
+        let found = broker.engine.read(mesh, mark.seq - 1, 1, usize::MAX).await.ok()?;
+        // What is gone by age cannot be compared.
+        let found = found.first().filter(|entry| entry.seq == mark.seq);
+        if found.is_some_and(|entry| entry.id != mark.id) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
+
 /// Under which name a reader's place is kept.
 pub(crate) fn cursor_key(member: &str, member_key: &str, key: Option<&str>) -> String {
     match key {
@@ -135,6 +163,7 @@ pub(crate) fn ack<E: Engine>(
     member: &MemberRecord,
     before: Option<&SeenRecord>,
     plan: &Plan,
+    roster_unchanged: bool,
 ) -> Utf8Bytes {
     let limits = &broker.settings.limits;
     let params = |name: &str| match name {
@@ -175,6 +204,7 @@ pub(crate) fn ack<E: Engine>(
         },
         brokers: broker.settings.urls.clone(),
         roster_rev: mesh.roster_rev,
+        roster_unchanged,
         role: member.role.as_str().to_owned(),
     };
     ServerFrame::HelloAck(Box::new(ack)).encode().into()
@@ -190,14 +220,19 @@ pub(crate) fn profile(member: &MemberRecord) -> Value {
 }
 
 /// All members: one frame, and further ones for what does not fit. All but the last say that there is more.
-pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
+pub(crate) fn roster(mesh: &Mesh) -> &[Utf8Bytes] {
+    mesh.roster_frames(make_roster)
+}
+
+fn make_roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
     let mut members: Vec<Arc<Held<MemberRecord>>> = mesh.members().cloned().collect();
     members.sort_unstable_by(|one, other| one.id.cmp(&other.id));
     let mut frames = Vec::new();
     let mut part: Vec<Member> = Vec::new();
     let mut bytes = 0;
     let mut close = |part: &mut Vec<Member>, more: bool| {
-        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part), more };
+        let mark = (!more).then(|| mesh.roster_mark());
+        let roster = Roster { rev: mesh.roster_rev, members: std::mem::take(part), more, mark, mark_before: None };
         let first = frames.is_empty();
         let frame = if first { ServerFrame::Roster(roster) } else { ServerFrame::RosterDelta(roster) };
         frames.push(frame.encode().into());
@@ -216,7 +251,9 @@ pub(crate) fn roster(mesh: &Mesh) -> Vec<Utf8Bytes> {
 }
 
 /// Members that have changed.
-pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord) -> Utf8Bytes {
-    let roster = Roster { rev: mesh.roster_rev, members: vec![member.to_frame()], more: false };
+pub(crate) fn roster_delta(mesh: &Mesh, member: &MemberRecord, marks: Option<&(String, String)>) -> Utf8Bytes {
+    let (mark_before, mark) = marks.cloned().unzip();
+    let members = vec![member.to_frame()];
+    let roster = Roster { rev: mesh.roster_rev, members, more: false, mark, mark_before };
     ServerFrame::RosterDelta(roster).encode().into()
 }

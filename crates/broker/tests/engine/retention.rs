@@ -7,6 +7,8 @@ use hostel_broker::engine::{
     Append, AppendError, Engine, EngineOptions, Gate, HistoryQuery, Pruned, Room, SqliteEngine,
 };
 
+use hostel_wire::frames::Kind;
+
 use crate::engine::support::{DAY, NOW, dm, open, options};
 
 async fn prune_all(engine: &SqliteEngine, now: u64) -> Pruned {
@@ -172,4 +174,43 @@ async fn a_full_log_takes_nothing_new_until_there_is_room() {
     assert_eq!(engine.room("m").unwrap(), Room { used, limit: 100_000 });
     prune_all(&engine, u64::MAX - 1).await;
     assert_eq!((engine.room("m").unwrap().used, summed(scratch.path())), (0, (0, 0)));
+}
+
+/// The members of a large group are stored once, counted once, and go with the last message to them.
+#[tokio::test]
+async fn a_large_audience_is_stored_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let engine = open(scratch.path()).await;
+    engine.ensure_log("m").await.unwrap();
+    let members: Vec<String> = (0..2000).map(|number| format!("member-{number:020}")).collect();
+    let used = || engine.room("m").unwrap().used;
+    let to_group = |id: &str, day: u64| Append {
+        kind: Kind::Group,
+        audience: members.clone(),
+        now_ms: NOW + day * DAY,
+        expires_ms: NOW + (30 + day) * DAY,
+        ..dm("m", id)
+    };
+    engine.append(to_group("a", 0)).await.unwrap();
+    let one = used();
+    assert!(one > 50_000, "{one}");
+    for day in 1..10 {
+        engine.append(to_group(&format!("later {day}"), day)).await.unwrap();
+    }
+    assert!(used() < one + 10_000, "{} after {one}", used());
+    engine.close().await;
+    let engine = open(scratch.path()).await;
+    let entries = engine.read("m", 0, 100, usize::MAX).await.unwrap();
+    assert!(entries.len() == 10 && entries.iter().all(|entry| entry.audience[..] == members[..]));
+    let raw = rusqlite::Connection::open(scratch.path().join("broker.db")).unwrap();
+    let count =
+        |table: &str| raw.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((count("audiences"), count("audience_members")), (1, 1));
+    assert_eq!(prune_all(&engine, NOW + 38 * DAY).await.entries, 9);
+    assert_eq!(count("audiences"), 1, "there is a message to it");
+    assert_eq!(engine.read("m", 0, 100, usize::MAX).await.unwrap()[0].audience[..], members[..]);
+    assert_eq!(prune_all(&engine, NOW + 39 * DAY).await.entries, 1);
+    assert_eq!((count("audiences"), count("audience_members")), (0, 0));
+    prune_all(&engine, NOW + 100 * DAY).await;
+    assert_eq!(engine.room("m").unwrap().used, 0);
 }

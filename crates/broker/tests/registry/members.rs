@@ -192,7 +192,7 @@ async fn a_successor_takes_name_role_and_topics() {
         ("bob-old", &new.member_id[..])
     );
     assert!(mesh.subscribed(&topic, &new.member_id) && mesh.group("ops").contains(&new.member_id));
-    assert_eq!(mesh.without_key(mesh.topic("alerts").unwrap()), std::slice::from_ref(&new.member_id));
+    assert_eq!(*mesh.without_key(mesh.topic("alerts").unwrap()), std::slice::from_ref(&new.member_id));
     let taken = registry.succeed(id, &bob, &mesh.member(world.alice()).unwrap().pubkey, 24, None).await;
     assert_eq!(taken.unwrap_err().code(), "name_taken");
     // An owner's successor owns the mesh once the owner is gone.

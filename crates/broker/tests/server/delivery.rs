@@ -2,7 +2,7 @@
 
 use hostel_broker::{Limits, Settings};
 use hostel_wire::frames::Group;
-use hostel_wire::frames::client::Resume;
+use hostel_wire::frames::client::{EntryMark, Resume};
 use hostel_wire::keys::SecretKey;
 use serde_json::{Value, json};
 
@@ -348,7 +348,7 @@ async fn a_reader_that_is_ahead_of_the_log_gives_it_another_epoch() {
     let lab = lab.restart(Settings::default()).await;
     assert_eq!(lab.alice().await.epoch(), epoch);
     // Whoever was told that more than there is was taken says the same.
-    let resume = Resume { epoch: epoch.clone(), seq: 1, confirmed: Some(3) };
+    let resume = Resume { epoch: epoch.clone(), seq: 1, confirmed: Some(3), ..Resume::default() };
     let a = lab.alice.link_with(&lab.host, |hello| hello.resume = Some(resume)).await;
     assert_eq!((&a.welcome["resume"], a.epoch() == epoch), (&json!("reset"), false));
 }
@@ -399,4 +399,30 @@ async fn a_long_roster_says_when_it_is_whole() {
     }
     members.sort();
     assert_eq!((heard, parts > 1), (members, true));
+}
+
+#[tokio::test]
+async fn a_reader_that_knows_another_entry_gives_the_log_another_epoch() {
+    let lab = Lab::new().await;
+    let bob = lab.join("bob").await;
+    let mut a = lab.alice().await;
+    let epoch = a.epoch();
+    let ids = [a.send(dm(&bob, "m1")).await, a.send(dm(&bob, "m2")).await].map(|ack| ack["messageId"].clone());
+    let resume = |entries: &[(u64, &str)]| Resume {
+        epoch: epoch.clone(),
+        seq: 2,
+        entries: entries.iter().map(|(seq, id)| EntryMark { seq: *seq, id: (*id).to_owned() }).collect(),
+        ..Resume::default()
+    };
+    let ids = ids.map(|id| id.as_str().unwrap().to_owned());
+    // What the broker has there, what it has not yet, and nothing at all, as older daemons.
+    for entries in [&[(1, ids[0].as_str()), (2, &ids[1])][..], &[]] {
+        let b = bob.link_with(&lab.host, |hello| hello.resume = Some(resume(entries))).await;
+        assert_eq!((&b.welcome["resume"], b.epoch() == epoch), (&json!("ok"), true), "{entries:?}");
+    }
+    // The log was put back from a copy, and others have made it as long again.
+    let mut b = bob.link_with(&lab.host, |hello| hello.resume = Some(resume(&[(1, &ids[0]), (2, &ids[0])]))).await;
+    assert_eq!((&b.welcome["resume"], b.epoch() == epoch), (&json!("reset"), false));
+    assert_eq!(b.push().await["client_message_id"], "m1");
+    assert_eq!(a.ended().await, (1001, "log_set_back".to_owned()), "everybody comes again");
 }

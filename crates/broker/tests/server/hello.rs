@@ -216,7 +216,8 @@ async fn a_reader_is_told_what_it_missed() {
     assert_eq!(link.welcome["resume"], "reset");
     assert_eq!(link.push().await["client_message_id"], "m0");
     // A log that has less than the reader: it goes on from the log's end.
-    let link = bob.link_with(&lab.host, |hello| hello.resume = Some(Resume { epoch, seq: 99, confirmed: None })).await;
+    let link =
+        bob.link_with(&lab.host, |hello| hello.resume = Some(Resume { epoch, seq: 99, ..Resume::default() })).await;
     assert_eq!(link.welcome["log"]["lastSeq"], 3);
 }
 

@@ -10,6 +10,7 @@ mod people;
 mod presence;
 mod retention;
 mod rotation;
+mod scale;
 mod sending;
 mod topics;
 

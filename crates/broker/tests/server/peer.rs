@@ -69,7 +69,7 @@ impl Peer {
 
     /// The same, having everything up to a number.
     pub(crate) async fn link_from(&self, host: &Host, epoch: &str, seq: u64) -> Link {
-        let resume = Resume { epoch: epoch.to_owned(), seq, confirmed: None };
+        let resume = Resume { epoch: epoch.to_owned(), seq, ..Resume::default() };
         self.link_with(host, |hello| hello.resume = Some(resume)).await
     }
 

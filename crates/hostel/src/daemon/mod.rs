@@ -91,6 +91,9 @@ const HOUSEKEEPING: Duration = Duration::from_secs(60);
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// How long the writer of `state.db` may take to write what stands in line and to leave one complete file.
+const CLOSING_STORE: Duration = Duration::from_secs(5);
+
 /// How long a door may take to tell those it serves what becomes of what they asked for.
 const ANSWERING: Duration = Duration::from_secs(5);
 
@@ -119,6 +122,8 @@ pub(crate) struct House {
     pub(crate) processes: Processes,
     pub(crate) sessions: Sessions,
     pub(crate) approvals: Approvals,
+    /// The database that both are in.
+    store: store::Store,
     /// The processes inside the house, and what they may do.
     pub(crate) insiders: Insiders,
     /// The commands that were allowed.
@@ -219,7 +224,7 @@ impl House {
             None => DaemonLock::take_over(&lock_path, TAKE_OVER).await.map_err(lock_error)?.ok_or_else(held)?,
         };
         // Only now: two daemons must never go on with the same sessions.
-        let (sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
+        let (store, sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
         before.tell(&settings, &journal, &approvals).await?;
         // Before anybody can reach us: whoever does may tell us to end at once.
         let signals =
@@ -239,6 +244,7 @@ impl House {
             processes,
             sessions,
             approvals,
+            store,
             insiders,
             pipelines,
             started,
@@ -383,6 +389,10 @@ impl House {
         };
         // Who does not hear our goodbye will notice by itself.
         drop(tokio::time::timeout(FAREWELL, goodbye).await);
+        if !self.store.closed(CLOSING_STORE).await {
+            self.log
+                .warn(format_args!("[hostel] the last changes of state.db stay in state.db-wal: copy both or neither"));
+        }
         self.log.flush(FAREWELL);
         Ok(())
     }
@@ -458,7 +468,7 @@ async fn open_sessions(
     settings: &Settings,
     processes: &Processes,
     defaults: Defaults,
-) -> Result<(Sessions, Approvals), CommandError> {
+) -> Result<(store::Store, Sessions, Approvals), CommandError> {
     let problem = |error: &dyn std::fmt::Display| {
         CommandError::failure(format!("cannot open `{}`: {error}", dir.database().display()))
     };
@@ -482,9 +492,9 @@ async fn open_sessions(
     let store = store::open(&dir.database()).map_err(|error| problem(&error))?;
     let consent = consent::approval_options(dir, settings, processes)?;
     let approvals = Approvals::open(store.clone(), consent).await.map_err(|error| problem(&error))?;
-    let sessions =
-        Sessions::open(store, processes.clone(), approvals.clone(), options).await.map_err(|error| problem(&error))?;
-    Ok((sessions, approvals))
+    let sessions = Sessions::open(store.clone(), processes.clone(), approvals.clone(), options);
+    let sessions = sessions.await.map_err(|error| problem(&error))?;
+    Ok((store, sessions, approvals))
 }
 
 fn retention(settings: &Settings) -> Retention {

@@ -11,7 +11,14 @@ use super::rows::{self, TOGETHER, Texts, Trace};
 use super::types::{Arrival, Content, Cursor, InboxRow, Stored};
 use super::{Inbox, Inner, announced, audience};
 use crate::authors;
+use crate::disk;
 use crate::events::{Batch, NewEvent, Told, append, append_messages, trim};
+
+/// The limit is looked at after this part of it has come.
+const LOOKS_PER_LIMIT: u64 = 64;
+
+/// What a row takes besides its text.
+const ROW_BYTES: u64 = 600;
 
 impl Inbox {
     /// Stores what has come and how far the log is read with it, and tells of what is new; `events` are told as well.
@@ -22,6 +29,7 @@ impl Inbox {
         events: Vec<NewEvent>,
         cursor: Option<Cursor>,
     ) -> Result<Vec<Stored>, StoreError> {
+        let bytes = arrivals.iter().map(size).sum();
         let arrivals: Vec<(Arrival, Texts)> = arrivals.into_iter().map(ready).collect();
         let inner = Arc::clone(&self.inner);
         // What was learned from these messages about who wrote them is stored with them or not at all.
@@ -40,12 +48,38 @@ impl Inbox {
             Ok((stored, batch))
         });
         let written = ticket.await.inspect_err(|_| self.inner.authors.give_back(learned))?;
-        let stored = self.events().tell(written).await?;
+        let stored = self.events().tell(written).await;
+        let refused = stored.as_ref().err().is_some_and(disk::says_disk_full);
+        self.inner.disk_refusal.note(refused, self.inner.clock.passing_ms());
+        let stored = stored?;
+        self.inner.count(bytes);
         let new = stored.iter().filter(|stored| matches!(stored, Stored::New(_))).count();
         self.inner.rows.fetch_add(new as u64, Ordering::Relaxed);
         self.inner.duplicates.fetch_add((stored.len() - new) as u64, Ordering::Relaxed);
         Ok(stored)
     }
+}
+
+impl Inner {
+    /// So many bytes have come; after a part of the limit somebody looks whether it is exceeded.
+    fn count(&self, bytes: u64) {
+        let max_bytes = self.max_bytes.load(Ordering::Relaxed);
+        let arrived = self.arrived_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if max_bytes > 0 && arrived >= (max_bytes / LOOKS_PER_LIMIT).max(1) {
+            self.arrived_bytes.store(0, Ordering::Relaxed);
+            self.crowded.notify_one();
+        }
+    }
+}
+
+/// About how many bytes an arrival takes.
+fn size(arrival: &Arrival) -> u64 {
+    let text = match &arrival.content {
+        Content::Open(plain) => plain.body.len(),
+        Content::KeyPending(sealed) => sealed.ciphertext.len(),
+        Content::Unreadable(_) => 0,
+    };
+    text as u64 + ROW_BYTES
 }
 
 /// Writes texts out before the writer is asked.

@@ -189,7 +189,7 @@ mod tests {
     }
 
     fn at(epoch: &str, seq: u64) -> Cursor {
-        Cursor { epoch: epoch.into(), seq, above: Vec::new() }
+        Cursor { epoch: epoch.into(), seq, ..Cursor::default() }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Pages of the inbox, newest first or oldest first, and what is done to single rows.
 
+use std::time::Duration;
+
 use hostel_store::StoreError;
 use hostel_syncpoint::points;
 use rusqlite::types::Value as Sql;
@@ -13,6 +15,9 @@ use crate::schema::{RowId, signed};
 /// A page has this many rows if nobody says otherwise, and at most.
 const USUAL: usize = 100;
 const MOST: usize = 1000;
+
+/// How long one page or one search may take.
+pub(super) const LONGEST_READ: Duration = Duration::from_secs(5);
 
 /// Rows changed in one transaction.
 const BATCH: i64 = 500;
@@ -60,12 +65,12 @@ impl Inbox {
     /// What announcements said of the newest files, newest first.
     pub async fn announced_files(&self, limit: u32) -> Result<Vec<serde_json::Value>, StoreError> {
         let read = move |connection: &Connection| {
-            let sql = "SELECT file FROM inbox WHERE file IS NOT NULL ORDER BY rowid DESC LIMIT ?";
+            let sql = "SELECT file FROM inbox INDEXED BY inbox_files WHERE file IS NOT NULL ORDER BY no DESC LIMIT ?";
             let mut statement = connection.prepare_cached(sql)?;
             let texts = statement.query_map([limit], |row| row.get::<_, String>(0))?;
             texts.collect::<rusqlite::Result<Vec<_>>>()
         };
-        let texts = self.store.read(read).await?;
+        let texts = self.store.read_within(LONGEST_READ, read).await?;
         Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
     }
 
@@ -76,7 +81,8 @@ impl Inbox {
             None => None,
         };
         let (scope, mark) = (query.scope.clone(), query.mark_seen);
-        let (mut page, unseen) = self.store.read(move |connection| read_page(connection, &query, place)).await?;
+        let (mut page, unseen) =
+            self.store.read_within(LONGEST_READ, move |connection| read_page(connection, &query, place)).await?;
         if mark && !unseen.is_empty() {
             let now = self.inner.clock.now_ms();
             page.marked_seen = self
@@ -141,7 +147,7 @@ impl Inbox {
             let topics = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned())))?;
             topics.collect()
         };
-        self.store.read(read).await
+        self.store.read_within(LONGEST_READ, read).await
     }
 }
 
@@ -252,4 +258,27 @@ fn statement(query: &InboxQuery, place: Option<Place>, limit: usize) -> (String,
 pub(super) fn size(row: &InboxRow) -> usize {
     let meta = row.meta.as_ref().map_or(0, |meta| meta.to_string().len());
     row.body.as_ref().map_or(0, String::len) + meta + ROW_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema;
+
+    /// Whatever a page is asked for, a large inbox is not walked through for it.
+    #[test]
+    fn senders_are_found_by_an_index() {
+        let connection = Connection::open_in_memory().unwrap();
+        for step in schema::INBOX.steps {
+            connection.execute_batch(step).unwrap();
+        }
+        let text = || "somebody".to_owned();
+        for from in [From::Name(text()), From::Pubkey(text()), From::Member(text())] {
+            let (sql, values) = statement(&InboxQuery { from: Some(from), ..InboxQuery::default() }, None, 10);
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3)).unwrap();
+            let steps: Vec<String> = steps.map(Result::unwrap).collect();
+            assert!(steps.iter().all(|step| !step.contains("SCAN")), "{steps:?}");
+        }
+    }
 }

@@ -29,9 +29,10 @@ use hostel_store::{Store, StoreError};
 use hostel_syncpoint::{SyncPoint, points};
 use hostel_wire::Clock;
 use hostel_wire::frames::Kind;
+use tokio::sync::Notify;
 
 use crate::authors::{self, Authors};
-use crate::disk::{self, Pressure};
+use crate::disk::{self, DiskRefusal, Pressure};
 use crate::events::{Events, Hub};
 use crate::schema::signed;
 
@@ -71,6 +72,10 @@ struct Inner {
     latest: AtomicU64,
     rows: AtomicU64,
     duplicates: AtomicU64,
+    /// About how many bytes have come since the limit was last looked at.
+    arrived_bytes: AtomicU64,
+    crowded: Notify,
+    disk_refusal: DiskRefusal,
     /// Entries of the log up to this one were there before us.
     history: AtomicU64,
     /// What is proven about who writes.
@@ -140,13 +145,16 @@ impl Inbox {
     pub async fn sync(&self) -> Result<(), StoreError> {
         let mut log = self.inner.path.as_os_str().to_owned();
         log.push("-wal");
-        let synced = hostel_tasks::spawn_blocking(move || match std::fs::File::open(&log) {
+        let sync = move || match std::fs::File::open(&log) {
             Ok(log) => log.sync_data(),
             // In memory, or there is nothing that is not in the database yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
-        });
-        let synced = synced.await.map_err(|_| StoreError::Closed)?;
+        };
+        let synced = match self.store.is_inline() {
+            true => sync(),
+            false => hostel_tasks::spawn_blocking(sync).await.map_err(|_| StoreError::Closed)?,
+        };
         synced.map_err(|error| StoreError::Sqlite(format!("inbox.db-wal: {error}")))
     }
 
@@ -163,7 +171,19 @@ impl Inbox {
     #[must_use]
     pub fn pressure(&self) -> Pressure {
         let (bytes, max_bytes) = (disk::bytes_of(&self.inner.path), self.inner.max_bytes.load(Ordering::Relaxed));
-        Pressure { rows: self.counts().rows, max_rows: 0, bytes, max_bytes }
+        let is_disk_full = disk::is_disk_full(&self.inner.path);
+        Pressure { rows: self.counts().rows, max_rows: 0, bytes, max_bytes, is_disk_full }
+    }
+
+    /// Whether the disk refused what came last for want of room a moment ago.
+    pub(crate) fn was_refused_by_disk(&self) -> bool {
+        self.inner.disk_refusal.is_recent(self.inner.clock.passing_ms())
+    }
+
+    /// Rings when so much has come since the last look at the limit that it may be exceeded.
+    #[must_use]
+    pub fn crowded(&self) -> &Notify {
+        &self.inner.crowded
     }
 
     /// Keeps rows for so many days (0: for ever) and the file below so many bytes (0: any number), from the next sweep on.

@@ -13,10 +13,11 @@ use std::time::Duration;
 use hostel_store::{Options, Store, StoreError, Synchronous};
 use hostel_wire::Clock;
 use rusqlite::Transaction;
+use tokio::sync::Notify;
 
 use super::{Inbox, Inner, history, rows};
 use crate::authors::{self, Authors, Pin};
-use crate::disk;
+use crate::disk::{self, DiskRefusal};
 use crate::events::{self, Hub};
 use crate::outbox::is_damage;
 use crate::schema;
@@ -140,6 +141,9 @@ impl Inbox {
             latest: AtomicU64::new(start.latest),
             rows: AtomicU64::new(start.rows),
             duplicates: AtomicU64::new(0),
+            arrived_bytes: AtomicU64::new(0),
+            crowded: Notify::new(),
+            disk_refusal: DiskRefusal::default(),
             history: AtomicU64::new(start.history),
             authors: Authors::new(start.authors),
         };

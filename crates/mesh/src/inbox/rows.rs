@@ -4,6 +4,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use hostel_wire::frames::client::EntryMark;
 use hostel_wire::frames::{Kind, Priority};
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, ToSql, Transaction, params};
 use serde_json::Value;
@@ -277,20 +278,31 @@ pub(super) fn set_cursor(transaction: &Transaction<'_>, cursor: &Cursor) -> rusq
     let above = serde_json::to_string(&cursor.above).unwrap_or_else(|_| "[]".to_owned());
     transaction
         .prepare_cached(
-            "INSERT INTO cursor (only_one, epoch, seq, above) VALUES (1, ?1, ?2, ?3)
-             ON CONFLICT (only_one) DO UPDATE SET epoch = excluded.epoch, seq = excluded.seq, above = excluded.above",
+            "INSERT INTO cursor (only_one, epoch, seq, above, entry_seq, entry_id) VALUES (1, ?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (only_one) DO UPDATE SET epoch = excluded.epoch, seq = excluded.seq, above = excluded.above,
+             entry_seq = excluded.entry_seq, entry_id = excluded.entry_id",
         )?
-        .execute(params![cursor.epoch, signed(cursor.seq), above])
+        .execute(params![
+            cursor.epoch,
+            signed(cursor.seq),
+            above,
+            cursor.last_entry.as_ref().map(|entry| signed(entry.seq)),
+            cursor.last_entry.as_ref().map(|entry| &entry.id)
+        ])
         .map(drop)
 }
 
 /// The reader's place.
 pub(super) fn cursor(connection: &Connection) -> rusqlite::Result<Cursor> {
     let found = connection
-        .prepare_cached("SELECT epoch, seq, above FROM cursor WHERE only_one = 1")?
+        .prepare_cached("SELECT epoch, seq, above, entry_seq, entry_id FROM cursor WHERE only_one = 1")?
         .query_row([], |row| {
             let above = serde_json::from_str(row.get_ref(2)?.as_str()?).unwrap_or_default();
-            Ok(Cursor { epoch: row.get(0)?, seq: row.get::<_, i64>(1)?.cast_unsigned(), above })
+            let last_entry = match (row.get::<_, Option<i64>>(3)?, row.get::<_, Option<String>>(4)?) {
+                (Some(seq), Some(id)) => Some(EntryMark { seq: seq.cast_unsigned(), id }),
+                _ => None,
+            };
+            Ok(Cursor { epoch: row.get(0)?, seq: row.get::<_, i64>(1)?.cast_unsigned(), above, last_entry })
         })
         .optional()?;
     Ok(found.unwrap_or_default())

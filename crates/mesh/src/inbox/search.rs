@@ -3,23 +3,17 @@
 //! The index is walked from its newest row, so a word that is everywhere costs no more than one that is rare, and only
 //! what is shown is read.
 
-use std::time::Duration;
-
 use rusqlite::types::Value as Sql;
-use rusqlite::{Connection, InterruptHandle, ffi, params_from_iter};
-use tokio::sync::oneshot;
+use rusqlite::{Connection, ffi, params_from_iter};
 
 use super::Inbox;
-use super::list::{scoped, size};
+use super::list::{LONGEST_READ, scoped, size};
 use super::rows::{ROW_COLUMNS, VISIBLE, read_row};
 use super::types::{Found, InboxError, Scope, Searched};
 
 /// Results if nobody says otherwise, and at most.
 const USUAL: usize = 100;
 const MOST: usize = 1000;
-
-/// How long a search may take.
-const LONGEST: Duration = Duration::from_secs(5);
 
 /// Bytes a search may have.
 const MOST_QUERY: usize = 4096;
@@ -38,30 +32,10 @@ impl Inbox {
             return Err(InboxError::BadQuery(format!("it has more than {MOST_QUERY} bytes")));
         }
         let limit = if limit == 0 { USUAL } else { limit.min(MOST) };
-        let (begun, began) = oneshot::channel();
-        let search = self.store.read(move |connection| {
-            begun.send(connection.get_interrupt_handle()).ok();
-            either(connection, &query, limit, &scope)
-        });
-        let mut search = std::pin::pin!(search);
         // Something like `a*` over millions of rows would hold a reader for minutes.
-        let found = tokio::select! {
-            found = &mut search => found,
-            () = stop_in_time(began) => search.await,
-        };
+        let found =
+            self.store.read_within(LONGEST_READ, move |connection| either(connection, &query, limit, &scope)).await;
         found?.map_err(InboxError::BadQuery)
-    }
-}
-
-/// Stops a search that takes too long, counted from its beginning.
-async fn stop_in_time(began: oneshot::Receiver<InterruptHandle>) {
-    match began.await {
-        Ok(handle) => {
-            tokio::time::sleep(LONGEST).await;
-            handle.interrupt();
-        }
-        // It is over already.
-        Err(_) => std::future::pending().await,
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use hostel_store::StoreError;
 use hostel_syncpoint::SyncPoint;
+use hostel_wire::BelievedTime;
 use rusqlite::{Transaction, params};
 
 use super::rows::{self, number};
@@ -29,7 +30,33 @@ const VACUUM_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The fact that says when that was.
 const VACUUMED: &str = "vacuumed_at";
 
+/// The facts that say what time was believed, and for how long the clock had been doubted.
+const BELIEVED: &str = "believed_ms";
+const DOUBTED: &str = "doubted_ms";
+
 impl Inbox {
+    /// What time the daemon before believed; where it did not say, when the newest message came. `None` for a new inbox.
+    pub(crate) async fn believed_time(&self) -> Result<Option<BelievedTime>, StoreError> {
+        let latest = self.inner.latest.load(Ordering::Relaxed);
+        self.store
+            .read(move |connection| {
+                let kept = rows::fact(connection, BELIEVED)?.map(i64::cast_unsigned);
+                let doubted_ms = rows::fact(connection, DOUBTED)?.map_or(0, i64::cast_unsigned);
+                let received = Some(BelievedTime { time_ms: latest, doubted_ms: 0 }).filter(|_| latest > 0);
+                Ok(kept.map(|time_ms| BelievedTime { time_ms, doubted_ms }).or(received))
+            })
+            .await
+    }
+
+    /// Writes down what time is believed.
+    pub(crate) async fn keep_believed_time(&self, believed: BelievedTime) -> Result<(), StoreError> {
+        let work = move |transaction: &Transaction<'_>| {
+            rows::set_fact(transaction, BELIEVED, signed(believed.time_ms))?;
+            rows::set_fact(transaction, DOUBTED, signed(believed.doubted_ms))
+        };
+        self.store.write(SyncPoint::NONE, work).await
+    }
+
     /// Deletes what is older than the retention, and of the rest the oldest if it takes too many bytes; how many rows
     /// that were. Events are trimmed as well.
     pub async fn sweep(&self) -> Result<u64, StoreError> {
@@ -37,16 +64,36 @@ impl Inbox {
         self.store.write(SyncPoint::NONE, announced::trim).await?;
         let (now, retention) = (self.inner.ages.now_ms(), self.inner.retention_ms.load(Ordering::Relaxed));
         let before = if retention == 0 { 0 } else { now.saturating_sub(retention) };
-        let mut deleted = self.delete_oldest(before, u64::MAX).await?;
-        let excess = self.excess().await?;
-        if excess > 0 {
-            deleted += self.delete_oldest(u64::MAX, excess).await?;
-        }
+        let deleted = self.delete_oldest(before, u64::MAX).await?;
         if deleted > 0 {
             // The index forgets only when its parts are merged.
             self.merge(Some(MERGES)).await?;
         }
+        Ok(deleted + self.keep_limit().await?)
+    }
+
+    /// Deletes the oldest rows if all together take too many bytes, and gives the room back to the disk; how many rows
+    /// that were.
+    pub async fn keep_limit(&self) -> Result<u64, StoreError> {
+        let excess = self.excess().await?;
+        if excess == 0 {
+            return Ok(0);
+        }
+        let deleted = self.delete_oldest(u64::MAX, excess).await?;
+        self.merge(Some(MERGES)).await?;
+        self.give_back_all().await?;
         Ok(deleted)
+    }
+
+    async fn give_back_all(&self) -> Result<(), StoreError> {
+        let mut left = i64::MAX;
+        loop {
+            let free = self.store.write(SyncPoint::NONE, give_back).await?;
+            if free == 0 || free >= left {
+                return Ok(());
+            }
+            left = free;
+        }
     }
 
     /// Deletes the oldest rows received before then, at most so many.
@@ -95,14 +142,8 @@ impl Inbox {
             return Ok(false);
         }
         self.merge(None).await?;
-        let mut left = i64::MAX;
-        loop {
-            let free = self.store.write(SyncPoint::NONE, give_back).await?;
-            if free == 0 || free >= left {
-                return Ok(true);
-            }
-            left = free;
-        }
+        self.give_back_all().await?;
+        Ok(true)
     }
 
     /// Merges parts of the index, in at most so many steps; `None`: until it is one.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hostel_store::StoreError;
+use hostel_wire::frames::client::EntryMark;
 use hostel_wire::frames::{Kind, Priority};
 use hostel_wire::iso;
 use serde_json::{Value, json};
@@ -145,6 +146,8 @@ pub struct Cursor {
     pub seq: u64,
     /// And these, in rising order.
     pub above: Vec<u64>,
+    /// The last entry in its turn that was stored, by number and id: a log that has another one there is not the same.
+    pub last_entry: Option<EntryMark>,
 }
 
 /// What became of an arrival.

@@ -63,6 +63,9 @@ pub(super) async fn serve(
     let (pushed, pushes) = mpsc::channel(IN);
     let (key_news, keys) = mpsc::channel(IN);
     let desks = Desks { acks, pushes: pushed, keys: key_news, roster: watch::channel(false).0 };
+    if role.is_member() && line.welcome.roster_unchanged && core.roster.mark().is_some() {
+        desks.roster.send_replace(true);
+    }
     let roster = desks.roster.subscribe();
     let now = Instant::now();
     let pulse = Pulse { heard: Mutex::new(now), asked: Mutex::new(None) };

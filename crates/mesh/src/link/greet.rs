@@ -51,7 +51,9 @@ pub(super) async fn repair(core: &Core, welcome: &HelloAck) -> Result<(), End> {
         core.end(Ending::Broken(error.to_string()));
         return Err(End::Stopped);
     }
-    let again = core.outbox.requeue_unlogged(&welcome.log.epoch, welcome.log.last_seq).await;
+    // A log that begins anew under the same epoch may have other entries at every number.
+    let last_seq = if welcome.resume == "reset" { 0 } else { welcome.log.last_seq };
+    let again = core.outbox.requeue_unlogged(&welcome.log.epoch, last_seq).await;
     let again = again.map_err(|error| End::lost("storage", format!("outbox: {error}")))?;
     if again > 0 {
         core.log.warn("outbox_repaired", json!({"rows": again, "epoch": welcome.log.epoch}));
@@ -68,7 +70,7 @@ pub(super) async fn resume(core: &Core, welcome: &HelloAck) -> Result<Cursor, En
     // A place behind the end of the log is a place in another one.
     let elsewhere = kept.epoch != welcome.log.epoch || kept.seq > welcome.log.last_seq || welcome.resume == "reset";
     let (cursor, data) = if elsewhere {
-        let fresh = Cursor { epoch: welcome.log.epoch.clone(), seq: 0, above: Vec::new() };
+        let fresh = Cursor { epoch: welcome.log.epoch.clone(), seq: 0, ..Cursor::default() };
         (fresh, (!kept.epoch.is_empty()).then(|| json!({"mesh": slug, "reset": true})))
     } else if let ("gap", Some(gap)) = (welcome.resume.as_str(), &welcome.gap) {
         let after = Cursor { seq: kept.seq.max(gap.to), ..kept };

@@ -25,8 +25,16 @@ pub(crate) const REQUIRED: [&str; 7] =
     ["client_message_id_dedupe", "log_cursor", "lanes", "client_ack_cumulative", "caught_up", "roster", "topic_keys"];
 
 /// What it would use.
-pub(crate) const WELCOME: [&str; 6] =
-    ["files", "sessions", "history", "priority_ahead", crate::shared::FEATURE, super::greet::STATEMENTS];
+pub(crate) const WELCOME: [&str; 8] = [
+    "files",
+    "sessions",
+    "history",
+    "priority_ahead",
+    crate::shared::FEATURE,
+    super::greet::STATEMENTS,
+    super::receive::ACK_SYNCED,
+    super::news::PRESENCE_BATCHES,
+];
 
 /// Who speaks.
 pub(crate) struct Introduction<'a> {
@@ -46,6 +54,8 @@ pub(crate) struct Introduction<'a> {
     pub(crate) host_fingerprint: Option<String>,
     pub(crate) features: Features,
     pub(crate) resume: Option<Resume>,
+    /// What the broker calls the roster that we have.
+    pub(crate) roster_mark: Option<String>,
     /// How the key came after earlier ones, for a broker that does not know it.
     pub(crate) lineage: Vec<Succession>,
     /// Our clock, for a broker that does not say its own.
@@ -79,6 +89,7 @@ impl Introduction<'_> {
             features: Some(self.features.clone()),
             resume: self.resume.clone(),
             role: Some(role.to_owned()),
+            roster_mark: self.roster_mark.clone(),
             lineage: self.lineage.clone(),
             ..Hello::default()
         };

@@ -21,6 +21,7 @@ use crate::events::NewEvent;
 use crate::keyring::MemberKey;
 use crate::mesh::Ending;
 use crate::mesh::core::{Core, Standing};
+use crate::outbox::Confirmed;
 
 /// A connection that has been welcomed.
 pub(super) struct Welcomed {
@@ -178,7 +179,10 @@ async fn try_with(
             drop(core.storing.lock().await);
             let cursor = core.inbox.cursor().await.map_err(|error| End::lost("storage", error))?;
             let confirmed = core.outbox.confirmed(&cursor.epoch).await.map_err(|error| End::lost("storage", error))?;
-            Some(Resume { epoch: cursor.epoch, seq: cursor.seq, confirmed }).filter(|resume| !resume.epoch.is_empty())
+            let entries = cursor.last_entry.into_iter().chain(confirmed.iter().filter_map(Confirmed::entry)).collect();
+            let confirmed = confirmed.map(|confirmed| confirmed.seq);
+            let resume = Resume { epoch: cursor.epoch, seq: cursor.seq, confirmed, entries };
+            Some(resume).filter(|resume| !resume.epoch.is_empty())
         }
         Role::Session(_) => None,
     };
@@ -213,6 +217,7 @@ fn introduction<'a>(core: &'a Core, role: &'a Role, key: &'a MemberKey, resume: 
         host_fingerprint: me.host_fingerprint.clone(),
         features: Features { require, optional },
         resume,
+        roster_mark: role.is_member().then(|| core.roster.mark()).flatten(),
         lineage: Vec::new(),
         now_ms: core.clock.now_ms(),
     };

@@ -9,6 +9,12 @@ use super::End;
 use crate::events::NewEvent;
 use crate::mesh::core::Core;
 
+/// We take news of several members' coming and going in one frame.
+pub(super) const PRESENCE_BATCHES: &str = "presence_batches";
+
+/// News of members' coming and going.
+const PRESENCE: [&str; 5] = ["peer_joined", "peer_returned", "peer_visible", "peer_left", "peer_hidden"];
+
 /// The largest news that are told on.
 const LARGEST: usize = 16 * 1024;
 
@@ -16,6 +22,27 @@ const LARGEST: usize = 16 * 1024;
 pub(super) fn take(core: &Core, push: &Push) -> Result<Vec<NewEvent>, End> {
     let Some(event) = push.event.as_deref().filter(|event| event.len() <= 64) else { return Ok(Vec::new()) };
     let data = push.event_data.as_ref().and_then(Value::as_object).cloned().unwrap_or_default();
+    if event == "peers_changed" {
+        return take_several(core, &data);
+    }
+    take_one(core, event, data)
+}
+
+/// Takes news of several members' coming and going.
+fn take_several(core: &Core, data: &Map<String, Value>) -> Result<Vec<NewEvent>, End> {
+    let items = data.get("items").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let mut told = Vec::new();
+    for item in items.iter().filter_map(Value::as_object) {
+        let mut item = item.clone();
+        let Some(Value::String(event)) = item.remove("event") else { continue };
+        if PRESENCE.contains(&event.as_str()) {
+            told.extend(take_one(core, &event, item)?);
+        }
+    }
+    Ok(told)
+}
+
+fn take_one(core: &Core, event: &str, data: Map<String, Value>) -> Result<Vec<NewEvent>, End> {
     let about_us = is_about_us(core, &data);
     match event {
         "member_revoked" | "keypair_revoked" => {
@@ -26,7 +53,7 @@ pub(super) fn take(core: &Core, push: &Push) -> Result<Vec<NewEvent>, End> {
             }
             Ok(vec![told(core, "member_revoked", event, data)])
         }
-        "peer_joined" | "peer_returned" | "peer_visible" | "peer_left" | "peer_hidden" => {
+        _ if PRESENCE.contains(&event) => {
             let present = !matches!(event, "peer_left" | "peer_hidden");
             if let Some(member) = member_of(core, &data) {
                 // Who hides is still there.

@@ -7,13 +7,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hostel_wire::frames::Kind;
-use hostel_wire::frames::client::{ClientAck, ClientFrame};
+use hostel_wire::frames::client::{ClientAck, ClientFrame, EntryMark};
 use hostel_wire::frames::server::Push;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use super::calls::Line;
 use super::{End, Role, news, open};
@@ -26,6 +28,12 @@ use crate::topics::Ask;
 /// Entries that are stored together: half of what a broker sends before it waits, so that one half is opened while the
 /// other is stored.
 const BATCH: usize = 128;
+
+/// We say which part of what we have stored would survive a power cut.
+pub(super) const ACK_SYNCED: &str = "ack_synced";
+
+/// How often the inbox is synced while something comes: the broker keeps what a power cut could take back.
+const SYNC_EVERY: Duration = Duration::from_secs(2);
 
 /// Places above the cursor that are kept.
 const MOST_ABOVE: usize = 4096;
@@ -57,6 +65,8 @@ pub(super) async fn receive(
     let mut stored = cursor.clone();
     let mut opened = Opened::default();
     let mut storing: Option<Storing> = None;
+    // What an earlier connection has stored may not be synced either.
+    let mut sync_due = role.is_member().then(|| Instant::now() + SYNC_EVERY);
     loop {
         tokio::select! {
             biased;
@@ -78,10 +88,26 @@ pub(super) async fn receive(
                 shared::await_keys(core, &batch).await;
                 open_all(core, role.is_member(), &mut cursor, &mut batch, &mut opened);
             }
+            () = sleep_until(sync_due), if storing.is_none() && opened.entries == 0 => {
+                // Everything up to the place is stored, for nothing is on its way.
+                sync_due = None;
+                if stored.seq > 0 {
+                    if let Err(error) = core.inbox.sync().await {
+                        return End::lost("storage", error);
+                    }
+                    let ack = ClientAck { synced: Some(stored.seq), ..ClientAck::default() };
+                    if line.tell(ClientFrame::ClientAck(ack).encode()).await.is_err() {
+                        return End::lost("closed", "the connection has ended");
+                    }
+                }
+            }
         }
         if storing.is_none() && opened.entries > 0 {
             let moved = cursor != stored;
             stored = cursor.clone();
+            if moved && role.is_member() {
+                sync_due.get_or_insert_with(|| Instant::now() + SYNC_EVERY);
+            }
             // The next connection begins where this one has stored: it waits for that.
             let turn = Arc::clone(&core.storing).lock_owned().await;
             let opened = std::mem::take(&mut opened);
@@ -92,6 +118,13 @@ pub(super) async fn receive(
                 stored
             }));
         }
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -194,6 +227,10 @@ fn pass(cursor: &mut Cursor, push: &Push, ahead: &mut Vec<u64>) {
         }
         return;
     }
+    // Marks of the broker's, as `caught_up`, are no entries and have no id.
+    if push.seq > cursor.seq && !push.message_id.is_empty() {
+        cursor.last_entry = Some(EntryMark { seq: push.seq, id: push.message_id.clone() });
+    }
     cursor.seq = cursor.seq.max(push.seq);
     let seq = cursor.seq;
     cursor.above.retain(|above| *above > seq);
@@ -222,7 +259,7 @@ mod tests {
 
     #[test]
     fn the_place_moves_by_entries_in_their_turn_alone() {
-        let mut cursor = Cursor { epoch: "e".into(), seq: 10, above: vec![] };
+        let mut cursor = Cursor { epoch: "e".into(), seq: 10, ..Cursor::default() };
         let mut ahead = Vec::new();
         for (seq, early) in [(50, true), (80, true), (50, true), (11, false)] {
             pass(&mut cursor, &push(seq, early), &mut ahead);

@@ -57,7 +57,7 @@ pub(crate) struct Me {
 const SETTLING: Duration = Duration::from_secs(5);
 
 /// How long the broker is waited for, which says what time it is, before the own clock is believed.
-const UNHEARD: Duration = Duration::from_secs(60);
+const UNHEARD: Duration = Duration::from_secs(5 * 60);
 
 /// How the connection stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,6 +344,11 @@ impl Core {
         self.standing.subscribe()
     }
 
+    /// What time is believed, for the next daemon.
+    pub(crate) fn believed(&self) -> hostel_wire::BelievedTime {
+        self.time.believed()
+    }
+
     /// Waits until the broker has said what time it is, or does not come: before that nothing is judged by its age.
     pub(crate) async fn timely(&self) {
         let mut standing = self.watch_standing();
@@ -369,6 +374,8 @@ impl Core {
     /// Whether there is no room for anything new at all.
     pub(crate) fn is_full(&self) -> bool {
         self.outbox.pressure().level() == crate::disk::Level::Degraded
+            || self.outbox.was_refused_by_disk()
+            || self.inbox.was_refused_by_disk()
     }
 
     /// What the broker last said of itself.

@@ -96,7 +96,7 @@ impl Mesh {
         last_event_id: Option<&str>,
     ) -> Result<Subscription, Refusal> {
         self.core.check()?;
-        if self.core.outbox.pressure().level() == crate::disk::Level::Degraded {
+        if self.core.is_full() {
             return Err(Refusal::new("degraded", "the disk is full"));
         }
         let filter = EventFilter { scope: scope(caller), ..filter };
@@ -158,7 +158,7 @@ fn refusal(error: InboxError) -> Refusal {
     match error {
         InboxError::BadQuery(text) => Refusal::new("bad_query", text).about("q"),
         InboxError::BadCursor => Refusal::field("cursor", error.to_string()),
-        InboxError::Store(error) => Refusal::internal(error),
+        InboxError::Store(error) => error.into(),
     }
 }
 

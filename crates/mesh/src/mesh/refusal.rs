@@ -124,6 +124,9 @@ impl Refusal {
 
 impl From<hostel_store::StoreError> for Refusal {
     fn from(error: hostel_store::StoreError) -> Self {
-        Self::internal(error)
+        match error {
+            hostel_store::StoreError::Busy(text) => Self::new("daemon_busy", text),
+            other => Self::internal(other),
+        }
     }
 }

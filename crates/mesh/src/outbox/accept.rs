@@ -4,8 +4,8 @@
 //! refused leaves a trace. What a row says is at hand only when it is on disk.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use hostel_store::StoreError;
 use hostel_syncpoint::points;
@@ -17,7 +17,7 @@ use super::queue::{Entry, Queue};
 use super::rows::{self, Content, Fresh};
 use super::types::{AcceptError, Accepted, Conflict, Lane, MOST_ID, NewMessage, OutboxRow, Payload, Status};
 use super::{Inner, Outbox};
-use crate::disk::Level;
+use crate::disk::{self, Level};
 use crate::schema::RowId;
 
 /// The files are measured after this many rows; in between, what was put in is added up.
@@ -31,14 +31,29 @@ impl Outbox {
     pub async fn accept(&self, message: NewMessage) -> Result<Accepted, AcceptError> {
         let fresh = self.fresh(message)?;
         let (inner, after) = (Arc::clone(&self.inner), Arc::clone(&self.inner));
+        let placed = Arc::<OnceLock<(Arc<Lane>, i64)>>::default();
+        let given = Arc::clone(&placed);
         let taken = self.store.write_then(
             points::OUTBOX_ACCEPTED,
-            move |transaction| take(transaction, &inner, fresh),
+            move |transaction| {
+                let taken = take(transaction, &inner, fresh)?;
+                if let Ok(Taken::Row { no, lane, .. }) = &taken {
+                    given.set((Arc::clone(lane), *no)).ok();
+                }
+                Ok(taken)
+            },
             move |taken| match taken {
-                Ok(taken) => Ok(taken.map(|taken| taken.settle(&after))),
+                Ok(taken) => {
+                    after.disk_refusal.note(false, 0);
+                    Ok(taken.map(|taken| taken.settle(&after)))
+                }
                 Err(error) => {
-                    // The queue may know a row that the disk refused.
+                    // The disk has not got the row: it does not wait, and is not counted.
+                    if let Some((lane, no)) = placed.get() {
+                        after.queue.lock().refused(lane, *no);
+                    }
                     after.unsure.store(true, Ordering::Relaxed);
+                    after.disk_refusal.note(disk::says_disk_full(&error), after.clock.passing_ms());
                     Err(error)
                 }
             },
@@ -197,7 +212,7 @@ fn reason(row: &OutboxRow) -> Option<String> {
 /// A disk without room is the same to the caller as an outbox without room.
 fn refused(error: StoreError) -> AcceptError {
     match error {
-        StoreError::Sqlite(text) if text.contains("disk is full") => AcceptError::Full,
+        error if disk::says_disk_full(&error) => AcceptError::Full,
         other => AcceptError::Store(other),
     }
 }

@@ -143,19 +143,19 @@ impl Outbox {
         }
         self.change(points::OUTBOX_ACKED, move |transaction, queue, inner| {
             let now = inner.clock.now_ms();
-            let mut furthest: HashMap<&str, u64> = HashMap::new();
+            let mut furthest: HashMap<&str, (u64, &str)> = HashMap::new();
             for row in &acked {
                 rows::done(transaction, row.key.no, now, &row.broker_message_id, &row.epoch, row.seq)?;
                 queue.settle(row.key.no);
                 if let Some(seq) = row.seq {
                     let known = furthest.entry(&row.epoch).or_default();
-                    *known = seq.max(*known);
+                    *known = (*known).max((seq, &row.broker_message_id));
                 }
             }
             if queue.has_turned_away() {
                 inner.woken.notify_one();
             }
-            furthest.into_iter().try_for_each(|(epoch, seq)| rows::confirm(transaction, epoch, seq))
+            furthest.into_iter().try_for_each(|(epoch, (seq, id))| rows::confirm(transaction, epoch, seq, id))
         })
         .await
     }

@@ -21,7 +21,7 @@ pub use age::{AgeError, DEFAULT_HOURS, hours, most_hours};
 pub use owner::belongs_to;
 pub use types::*;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
@@ -32,7 +32,8 @@ use parking_lot::Mutex;
 use rusqlite::Transaction;
 use tokio::sync::{Notify, watch};
 
-use crate::disk::{self, Level, Pressure};
+use crate::disk::{self, DiskRefusal, Level, Pressure};
+use crate::inbox::rows::{fact, set_fact};
 use crate::schema;
 use queue::Queue;
 
@@ -112,6 +113,8 @@ pub struct Outbox {
 
 struct Inner {
     path: PathBuf,
+    /// It is large, had not been closed, and was not looked through yet.
+    unchecked: AtomicBool,
     clock: Clock,
     ages: Clock,
     queue: Mutex<Queue>,
@@ -124,6 +127,9 @@ struct Inner {
     bytes: AtomicU64,
     /// Something was put in since: the files may take less than is counted, for SQLite writes over its log.
     counted: AtomicBool,
+    /// The disk had no room then.
+    disk_full: AtomicBool,
+    disk_refusal: DiskRefusal,
     /// When that was, in milliseconds since 1970.
     measured_at: AtomicU64,
     accepted: AtomicU64,
@@ -143,9 +149,10 @@ impl Outbox {
         let hours = age::hours(options.max_age_hours, 0)?;
         let how = Options { inline: options.inline, incremental_vacuum: true, cache_kib: 1024, ..Options::default() };
         let store = Store::open(&options.path, &schema::OUTBOX, how).map_err(opening)?;
-        check(&store).await?;
+        let unchecked = check_at_start(&store, &options.path).await?;
         let inner = Inner {
             path: options.path,
+            unchecked: AtomicBool::new(unchecked),
             clock: options.clock,
             ages: options.ages,
             queue: Mutex::default(),
@@ -154,6 +161,8 @@ impl Outbox {
             limits: Mutex::new(options.limits),
             bytes: AtomicU64::new(0),
             counted: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
+            disk_refusal: DiskRefusal::default(),
             measured_at: AtomicU64::new(0),
             accepted: AtomicU64::new(0),
             dead: AtomicU64::new(0),
@@ -175,6 +184,7 @@ impl Outbox {
             .write(points::OUTBOX_RECOVERED, move |transaction| {
                 // The log beside the database gives its room back after a burst.
                 transaction.pragma_update(None, "journal_size_limit", 16 << 20)?;
+                set_fact(transaction, IN_USE, 1)?;
                 if let Some(member) = &member {
                     owner::settle(transaction, member)?;
                 }
@@ -189,6 +199,30 @@ impl Outbox {
             .await?;
         self.inner.measure();
         Ok(())
+    }
+
+    /// Whether it was too large to be looked through when it was opened, and had not been closed before.
+    #[must_use]
+    pub fn is_unchecked(&self) -> bool {
+        self.inner.unchecked.load(Ordering::Relaxed)
+    }
+
+    /// Looks through the whole database, which takes a while if it is large; what is wrong with it, if anything is. A
+    /// damaged one is refused at the next start.
+    pub async fn look_through(&self) -> Result<Option<String>, StoreError> {
+        let found = match check(&self.store).await {
+            Ok(()) => None,
+            Err(OutboxError::Corrupt(text)) => Some(text),
+            Err(OutboxError::Store(error)) => return Err(error),
+            Err(other) => return Err(StoreError::Sqlite(other.to_string())),
+        };
+        self.inner.unchecked.store(false, Ordering::Relaxed);
+        if found.is_some() {
+            let mark = disk::beside(&self.inner.path, DAMAGED);
+            let made = std::fs::write(&mark, "");
+            made.map_err(|error| StoreError::Sqlite(format!("cannot write `{}`: {error}", mark.display())))?;
+        }
+        Ok(found)
     }
 
     /// Something can be claimed that could not before. A wake-up that nobody waits for is kept.
@@ -230,6 +264,11 @@ impl Outbox {
         }
         let rows = self.inner.queue.lock().rows();
         self.inner.tell_level(rows)
+    }
+
+    /// Whether the disk refused the last row for want of room a moment ago.
+    pub(crate) fn was_refused_by_disk(&self) -> bool {
+        self.inner.disk_refusal.is_recent(self.inner.clock.passing_ms())
     }
 
     /// Tells when fullness begins to mean something else.
@@ -275,6 +314,7 @@ impl Outbox {
     /// Lets what stands in line be written, and nothing after it. What is returned is gone once that is done.
     #[must_use]
     pub fn close(&self) -> Weak<()> {
+        self.store.try_submit(SyncPoint::NONE, |transaction| set_fact(transaction, IN_USE, 0));
         self.store.close()
     }
 
@@ -337,6 +377,7 @@ impl Inner {
     fn weigh(&self) {
         self.counted.store(false, Ordering::Relaxed);
         self.bytes.store(disk::bytes_of(&self.path), Ordering::Relaxed);
+        self.disk_full.store(disk::is_disk_full(&self.path), Ordering::Relaxed);
         self.measured_at.store(self.clock.now_ms(), Ordering::Relaxed);
     }
 
@@ -349,7 +390,8 @@ impl Inner {
     fn pressure_of(&self, rows: u64) -> Pressure {
         let limits = *self.limits.lock();
         let bytes = self.bytes.load(Ordering::Relaxed);
-        Pressure { rows, max_rows: limits.max_rows, bytes, max_bytes: limits.max_bytes }
+        let is_disk_full = self.disk_full.load(Ordering::Relaxed);
+        Pressure { rows, max_rows: limits.max_rows, bytes, max_bytes: limits.max_bytes, is_disk_full }
     }
 
     /// How full it is, for who listens as well. It is not said to be fuller than before on the strength of a count.
@@ -363,6 +405,29 @@ impl Inner {
         self.levels.send_if_modified(|told| std::mem::replace(told, level) != level);
         pressure
     }
+}
+
+/// The fact that says that the outbox was not closed.
+const IN_USE: &str = "in_use";
+
+/// An outbox of up to this many bytes is looked through at every start; a larger one while it is in use, and only when it
+/// had not been closed: looking through a gigabyte takes many seconds.
+const LOOK_AT_START: u64 = 64 << 20;
+
+/// Beside the database: it was found to be damaged while it was in use.
+const DAMAGED: &str = ".damaged";
+
+/// Looks through an outbox that is small, or was found to be damaged; whether it is still to be looked through.
+async fn check_at_start(store: &Store, path: &Path) -> Result<bool, OutboxError> {
+    let mark = disk::beside(path, DAMAGED);
+    if disk::bytes_of(path) <= LOOK_AT_START || mark.exists() {
+        check(store).await?;
+        // It is sound: it was recovered since.
+        std::fs::remove_file(&mark).ok();
+        return Ok(false);
+    }
+    let in_use = store.read(|connection| Ok(fact(connection, IN_USE)?.unwrap_or(0) != 0)).await;
+    in_use.map_err(opening)
 }
 
 /// Whether nothing is damaged. The check reads the file as it is now, whatever the writer has in memory.

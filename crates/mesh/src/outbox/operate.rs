@@ -11,7 +11,7 @@ use hostel_wire::ids;
 use rusqlite::{OptionalExtension as _, Transaction, params};
 
 use super::queue::{Entry, Queue};
-use super::types::{DeadRow, Lane, MOST_ID, OutboxRow, RequeueError, Requeued, Status};
+use super::types::{Confirmed, DeadRow, Lane, MOST_ID, OutboxRow, RequeueError, Requeued, Status};
 use super::{Inner, Outbox, drain, rows};
 use crate::disk::Level;
 use crate::schema::{RowId, signed};
@@ -100,13 +100,16 @@ impl Outbox {
     }
 
     /// The furthest place in a log that was confirmed.
-    pub async fn confirmed(&self, epoch: &str) -> Result<Option<u64>, StoreError> {
+    pub async fn confirmed(&self, epoch: &str) -> Result<Option<Confirmed>, StoreError> {
         let epoch = epoch.to_owned();
         let read = move |connection: &rusqlite::Connection| {
-            let mut select = connection.prepare_cached("SELECT seq FROM confirmed WHERE epoch = ?")?;
-            select.query_row([epoch], |row| row.get::<_, i64>(0)).optional()
+            let mut select = connection.prepare_cached("SELECT seq, entry_id FROM confirmed WHERE epoch = ?")?;
+            let confirmed = |row: &rusqlite::Row<'_>| {
+                Ok(Confirmed { seq: row.get::<_, i64>(0)?.cast_unsigned(), entry_id: row.get(1)? })
+            };
+            select.query_row([epoch], confirmed).optional()
         };
-        Ok(self.store.read(read).await?.map(i64::cast_unsigned))
+        self.store.read(read).await
     }
 
     /// The log as the broker has it now ends at `last_seq`. Rows it had confirmed beyond that, or in another log, are

@@ -150,6 +150,12 @@ impl Queue {
         self.unsettled.insert(no);
     }
 
+    /// The disk refused a row that had its place.
+    pub(super) fn refused(&mut self, lane: &Lane, no: i64) {
+        self.unsettled.remove(&no);
+        self.take(lane, no);
+    }
+
     /// Whether a row is not on disk yet; then there will be a sign when it is.
     pub(super) fn is_unsettled(&self, no: i64) -> bool {
         self.unsettled.contains(&no)

@@ -209,13 +209,14 @@ pub(super) fn done(
 }
 
 /// The furthest place the broker has confirmed, in one log.
-pub(super) fn confirm(transaction: &Transaction<'_>, epoch: &str, seq: u64) -> rusqlite::Result<()> {
+pub(super) fn confirm(transaction: &Transaction<'_>, epoch: &str, seq: u64, entry_id: &str) -> rusqlite::Result<()> {
     transaction
         .prepare_cached(
-            "INSERT INTO confirmed (epoch, seq) VALUES (?1, ?2)
-             ON CONFLICT (epoch) DO UPDATE SET seq = max(seq, excluded.seq)",
+            "INSERT INTO confirmed (epoch, seq, entry_id) VALUES (?1, ?2, ?3)
+             ON CONFLICT (epoch) DO UPDATE SET seq = excluded.seq, entry_id = excluded.entry_id
+             WHERE excluded.seq >= confirmed.seq",
         )?
-        .execute(params![epoch, signed(seq)])
+        .execute(params![epoch, signed(seq), entry_id])
         .map(drop)
 }
 

@@ -4,6 +4,7 @@ use hostel_store::StoreError;
 use hostel_wire::canonical::NotCanonical;
 use hostel_wire::fingerprint::Fingerprint;
 use hostel_wire::frames::Priority;
+use hostel_wire::frames::client::EntryMark;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -416,4 +417,21 @@ pub fn is_permanent(code: &str) -> bool {
             | "recipient_unknown"
             | "recipient_revoked"
     )
+}
+
+/// The furthest place in a log that the broker has confirmed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Its number.
+    pub seq: u64,
+    /// The id of the entry there; `None` if an earlier version wrote it down.
+    pub entry_id: Option<String>,
+}
+
+impl Confirmed {
+    /// As a hello names it.
+    #[must_use]
+    pub fn entry(&self) -> Option<EntryMark> {
+        Some(EntryMark { seq: self.seq, id: self.entry_id.clone()? })
+    }
 }

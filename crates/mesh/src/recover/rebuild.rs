@@ -100,12 +100,16 @@ fn is_intact(columns: &mut Columns) -> bool {
 
 /// How far brokers have confirmed what we sent; what cannot be read is learned again.
 fn copy_confirmed(from: &Connection, to: &Connection) {
-    let Ok(mut statement) = from.prepare("SELECT epoch, seq FROM confirmed") else { return };
+    // A database of an earlier version has no ids there.
+    let known = from.prepare("SELECT epoch, seq, entry_id FROM confirmed");
+    let Ok(mut statement) = known.or_else(|_| from.prepare("SELECT epoch, seq, NULL FROM confirmed")) else { return };
     let Ok(mut rows) = statement.query([]) else { return };
     while let Ok(Some(row)) = rows.next() {
         let epoch = row.get_ref(0).ok().and_then(|value| value.as_str().ok());
         let (Some(epoch), Ok(seq)) = (epoch, row.get::<_, i64>(1)) else { continue };
-        to.execute("INSERT OR IGNORE INTO confirmed (epoch, seq) VALUES (?1, ?2)", params![epoch, seq]).ok();
+        let id: Option<String> = row.get(2).unwrap_or_default();
+        let insert = "INSERT OR IGNORE INTO confirmed (epoch, seq, entry_id) VALUES (?1, ?2, ?3)";
+        to.execute(insert, params![epoch, seq, id]).ok();
     }
 }
 

@@ -13,12 +13,16 @@ use std::path::Path;
 use hostel_store::Schema;
 
 /// The steps of `outbox.db`.
-pub const OUTBOX: Schema =
-    Schema { name: "outbox.db", steps: &[include_str!("outbox/0001.sql"), include_str!("outbox/0002.sql")] };
+pub const OUTBOX: Schema = Schema {
+    name: "outbox.db",
+    steps: &[include_str!("outbox/0001.sql"), include_str!("outbox/0002.sql"), include_str!("outbox/0003.sql")],
+};
 
 /// The steps of `inbox.db`.
-pub const INBOX: Schema =
-    Schema { name: "inbox.db", steps: &[include_str!("inbox/0001.sql"), include_str!("inbox/0002.sql")] };
+pub const INBOX: Schema = Schema {
+    name: "inbox.db",
+    steps: &[include_str!("inbox/0001.sql"), include_str!("inbox/0002.sql"), include_str!("inbox/0003.sql")],
+};
 
 /// Both together, as the file `schema_version` has it: one more for every step after each first.
 pub const VERSION: u32 = (OUTBOX.steps.len() + INBOX.steps.len() - 1) as u32;

@@ -124,7 +124,7 @@ pub(crate) async fn all(inbox: &Inbox) -> Vec<InboxRow> {
 }
 
 pub(crate) fn cursor(seq: u64, above: &[u64]) -> Cursor {
-    Cursor { epoch: "e1".to_owned(), seq, above: above.to_vec() }
+    Cursor { epoch: "e1".to_owned(), seq, above: above.to_vec(), ..Cursor::default() }
 }
 
 pub(crate) fn sealed(epoch: u64) -> Content {

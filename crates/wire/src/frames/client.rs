@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::hello::{Attestation, Features, Hello, Resume, SessionHello, Succession};
+pub use super::hello::{Attestation, EntryMark, Features, Hello, Resume, SessionHello, Succession};
 pub use super::send::{ClientAck, Send};
 use super::shared::{Link, Page, StateGet, StateSet, TaskCreate, TaskGet, TaskList, TaskStep};
 use super::{FrameError, parse, type_of, write};

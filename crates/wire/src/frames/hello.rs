@@ -60,6 +60,9 @@ pub struct Hello {
     /// `service` or `session`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
+    /// The mark of the roster that one has: a broker whose roster has the same does not send it again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roster_mark: Option<String>,
     /// How the key came after earlier ones, oldest first: for a broker that knows one of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub lineage: Vec<Succession>,
@@ -102,6 +105,20 @@ pub struct Resume {
     /// The furthest of what was sent and confirmed in it: a log that ends before that is an earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub confirmed: Option<u64>,
+    /// Entries of that log that the daemon knows, at its place and at the furthest confirmed one: a log that has others
+    /// there is an earlier one that has grown since. Older daemons send none, older brokers do not look at them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub entries: Vec<EntryMark>,
+}
+
+/// The id that an entry of a log has.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EntryMark {
+    /// Its number.
+    pub seq: u64,
+    /// Its id.
+    pub id: String,
 }
 
 /// A session's hello, vouched for by its member.

@@ -74,6 +74,9 @@ pub struct ClientAck {
     /// These above it as well (urgent ones come first).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub above: Vec<u64>,
+    /// Everything up to here survives a power cut as well. Only from daemons whose hello names `ack_synced`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced: Option<u64>,
     /// First protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_message_id: Option<String>,

@@ -164,6 +164,9 @@ pub struct HelloAck {
     pub brokers: Vec<String>,
     /// The roster's revision.
     pub roster_rev: u64,
+    /// The roster has the mark that the hello named: it is not sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub roster_unchanged: bool,
     /// Whether this key is the mesh owner's, an administrator's or a member's: `owner`, `admin`, `member`.
     pub role: String,
 }
@@ -341,6 +344,13 @@ pub struct Roster {
     /// Of a whole roster that is too long for one frame: others follow.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub more: bool,
+    /// What tells this list from every other, in the last frame of a whole list; of a change: the list's after it. Two lists
+    /// with one mark are the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark: Option<String>,
+    /// Of a change: the mark that the list had before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mark_before: Option<String>,
 }
 
 /// A member.

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::super::types::{Append, AppendError, AppendTicket, Appended, EngineError, Entry, Guard, Known, Room};
-use super::{Log, State, id_stem, kv, place, recent, room};
+use super::{Log, State, audience, id_stem, kv, place, recent, room};
 
 /// Appends that are written together at most.
 const BATCH: usize = 1024;
@@ -56,6 +56,8 @@ enum Outcome {
         seq: u64,
         id: String,
         revision: u64,
+        /// What was stored for its audience besides.
+        audience_bytes: u64,
     },
     Duplicate(Known),
     Reused(String),
@@ -199,6 +201,7 @@ fn write_one(
             return known.map(|known| compare(known, append)).ok_or(rusqlite::Error::QueryReturnedNoRows);
         }
     }
+    let (audience, audience_bytes) = audience::store(transaction, log.no, place, &append.audience)?;
     let mut insert = transaction.prepare_cached(
         "INSERT INTO log (place, id, ts_ms, kind, dest, sender, client_id, fingerprint, priority, audience, expires_ms, body)
          VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -213,13 +216,13 @@ fn write_one(
         append.client_id,
         append.fingerprint,
         append.priority as i64,
-        append.audience.join(" "),
+        audience,
         ms(append.expires_ms),
         &append.bytes[..],
     ])?;
-    ends.insert(log.no, End { seq, bytes });
+    ends.insert(log.no, End { seq, bytes: bytes.saturating_add(audience_bytes) });
     let revision = if append.writes.is_empty() { 0 } else { kv::write(transaction, &append.writes)? };
-    Ok(Outcome::New { seq, id, revision })
+    Ok(Outcome::New { seq, id, revision, audience_bytes })
 }
 
 /// The first guard that has changed. No record that guards are about is written while a batch is, so each is looked up
@@ -295,7 +298,7 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
                 let history_available = log.keeps(known.seq);
                 Ok(Appended { seq: known.seq, id: known.id, ts_ms: known.ts_ms, duplicate: true, history_available })
             }
-            Outcome::New { seq, id, revision } => {
+            Outcome::New { seq, id, revision, audience_bytes } => {
                 kv::tell(state, std::mem::take(&mut append.writes), revision);
                 if !append.client_id.is_empty() {
                     let key = recent::key(log.no, append.whose(), &append.client_id);
@@ -303,7 +306,7 @@ fn tell(state: &State, written: Vec<(Job, Outcome)>, answers: Vec<(Option<super:
                     recent.put(key, Known { fingerprint, seq, id: id.clone(), ts_ms, history_available: true });
                 }
                 let ts_ms = append.now_ms;
-                let used = room::of(&append);
+                let used = room::of(&append) + audience_bytes;
                 let used = log.bytes.fetch_add(used, Ordering::Relaxed) + used;
                 if (Room { used, limit: state.log_bytes }).is_short() {
                     state.pressed.notify_one();

@@ -6,9 +6,12 @@ use hostel_wire::frames::{Kind, Priority};
 use rusqlite::{Connection, Params, Row};
 
 use super::super::types::{Entry, HistoryQuery};
-use super::{Log, place};
+use super::{Log, audience, place};
 
-const COLUMNS: &str = "place, id, ts_ms, kind, dest, sender, client_id, fingerprint, priority, audience, body";
+/// What is read of an entry.
+fn columns() -> String {
+    format!("place, id, ts_ms, kind, dest, sender, client_id, fingerprint, priority, {}, body", audience::SQL)
+}
 
 /// All logs, by mesh.
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<(String, Log)>> {
@@ -37,7 +40,8 @@ pub(super) fn range(
     limit: usize,
     max_bytes: usize,
 ) -> rusqlite::Result<Vec<Arc<Entry>>> {
-    let sql = format!("SELECT {COLUMNS} FROM log WHERE place > ? AND place <= ? ORDER BY place LIMIT ?");
+    let columns = columns();
+    let sql = format!("SELECT {columns} FROM log WHERE place > ? AND place <= ? ORDER BY place LIMIT ?");
     let bounds = (place::of(log, after), place::of(log, up_to), limit_of(limit));
     collect(connection, &sql, bounds, max_bytes)
 }
@@ -51,8 +55,9 @@ pub(super) fn urgent(
     limit: usize,
     max_bytes: usize,
 ) -> rusqlite::Result<Vec<Arc<Entry>>> {
+    let columns = columns();
     let sql = format!(
-        "SELECT {COLUMNS} FROM log INDEXED BY log_urgent
+        "SELECT {columns} FROM log INDEXED BY log_urgent
          WHERE priority = 0 AND place > ? AND place <= ? ORDER BY place LIMIT ?"
     );
     let bounds = (place::of(log, after), place::of(log, up_to), limit_of(limit));
@@ -69,24 +74,31 @@ pub(super) fn history(
     let before = query.before_seq.unwrap_or(u64::MAX).min(last + 1);
     let (after, before) = (place::of(log, query.after_seq.unwrap_or(0)), place::of(log, before));
     let (range, limit) = ("place > ? AND place < ?", limit_of(query.limit));
-    let max_bytes = query.max_bytes;
+    let (max_bytes, columns) = (query.max_bytes, columns());
     match (&query.topic, &query.with_member) {
         (Some(topic), _) => {
             let sql = format!(
-                "SELECT {COLUMNS} FROM log INDEXED BY log_by_topic
+                "SELECT {columns} FROM log INDEXED BY log_by_topic
                  WHERE {range} AND kind = 'topic' AND dest = ? ORDER BY place DESC LIMIT ?"
             );
             collect(connection, &sql, (after, before, topic, limit), max_bytes)
         }
         (None, Some(member)) => {
-            let sql = format!(
-                "SELECT {COLUMNS} FROM log WHERE {range} AND kind IN ('dm', 'file') AND (dest = ?3 OR sender = ?3)
-                 ORDER BY place DESC LIMIT ?4"
-            );
+            // Each side is read from its own index, newest first and no further than needed.
+            let side = |index: &str, column: &str| {
+                format!(
+                    "SELECT place FROM (SELECT place FROM log INDEXED BY {index}
+                     WHERE kind IN ('dm', 'file') AND {column} = ?3 AND place > ?1 AND place < ?2
+                     ORDER BY place DESC LIMIT ?4)"
+                )
+            };
+            let (to, from) = (side("log_direct_to", "dest"), side("log_direct_from", "sender"));
+            let sql =
+                format!("SELECT {columns} FROM log WHERE place IN ({to} UNION {from}) ORDER BY place DESC LIMIT ?4");
             collect(connection, &sql, (after, before, member, limit), max_bytes)
         }
         (None, None) => {
-            let sql = format!("SELECT {COLUMNS} FROM log WHERE {range} ORDER BY place DESC LIMIT ?");
+            let sql = format!("SELECT {columns} FROM log WHERE {range} ORDER BY place DESC LIMIT ?");
             collect(connection, &sql, (after, before, limit), max_bytes)
         }
     }

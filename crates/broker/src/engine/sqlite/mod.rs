@@ -6,6 +6,7 @@
 //! It decides nothing about members or messages; see the interface.
 
 mod append;
+mod audience;
 mod audit;
 mod blobs;
 mod kv;
@@ -59,6 +60,8 @@ const SCHEMA: Schema = Schema {
         include_str!("migrations/0001_broker.sql"),
         include_str!("migrations/0002_bytes.sql"),
         include_str!("migrations/0003_audit_base.sql"),
+        include_str!("migrations/0004_direct.sql"),
+        include_str!("migrations/0005_audiences.sql"),
     ],
 };
 
@@ -67,6 +70,9 @@ const LINE: usize = 4096;
 
 /// Changes of records that somebody who watches may be behind.
 const CHANGES: usize = 4096;
+
+/// How long one look into the past may take: deliveries need the connections for reading, too.
+const HISTORY_LIMIT: Duration = Duration::from_secs(5);
 
 /// How long closing waits for the writer.
 const CLOSING: Duration = Duration::from_secs(10);
@@ -333,7 +339,8 @@ impl Engine for SqliteEngine {
     async fn history(&self, mesh: &str, query: HistoryQuery) -> Result<Vec<Arc<Entry>>, EngineError> {
         let log = self.log(mesh)?;
         let (no, last) = (log.no, log.last());
-        Ok(self.state.store.read(move |connection| log::history(connection, no, last, &query)).await?)
+        let work = move |connection: &rusqlite::Connection| log::history(connection, no, last, &query);
+        Ok(self.state.store.read_within(HISTORY_LIMIT, work).await?)
     }
 
     async fn entry(&self, mesh: &str, id: &str) -> Result<Option<Arc<Entry>>, EngineError> {
@@ -441,13 +448,7 @@ impl Engine for SqliteEngine {
         if self.lines.send(end).await.is_ok() {
             ended.await.ok();
         }
-        let writer = self.state.store.close();
-        let gone = async {
-            while writer.strong_count() > 0 {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        tokio::time::timeout(CLOSING, gone).await.ok();
+        self.state.store.closed(CLOSING).await;
     }
 }
 

@@ -11,7 +11,7 @@ use hostel_syncpoint::SyncPoint;
 use rusqlite::{Transaction, params};
 
 use super::super::types::{EngineError, Pruned};
-use super::{Log, State, audit, place, room};
+use super::{Log, State, audience, audit, place, room};
 
 /// Rows of each kind that one call removes at most.
 const BATCH: i64 = 500;
@@ -84,7 +84,7 @@ pub(super) async fn trim(state: &State, log: &Log, up_to: u64, bytes: u64) -> Re
     Ok(Pruned { entries: gone.entries, more, ..Pruned::default() })
 }
 
-/// Gives free pages back to the file system.
+/// Gives some free pages back to the file system at once; the writer gives back the rest when it is quiet.
 async fn give_back(state: &State) -> Result<(), EngineError> {
     let give_back = |transaction: &Transaction<'_>| {
         let mut vacuum = transaction.prepare(&format!("PRAGMA incremental_vacuum({PAGES})"))?;
@@ -100,14 +100,14 @@ fn one(transaction: &Transaction<'_>, log: i64, now: i64) -> rusqlite::Result<Go
     let is_over = |end: i64, _: u64| end <= now;
     let entries = beginning(transaction, log, ("log", "expires_ms", room::ENTRY_SQL), is_over)?;
     let ids = beginning(transaction, log, ("dedupe", "forget_ms", room::ID_SQL), is_over)?;
-    let first = remove(transaction, log, entries.as_ref())?;
+    let (first, audiences) = remove(transaction, log, entries.as_ref())?;
     if let Some(ids) = &ids {
         transaction
             .prepare_cached("DELETE FROM dedupe WHERE place > ? AND place <= ?")?
             .execute(params![place::of(log, 0), ids.last])?;
     }
     let (entries, ids) = (entries.unwrap_or_default(), ids.unwrap_or_default());
-    let gone = Gone { entries: entries.count, ids: ids.count, bytes: entries.bytes + ids.bytes, first };
+    let gone = Gone { entries: entries.count, ids: ids.count, bytes: entries.bytes + ids.bytes + audiences, first };
     take_off(transaction, log, gone.bytes)?;
     Ok(gone)
 }
@@ -117,21 +117,23 @@ fn beginning_to(transaction: &Transaction<'_>, log: i64, up_to: u64, excess: u64
     let last = place::of(log, up_to);
     let part =
         beginning(transaction, log, ("log", "place", room::ENTRY_SQL), |at, so_far| at <= last && so_far < excess)?;
-    let first = remove(transaction, log, part.as_ref())?;
+    let (first, audiences) = remove(transaction, log, part.as_ref())?;
     let part = part.unwrap_or_default();
-    take_off(transaction, log, part.bytes)?;
-    Ok(Gone { entries: part.count, ids: 0, bytes: part.bytes, first })
+    let bytes = part.bytes + audiences;
+    take_off(transaction, log, bytes)?;
+    Ok(Gone { entries: part.count, ids: 0, bytes, first })
 }
 
-/// Removes the entries of a part; the number of the first that is left, if any went.
-fn remove(transaction: &Transaction<'_>, log: i64, part: Option<&Part>) -> rusqlite::Result<Option<u64>> {
-    let Some(part) = part else { return Ok(None) };
+/// Removes the entries of a part, and audiences with the last entry for them; the number of the first that is left, if any
+/// went, and the bytes of the audiences.
+fn remove(transaction: &Transaction<'_>, log: i64, part: Option<&Part>) -> rusqlite::Result<(Option<u64>, u64)> {
+    let Some(part) = part else { return Ok((None, 0)) };
     transaction
         .prepare_cached("DELETE FROM log WHERE place > ? AND place <= ?")?
         .execute(params![place::of(log, 0), part.last])?;
     let next = place::seq(part.last) + 1;
     transaction.prepare_cached("UPDATE logs SET first_seq = ? WHERE no = ?")?.execute(params![next as i64, log])?;
-    Ok(Some(next))
+    Ok((Some(next), audience::forget(transaction, log, part.last)?))
 }
 
 fn take_off(transaction: &Transaction<'_>, log: i64, bytes: u64) -> rusqlite::Result<()> {

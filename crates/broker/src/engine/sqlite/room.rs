@@ -4,6 +4,7 @@
 //! the same way. It decides nothing: appending refuses, and the registry says what may go.
 
 use super::super::types::Append;
+use super::audience;
 
 /// Of a row, besides its texts: numbers, ids of fixed length, a fingerprint, its part of the indexes.
 pub(super) const ROW: u64 = 200;
@@ -14,10 +15,9 @@ pub(super) const ENTRY_SQL: &str = "octet_length(body) + octet_length(audience) 
 /// What [`id`] is, in the database's words.
 pub(super) const ID_SQL: &str = "2 * octet_length(client_id) + 200";
 
-/// What an entry takes. The audience is stored with a space between any two.
+/// What an entry takes. A large audience is counted by itself, with the first entry for it.
 pub(super) fn entry(append: &Append) -> u64 {
-    let audience = append.audience.iter().map(|id| id.len() + 1).sum::<usize>().saturating_sub(1);
-    (append.bytes.len() + audience + append.client_id.len()) as u64 + ROW
+    (append.bytes.len() + audience::row_bytes(&append.audience) + append.client_id.len()) as u64 + ROW
 }
 
 /// What is remembered of an entry's id, which is in the row and in its index; nothing if it has none.

@@ -132,6 +132,8 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
     let plan = welcome::plan(broker, &mesh, &member, claim.hello, protocol).await.ok_or_else(Refused::unavailable)?;
     let (news, heard) = mpsc::channel(broker.settings.limits.news);
     let limits = &broker.settings.limits;
+    let says_synced = protocol >= 2 && welcome::wants(claim.hello, welcome::ACK_SYNCED);
+    let window = Window::new(limits.window, limits.window_bytes, plan.from).says_synced(says_synced);
     let now = Now { status: Status::Idle, at: Instant::now(), summary: None, visible: true };
     let connection = Arc::new(Connection {
         id: broker.next_id(),
@@ -144,9 +146,10 @@ pub(super) async fn admit<E: Engine>(broker: &Arc<Broker<E>>, nonce: &str, text:
         protocol,
         wants_entries: !claim.hello.capabilities.iter().any(|word| word == "no_push"),
         shares: protocol >= 2 && welcome::wants(claim.hello, welcome::SHARED),
+        hears_batches: protocol >= 2 && welcome::wants(claim.hello, welcome::PRESENCE_BATCHES),
         about: claim.about(broker.clock.now_ms()),
         now: Mutex::new(now),
-        window: Mutex::new(Window::new(limits.window, limits.window_bytes, plan.from)),
+        window: Mutex::new(window),
         opened: Notify::new(),
         bye: AtomicBool::new(false),
         cursor_saved: AtomicU64::new(plan.from),
@@ -306,7 +309,7 @@ impl Claim<'_> {
         let old = member.pubkey.clone();
         let rotated =
             broker.registry.catch_up(mesh.id(), &member.id, &key, &hello.lineage).await.map_err(unfollowed)?;
-        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member);
+        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member, None);
         broker.rooms.room(mesh.id()).tell(&delta, |one| one.protocol >= 2);
         let fields = json!({"mesh": mesh.id(), "member": rotated.member.id, "old": old, "new": key, "lineage": true});
         broker.log.line(Level::Warn, "member_keypair_rotated", fields);

@@ -59,6 +59,8 @@ pub(crate) struct Connection {
     pub(crate) wants_entries: bool,
     /// Also changes of what is shared.
     pub(crate) shares: bool,
+    /// It takes news of several members' coming and going in one frame.
+    pub(crate) hears_batches: bool,
     /// What its hello said of it.
     pub(crate) about: About,
     /// What it says of itself now.

@@ -148,6 +148,9 @@ impl<E: Engine> Reader<'_, E> {
         let count = {
             let mut window = self.connection.window.lock();
             let mut count = window.acknowledge(ack.seq, &ack.above);
+            if let Some(synced) = ack.synced {
+                window.note_synced(synced);
+            }
             if by_id && ack.seq.is_none() {
                 let (broker, client) = (ack.broker_message_id.as_deref(), ack.client_message_id.as_deref());
                 count += window.acknowledge_id(broker, client);

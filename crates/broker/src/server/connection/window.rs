@@ -20,6 +20,10 @@ pub(crate) struct Window {
     scan: u64,
     /// Sent before their turn, all above `scan`.
     ahead: BTreeSet<u64>,
+    /// The last entry that was sent in its turn.
+    last_sent: u64,
+    /// What the reader would still have after a power cut, for readers that say so.
+    synced: Option<u64>,
 }
 
 /// An entry on its way.
@@ -34,7 +38,21 @@ impl Window {
     /// A window of so many entries or bytes, for a reader that has everything up to `from`.
     pub(crate) fn new(most: usize, most_bytes: usize, from: u64) -> Self {
         let (most, most_bytes) = (most.max(1), most_bytes.max(1));
-        Self { most, most_bytes, sent: BTreeMap::new(), bytes: 0, scan: from, ahead: BTreeSet::new() }
+        Self {
+            most,
+            most_bytes,
+            sent: BTreeMap::new(),
+            bytes: 0,
+            scan: from,
+            ahead: BTreeSet::new(),
+            last_sent: 0,
+            synced: None,
+        }
+    }
+
+    /// Whether the reader says what of its inbox would survive a power cut.
+    pub(crate) fn says_synced(self, says: bool) -> Self {
+        Self { synced: says.then_some(0), ..self }
     }
 
     /// Whether another entry may be sent.
@@ -68,6 +86,7 @@ impl Window {
         if early && seq > self.scan {
             self.ahead.insert(seq);
         }
+        self.last_sent = self.last_sent.max(seq);
         self.bytes += bytes;
         if let Some(before) = self.sent.insert(seq, Sent { bytes, ids }) {
             self.bytes -= before.bytes;
@@ -115,6 +134,21 @@ impl Window {
         }
     }
 
+    /// The reader would still have everything up to `seq` after a power cut. What it claims never shrinks.
+    pub(crate) fn note_synced(&mut self, seq: u64) {
+        if let Some(synced) = &mut self.synced {
+            *synced = seq.max(*synced);
+        }
+    }
+
+    /// As [`low`](Self::low), but of what a reader that says so would still have after a power cut.
+    pub(crate) fn durable(&self) -> u64 {
+        match self.synced {
+            Some(synced) if synced < self.last_sent => self.low().min(synced),
+            _ => self.low(),
+        }
+    }
+
     fn remove(&mut self, seq: u64) {
         if let Some(sent) = self.sent.remove(&seq) {
             self.bytes -= sent.bytes;
@@ -127,6 +161,31 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn what_a_power_cut_could_take_back_is_not_counted_as_stored() {
+        let mut window = Window::new(10, 1000, 10).says_synced(true);
+        window.pass(12);
+        assert_eq!(window.durable(), 12, "nothing was sent");
+        window.send(13, 10, false, None);
+        window.pass(13);
+        window.acknowledge(Some(13), &[]);
+        assert_eq!((window.low(), window.durable()), (13, 0));
+        window.note_synced(13);
+        window.pass(20);
+        assert_eq!((window.low(), window.durable()), (20, 20));
+        window.send(21, 10, false, None);
+        window.pass(21);
+        window.acknowledge(Some(21), &[]);
+        window.note_synced(5);
+        assert_eq!((window.low(), window.durable()), (21, 13));
+        // An older daemon says nothing of that.
+        let mut window = Window::new(10, 1000, 10);
+        window.send(11, 10, false, None);
+        window.pass(11);
+        window.acknowledge(Some(11), &[]);
+        assert_eq!(window.durable(), 11);
+    }
 
     #[test]
     fn it_closes_by_count_and_by_bytes_and_opens_with_acks() {

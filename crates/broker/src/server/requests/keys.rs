@@ -61,7 +61,7 @@ impl<E: Engine> Asker<'_, E> {
             return Err(RegistryError::Forbidden("only the member's own connection may do this".to_owned()));
         }
         let rotated = self.broker.registry.rotate_key(mesh, member, &old, &new, Some(said)).await?;
-        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member);
+        let delta = welcome::roster_delta(&rotated.mesh, &rotated.member, None);
         self.broker.rooms.room(mesh).tell(&delta, |one| one.protocol >= 2);
         if !rotated.already {
             let fields = json!({"mesh": mesh, "member": member, "old": old, "new": new});

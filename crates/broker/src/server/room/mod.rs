@@ -7,8 +7,9 @@
 //! Memory only: after a restart everybody comes again.
 
 mod news;
+mod presence;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use super::connection::Connection;
 use crate::registry::Concurrency;
 
 pub(crate) use news::{peer_data, system};
+pub(crate) use presence::{Noted, PresenceNews, batches};
 
 /// The rooms of all meshes.
 #[derive(Default)]
@@ -28,11 +30,16 @@ pub(crate) struct Rooms(Mutex<HashMap<String, Arc<Room>>>);
 
 /// A mesh's room.
 #[derive(Default)]
-pub(crate) struct Room(Mutex<State>);
+pub(crate) struct Room {
+    state: Mutex<State>,
+    /// Who came and went, and was not told yet.
+    pub(crate) presence: PresenceNews,
+}
 
 #[derive(Default)]
 struct State {
-    connections: HashMap<u64, Arc<Connection>>,
+    /// Oldest first.
+    connections: BTreeMap<u64, Arc<Connection>>,
     /// Members that are there, or were a moment ago.
     here: HashMap<String, Here>,
 }
@@ -79,7 +86,7 @@ impl Rooms {
     /// Forgets rooms with nobody in them.
     pub(crate) fn sweep(&self) {
         self.0.lock().retain(|_, room| {
-            let state = room.0.lock();
+            let state = room.state.lock();
             Arc::strong_count(room) > 1 || !state.connections.is_empty() || !state.here.is_empty()
         });
     }
@@ -98,14 +105,21 @@ impl Room {
         capacity: usize,
         rule: Concurrency,
     ) -> Result<Entered, Closed> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let live = |one: &&Arc<Connection>| one.ending().is_none();
         let same = |one: &&Arc<Connection>| one.key == connection.key && one.member == connection.member;
-        let others: Vec<_> = state.connections.values().filter(live).filter(same).cloned().collect();
+        // After a restart everybody comes at once: who comes first need not look at all the others.
+        let others: Vec<_> = match state.here.get(&connection.member) {
+            Some(here) if here.connections > 0 => {
+                state.connections.values().filter(live).filter(same).cloned().collect()
+            }
+            _ => Vec::new(),
+        };
         if rule == Concurrency::PreferOldest && !others.is_empty() {
             return Err(Closed::KeptOldest);
         }
         let staying = match rule {
+            _ if state.connections.len() < capacity => 0,
             Concurrency::PreferNewest => state.connections.values().filter(live).filter(|one| !same(one)).count(),
             _ => state.connections.values().filter(live).count(),
         };
@@ -127,7 +141,7 @@ impl Room {
 
     /// A connection is over. Says whether its member is gone with it; else a lease may have begun.
     pub(crate) fn leave(&self, connection: &Connection, lease: Duration) -> bool {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.connections.remove(&connection.id).is_none() {
             return false;
         }
@@ -147,7 +161,7 @@ impl Room {
     /// Members whose lease is over; they are gone.
     pub(crate) fn expire(&self) -> Vec<String> {
         let now = Instant::now();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let over = |here: &Here| here.until.is_some_and(|until| until <= now);
         let gone: Vec<_> = state.here.iter().filter(|(_, here)| over(here)).map(|(id, _)| id.clone()).collect();
         for member in &gone {
@@ -157,14 +171,13 @@ impl Room {
     }
 
     fn next_lease(&self) -> Option<Instant> {
-        self.0.lock().here.values().filter_map(|here| here.until).min()
+        self.state.lock().here.values().filter_map(|here| here.until).min()
     }
 
     /// Connections that are open, oldest first.
     pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
-        let mut all: Vec<_> = self.0.lock().connections.values().cloned().collect();
+        let mut all: Vec<_> = self.state.lock().connections.values().cloned().collect();
         all.retain(|one| one.ending().is_none());
-        all.sort_unstable_by_key(|one| one.id);
         all
     }
 
@@ -178,7 +191,10 @@ impl Room {
     /// How many claims of a key there are besides those that would be replaced: what a stranger may know before it has
     /// shown who it is.
     pub(crate) fn is_full(&self, capacity: usize, key: &str, rule: Concurrency) -> bool {
-        let state = self.0.lock();
+        let state = self.state.lock();
+        if state.connections.len() < capacity {
+            return false;
+        }
         let live = state.connections.values().filter(|one| one.ending().is_none());
         let staying = live.filter(|one| rule != Concurrency::PreferNewest || one.key.hex() != key).count();
         staying >= capacity
