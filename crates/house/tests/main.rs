@@ -20,6 +20,7 @@ mod pipelines_output;
 mod pipelines_restart;
 mod processes;
 mod property;
+mod retention;
 mod sessions;
 mod sessions_idle;
 mod sessions_mail;

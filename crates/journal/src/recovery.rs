@@ -8,6 +8,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::aside::SetAside;
 use crate::blocks::{Block, partition_point, read_meta};
 use crate::file;
 use crate::format::{
@@ -78,6 +79,11 @@ pub fn recover(dir: BorrowedFd<'_>, id: ProcessId, keeper_id: &[u8; 16], now_ns:
 /// What [`recover`] would find, without changing anything.
 pub fn inspect(dir: BorrowedFd<'_>, id: ProcessId) -> io::Result<Recovered> {
     examine(file::open_readable(dir, id)?.as_fd(), Some(id))
+}
+
+/// As [`inspect`], for a journal that was set aside.
+pub fn inspect_set_aside(dir: BorrowedFd<'_>, journal: &SetAside) -> io::Result<Recovered> {
+    examine(file::open_readable_as(dir, &journal.file)?.as_fd(), Some(journal.id))
 }
 
 /// As [`inspect`], for any readable descriptor.

@@ -27,6 +27,7 @@ use super::protocol::Down;
 use super::protocol::GuardInfo;
 use super::protocol::HouseStatus;
 use super::protocol::JournalInfo;
+use super::protocol::UnreadableInfo;
 use super::protocol::KeeperInfo;
 use super::protocol::Kill;
 use super::protocol::Killed;
@@ -333,17 +334,17 @@ fn stdin_failure(error: &StdinError) -> Failure {
 
 async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
     let usage = processes.usage().await.map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
-    let known = processes.list();
+    let (unreadable, _) = processes.unreadable_journals();
     let list = usage
         .by_process
         .iter()
         .map(|(id, bytes)| {
-            let process = known.iter().find(|process| process.id() == *id);
+            let process = processes.by_id(*id);
             JournalInfo {
                 id: id.to_string(),
-                name: process.map(|process| process.name().to_owned()).unwrap_or_default(),
+                name: process.as_ref().map(|process| process.name().to_owned()).unwrap_or_default(),
                 bytes: *bytes,
-                state: process.map_or(State::Lost, |process| state(process)),
+                state: process.as_ref().map_or(State::Lost, |process| state(process)),
             }
         })
         .collect();
@@ -354,6 +355,14 @@ async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
         free_bytes: usage.free_bytes,
         dir: settings.journal_dir.display().to_string(),
         processes: list,
+        unreadable: unreadable
+            .into_iter()
+            .map(|journal| UnreadableInfo {
+                file: journal.file,
+                reason: journal.reason,
+                set_aside: journal.is_set_aside,
+            })
+            .collect(),
     })
 }
 
@@ -412,7 +421,9 @@ async fn status(processes: &Processes, settings: &Settings, inside: bool) -> Out
         child_limit: keeper.child_limit,
         cgroup: keeper.cgroup,
     };
+    let (named, unnamed) = processes.unreadable_journals();
     value(&HouseStatus {
+        unreadable_journals: (named.len() + unnamed) as u64,
         version: settings.version.clone(),
         pid: std::process::id(),
         uptime_s: settings.started.elapsed().as_secs(),

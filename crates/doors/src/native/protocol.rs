@@ -285,6 +285,20 @@ pub struct Usage {
     pub dir: String,
     /// One by one, largest first.
     pub processes: Vec<JournalInfo>,
+    /// Journals that cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<UnreadableInfo>,
+}
+
+/// A journal that cannot be read.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct UnreadableInfo {
+    /// The file's name in the journal directory.
+    pub file: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// It was renamed; if not, it is tried again.
+    pub set_aside: bool,
 }
 
 /// One journal.
@@ -338,6 +352,9 @@ pub struct HouseStatus {
     /// The client runs inside the house: it is told of what is its own, and may do less.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inside: bool,
+    /// How many journals cannot be read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unreadable_journals: u64,
     /// The guard of agents that do not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardInfo>,
@@ -496,4 +513,8 @@ mod tests {
         assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
         assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

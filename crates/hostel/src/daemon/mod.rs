@@ -37,6 +37,7 @@ use hostel_house::insiders::Insiders;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Retention;
+use hostel_house::processes::UnreadableJournal;
 use hostel_house::sessions::Cause;
 use hostel_house::sessions::MailLimits;
 use hostel_house::sessions::Scope;
@@ -333,6 +334,7 @@ impl House {
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
         let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
         let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
+        self.report_unreadable(&self.processes.unreadable_journals().0);
         ready();
         let mut keepers_lost = 0;
         tokio::pin!(over);
@@ -433,8 +435,25 @@ impl House {
         self.log.info(format_args!("[hostel] {busy} sessions were busy and had to stop, {left} did not in time"));
     }
 
+    fn report_unreadable(&self, journals: &[UnreadableJournal]) {
+        for journal in journals {
+            let file = journal_dir(&self.dir, &self.settings).join(&journal.file);
+            let done = if journal.is_set_aside { "it was set aside under this name" } else { "it is tried again" };
+            self.log.error(format_args!(
+                "[hostel] the journal `{}` cannot be read ({}); {done}, and nothing of it was removed; `hostel doctor` lists \
+                 such files",
+                file.display(),
+                journal.reason
+            ));
+        }
+    }
+
     /// Lets go of what is past its time.
     async fn tidy(&self) {
+        match self.processes.examine_unknown_journals().await {
+            Ok(journals) => self.report_unreadable(&journals),
+            Err(error) => self.log.warn(format_args!("[hostel] cannot look through the journals: {error}")),
+        }
         match self.processes.collect_garbage(retention(&self.settings), false).await {
             Ok(collected) if collected.removed.is_empty() => {}
             Ok(collected) => self.log.info(format_args!(

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hostel_journal::{EndKind, ProcessId, Recovered};
+use hostel_journal::ProcessId;
 use hostel_keeper::proto::{Builder, Held, Limits, Note, State, feature, kind, tag};
 use hostel_peer::server::{self, ServerError};
 use parking_lot::{Mutex, RwLock};
@@ -16,10 +16,11 @@ use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
 
 use super::greeting::{Greeting, KeeperPlace, Meeting};
+use super::history::ended_progress;
 use super::label::Label;
 use super::link::{Answer, Caller, Link, LinkEnd};
-use super::process::{Exit, Process, Progress};
-use super::{ConnectError, House, HouseKey, KeeperOptions, Processes, Registry, UpgradeError, launch};
+use super::process::{Process, Progress};
+use super::{ConnectError, House, HouseKey, KeeperOptions, LOST, Processes, Registry, UpgradeError, launch};
 
 /// Attempts to reach a keeper that is just starting or replacing itself.
 const ATTEMPTS: u32 = 60;
@@ -58,6 +59,7 @@ impl Processes {
             expecting_end: false.into(),
             key: signal::Sender::new(greeting.key.map(Arc::new)),
             spared: Mutex::default(),
+            unreadable: Mutex::default(),
         });
         let processes = Self { house };
         processes.learn(&greeting.states);
@@ -90,29 +92,6 @@ impl Processes {
             process.applied.fetch_max(state.applied, Ordering::Relaxed);
             process.apply(&state.note);
         }
-    }
-
-    /// Takes up the processes that only their journals remember.
-    async fn learn_history(&self) {
-        let house = Arc::clone(&self.house);
-        let known: HashSet<ProcessId> = house.registry.read().by_id.keys().copied().collect();
-        let found = hostel_tasks::spawn_blocking(move || {
-            let files = hostel_journal::scan(house.journal_dir()).unwrap_or_default();
-            let unknown = files.into_iter().filter(|file| !known.contains(&file.id));
-            unknown.filter_map(|file| hostel_journal::inspect(house.journal_dir(), file.id).ok()).collect::<Vec<_>>()
-        });
-        for recovered in found.await.unwrap_or_default() {
-            let process = self.remembered(&recovered);
-            self.house.registry.write().by_id.insert(process.id(), process);
-        }
-    }
-
-    fn remembered(&self, recovered: &Recovered) -> Arc<Process> {
-        let meta = &recovered.meta;
-        let label = Label::decode(&meta.label, &meta.id.to_string());
-        let process = Process::new(&self.house, meta.id, label, Vec::new(), ended_progress(recovered));
-        process.started.get_or_init(|| (meta.pid, meta.start_ns));
-        process
     }
 
     /// The youngest process of a name has it; an older one that still runs was being replaced when
@@ -243,25 +222,6 @@ fn path_of(file: &OwnedFd) -> io::Result<PathBuf> {
     }
     let text = format!("the program file `{}` was removed; restart the daemon", path.display());
     Err(io::Error::new(io::ErrorKind::NotFound, text))
-}
-
-const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
-
-fn ended_progress(recovered: &Recovered) -> Progress {
-    let exit = match &recovered.end {
-        Some(end) => match &end.kind {
-            EndKind::Exit(exit) => Exit { code: exit.code, signal: exit.signal, lost: false },
-            EndKind::Lost(_) => LOST,
-        },
-        None => LOST,
-    };
-    Progress {
-        committed: recovered.position.committed,
-        next_seq: recovered.position.next_seq,
-        held: Held::No,
-        has_file: true,
-        exit: Some(exit),
-    }
 }
 
 fn since_boot_ns() -> u64 {

@@ -1,6 +1,6 @@
 //! Giving disk space back: which journals may go, and what they occupy.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -38,7 +38,7 @@ pub struct Usage {
     pub by_process: Vec<(ProcessId, u64)>,
 }
 
-fn now_ns() -> u64 {
+pub(super) fn now_ns() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |elapsed| elapsed.as_nanos() as u64)
 }
 
@@ -69,27 +69,22 @@ pub(super) async fn collect(house: &Arc<House>, retention: Retention, dry_run: b
     let free = |process: &&Arc<Process>| !process.status().running && !process.is_read();
     let ended = processes.iter().filter(free).filter(|process| !spared.contains(&process.id()));
     // A silent process has no file; it counts like an empty one.
-    let candidates: Vec<FileInfo> = ended
+    let by_id: HashMap<ProcessId, &FileInfo> = files.iter().map(|file| (file.id, file)).collect();
+    let candidates: HashMap<ProcessId, (FileInfo, &Arc<Process>)> = ended
         .map(|process| {
-            let file = files.iter().find(|file| file.id == process.id());
-            file.cloned().unwrap_or(FileInfo { id: process.id(), bytes_on_disk: 0, modified_ns: process.started_ns() })
+            let silent = FileInfo { id: process.id(), bytes_on_disk: 0, modified_ns: process.started_ns() };
+            let file = by_id.get(&process.id()).map_or(silent, |file| **file);
+            (process.id(), (file, process))
         })
         .collect();
-    let expired = retention.expired(&candidates, now_ns());
+    let infos: Vec<FileInfo> = candidates.values().map(|(file, _)| *file).collect();
     let mut collected = Collected::default();
-    for file in unreadable(&files, &processes) {
-        collected.freed_bytes += file.bytes_on_disk;
-        collected.removed.push((file.id, String::new()));
-        if !dry_run {
-            remove_file(house, file.id).await;
-        }
-    }
-    for id in expired {
-        let Some(process) = processes.iter().find(|process| process.id() == id) else { continue };
+    for id in retention.expired(&infos, now_ns()) {
+        let Some((file, process)) = candidates.get(&id) else { continue };
         if !dry_run && !forget(house, process).await {
             continue;
         }
-        collected.freed_bytes += candidates.iter().find(|file| file.id == id).map_or(0, |file| file.bytes_on_disk);
+        collected.freed_bytes += file.bytes_on_disk;
         collected.removed.push((id, process.name().to_owned()));
     }
     Ok(collected)
@@ -132,12 +127,15 @@ async fn forget(house: &Arc<House>, process: &Arc<Process>) -> bool {
             _ => return false,
         }
     }
-    house.remove(process);
-    // One that printed nothing has no file, and nobody makes one for what is forgotten.
-    !process.progress.borrow().has_file || remove_file(house, process.id()).await
+    // The file first: one that cannot be removed still belongs to a process that is known.
+    let removed = remove_file(house, process.id()).await;
+    if removed {
+        house.remove(process);
+    }
+    removed
 }
 
-async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {
+pub(super) async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {
     let owner = Arc::clone(house);
     let removed = hostel_tasks::spawn_blocking(move || hostel_journal::remove(owner.journal_dir(), id)).await;
     match removed {
@@ -145,12 +143,4 @@ async fn remove_file(house: &Arc<House>, id: ProcessId) -> bool {
         Ok(Err(error)) => error.kind() == io::ErrorKind::NotFound,
         Err(_) => false,
     }
-}
-
-/// Files that belong to no process, because not even their first record can be read, and that
-/// nobody has written to for a day.
-fn unreadable<'a>(files: &'a [FileInfo], processes: &[Arc<Process>]) -> impl Iterator<Item = &'a FileInfo> {
-    let known: HashSet<ProcessId> = processes.iter().map(|process| process.id()).collect();
-    let yesterday = now_ns().saturating_sub(24 * 3600 * 1_000_000_000);
-    files.iter().filter(move |file| !known.contains(&file.id) && file.modified_ns < yesterday)
 }

@@ -8,6 +8,7 @@ mod connect;
 mod garbage;
 mod greeting;
 mod guarded;
+mod history;
 mod input;
 mod label;
 mod launch;
@@ -42,6 +43,7 @@ use tokio::sync::watch as signal;
 
 pub use garbage::{Collected, Usage};
 pub use guarded::SpawnGuard;
+pub use history::{MAX_UNREADABLE_REPORTED, UnreadableJournal};
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
@@ -221,7 +223,11 @@ pub(crate) struct House {
     key: signal::Sender<Option<Arc<HouseKey>>>,
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
+    unreadable: Mutex<history::UnreadableList>,
 }
+
+/// The end of a process whose keeper died: how it really ended is not known.
+const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
 
 #[derive(Default)]
 struct Registry {
