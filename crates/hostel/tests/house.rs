@@ -384,7 +384,10 @@ fn space_is_shown_and_given_back() {
     let would = house.hostel(["gc", "--dry-run", "--all"]).out;
     assert!(would.contains("1 journal would be removed, 1"), "{would}");
     assert!(house.hostel(["gc"]).out.ends_with("0 journals removed, 0 B\n"));
-    let removed = house.hostel(["gc", "--all"]).out;
+    let refused = house.hostel(["gc", "--all"]);
+    assert!(refused.err.contains("there is nobody to ask whether 1 journal may go"), "{}", refused.err);
+    assert!(refused.err.contains("--yes"), "{}", refused.err);
+    let removed = house.hostel(["gc", "--all", "--yes"]).out;
     assert_eq!(removed, would.replace("would be removed", "removed"));
     assert_eq!(house.json(["--json", "ps", "-a"])["processes"].as_array().unwrap().len(), 0);
 }

@@ -5,10 +5,53 @@ use crate::support;
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hostel_agents::Hosting;
+use hostel_house::housekeeping::{Housekeeping, HousekeepingOptions, TimeSource};
 use hostel_house::processes::{ProcessId, Processes, Retention};
+use support::sessions::{Daemon, options};
 use support::{TestHouse, hear, limit, shell};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The clocks of a machine. They begin at the present, because the files are real.
+#[derive(Clone)]
+pub(crate) struct FakeTime {
+    wall: Arc<AtomicU64>,
+    passing: Arc<AtomicU64>,
+}
+
+impl FakeTime {
+    pub(crate) fn new() -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+        Self { wall: Arc::new(AtomicU64::new(now)), passing: Arc::new(AtomicU64::new(7)) }
+    }
+
+    /// Time that everybody sees pass.
+    pub(crate) fn pass(&self, duration: Duration) {
+        self.set_forward(duration);
+        self.passing.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn set_forward(&self, duration: Duration) {
+        self.wall.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) async fn housekeeping(&self, daemon: &Daemon, options: HousekeepingOptions) -> Housekeeping {
+        let (wall, passing) = (Arc::clone(&self.wall), Arc::clone(&self.passing));
+        let source = TimeSource::of(move || wall.load(Ordering::Relaxed), move || passing.load(Ordering::Relaxed));
+        Housekeeping::open(daemon.processes.clone(), daemon.sessions.clone(), options, source).await.unwrap()
+    }
+}
+
+/// Limits that nothing reaches.
+pub(crate) fn loose() -> HousekeepingOptions {
+    let retention = Retention { max_count: usize::MAX, max_age: Duration::MAX, max_bytes: u64::MAX };
+    HousekeepingOptions { retention, quota: 1 << 40, floor: 1, age_delay: Duration::ZERO }
+}
 
 const EVERYTHING: Retention = Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 };
 
@@ -109,4 +152,75 @@ async fn only_a_file_that_was_never_begun_is_removed_and_only_after_a_day() {
     assert!(file(3).exists(), "somebody may be making it");
     assert!(house.journal().join(&told[0].file).exists());
     processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[test]
+fn age_removes_nothing_by_a_clock_that_was_set_and_only_after_a_day_by_one_that_was_not() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    daemon.run(async {
+        let process = daemon.processes.spawn(shell("old", "echo out")).await.unwrap();
+        hear(&process, 0).await;
+        let id = process.id();
+        drop(process);
+        let is_there = || daemon.processes.by_id(id).is_some() && place.journal().join(id.file_name()).exists();
+        let rule = Retention { max_age: 7 * DAY, ..loose().retention };
+        let week = HousekeepingOptions { retention: rule, age_delay: Duration::from_secs(600), ..loose() };
+        let time = FakeTime::new();
+        let first = time.housekeeping(&daemon, week).await;
+        first.round().await.unwrap();
+
+        // A clock set by mistake, also over a restart, and also for somebody who asks.
+        time.set_forward(40 * DAY);
+        assert_eq!(first.round().await.unwrap().doubt_ns.map(|ahead| ahead > 0), Some(true));
+        time.pass(Duration::from_secs(601));
+        first.round().await.unwrap();
+        let second = time.housekeeping(&daemon, week).await;
+        time.pass(Duration::from_secs(601));
+        second.round().await.unwrap();
+        second.collect(false, false, None).await.unwrap();
+        assert!(is_there());
+
+        // What the clock stays at is believed after a day; the verdict waits for another day.
+        time.pass(DAY);
+        second.round().await.unwrap();
+        time.pass(DAY - Duration::from_secs(1));
+        second.round().await.unwrap();
+        assert!(is_there());
+
+        // A daemon that has just started does nothing because of an age.
+        time.pass(Duration::from_secs(1));
+        let third = time.housekeeping(&daemon, week).await;
+        third.round().await.unwrap();
+        assert!(is_there());
+        time.pass(Duration::from_secs(600));
+        assert_eq!(third.round().await.unwrap().by_rule.removed.len(), 1);
+        assert!(!is_there());
+    });
+    daemon.end();
+}
+
+#[test]
+fn what_is_needed_again_loses_its_tombstone() {
+    let place = TestHouse::new();
+    let mut keep_a_day = options(Vec::new());
+    keep_a_day.keep_archived = DAY;
+    let daemon = Daemon::start(&place, keep_a_day);
+    let session = daemon.session("echo", Hosting::Warm, place.path());
+    daemon.run(async {
+        support::sessions::ask(&session, "hello").await;
+        let time = FakeTime::new();
+        let keeper = time.housekeeping(&daemon, loose()).await;
+        session.close(hostel_house::sessions::Cause::SessionRemoved).await.unwrap();
+        time.pass(2 * DAY);
+        assert_eq!(keeper.round().await.unwrap().sessions, 0);
+        let again = daemon.sessions.revive("s").await.unwrap();
+        assert_eq!(keeper.round().await.unwrap().sessions, 0);
+        again.close(hostel_house::sessions::Cause::SessionRemoved).await.unwrap();
+        time.pass(DAY);
+        assert_eq!(keeper.round().await.unwrap().sessions, 0, "the verdict is a new one");
+        time.pass(DAY);
+        assert_eq!(keeper.round().await.unwrap().sessions, 1);
+    });
+    daemon.end();
 }

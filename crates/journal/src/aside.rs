@@ -175,9 +175,12 @@ mod tests {
             ReadFailure::judge(dir.as_fd(), id, &error)
         };
         assert_eq!(judged(), ReadFailure::Missing);
-        for (bytes, expected) in
-            [(0, ReadFailure::Empty), (63, ReadFailure::Empty), (64, ReadFailure::Unreadable), (4096, ReadFailure::Unreadable)]
-        {
+        for (bytes, expected) in [
+            (0, ReadFailure::Empty),
+            (63, ReadFailure::Empty),
+            (64, ReadFailure::Unreadable),
+            (4096, ReadFailure::Unreadable),
+        ] {
             std::fs::write(folder.path().join(id.file_name()), vec![0; bytes]).unwrap();
             assert_eq!(judged(), expected, "{bytes}");
         }

@@ -25,5 +25,5 @@ pub use format::{BLOCK_BYTES, Exit, FRAME_BYTES, LOST_KEEPER_ENDED, MAX_LABEL, M
 pub use id::{ParseIdError, ProcessId};
 pub use reader::{Blocking, Cursor, Fill, ReadError, Reader, Totals};
 pub use recovery::{End, EndKind, Recovered, inspect, inspect_fd, inspect_set_aside, recover};
-pub use retention::{FileInfo, Retention, remove, scan};
+pub use retention::{FileInfo, Retention, bytes_on_disk, remove, scan};
 pub use writer::{HEADROOM, Position, TAILROOM, Writer};

@@ -3,6 +3,7 @@
 //! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
 //! `house/down`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use hostel_house::processes::Member;
 use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Relation;
-use hostel_house::processes::Retention;
 use hostel_house::processes::StdinError;
 use hostel_house::processes::StdinTicket;
 use rustix::process::Signal;
@@ -27,7 +27,6 @@ use super::protocol::Down;
 use super::protocol::GuardInfo;
 use super::protocol::HouseStatus;
 use super::protocol::JournalInfo;
-use super::protocol::UnreadableInfo;
 use super::protocol::KeeperInfo;
 use super::protocol::Kill;
 use super::protocol::Killed;
@@ -41,6 +40,7 @@ use super::protocol::Stdin;
 use super::protocol::StdinApplied;
 use super::protocol::Target;
 use super::protocol::TreeMember;
+use super::protocol::UnreadableInfo;
 use super::protocol::Upgrade;
 use super::protocol::Upgraded;
 use super::protocol::Usage;
@@ -376,13 +376,11 @@ fn journal(process: &Process) -> JournalInfo {
 }
 
 async fn collect(processes: &Processes, settings: &Settings, request: Collect) -> Outcome {
-    let retention = match request.all {
-        true => Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 },
-        false => settings.retention,
-    };
-    let before: Vec<JournalInfo> = processes.list().iter().map(|process| journal(process)).collect();
-    let collected = processes
-        .collect_garbage(retention, request.dry_run)
+    let before: HashMap<String, JournalInfo> =
+        processes.list().iter().map(|process| journal(process)).map(|journal| (journal.id.clone(), journal)).collect();
+    let collected = settings
+        .housekeeping
+        .collect(request.all, request.dry_run, request.changed_before_ns)
         .await
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
     let removed = collected
@@ -390,7 +388,7 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
         .into_iter()
         .map(|(id, name)| {
             let id = id.to_string();
-            let known = before.iter().find(|journal| journal.id == id);
+            let known = before.get(&id);
             JournalInfo {
                 name,
                 state: known.map_or(State::Lost, |journal| journal.state),

@@ -323,6 +323,9 @@ pub struct Collect {
     /// Every exited process, however recent.
     #[serde(default)]
     pub all: bool,
+    /// Only journals that were changed last before this moment, nanoseconds since 1970: what somebody was shown then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed_before_ns: Option<u64>,
 }
 
 /// The answer to `journal/gc`.

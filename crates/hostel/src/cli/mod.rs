@@ -198,9 +198,9 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  hostel df\n  hostel df --json")]
     Df,
 
-    /// Remove journals of exited processes that are past their time
+    /// Remove journals of exited processes that are past their time, at once
     #[command(
-        after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all    every exited process, however recent"
+        after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all          every exited process, however recent\n  hostel gc --all --yes    without asking, for scripts\n\nSays what would go and asks. What runs, what somebody reads, and what a session or a pipeline\nneeds stays. Journals of agents go once the events of their turns are stored; the history of a\nsession stays."
     )]
     Gc(Gc),
 
@@ -396,6 +396,10 @@ pub(crate) struct Gc {
     /// Every exited process, however recent
     #[arg(long)]
     pub(crate) all: bool,
+
+    /// Remove without asking
+    #[arg(long, conflicts_with = "dry_run")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]

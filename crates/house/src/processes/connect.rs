@@ -60,6 +60,7 @@ impl Processes {
             key: signal::Sender::new(greeting.key.map(Arc::new)),
             spared: Mutex::default(),
             unreadable: Mutex::default(),
+            room_is_needed: tokio::sync::Notify::new(),
         });
         let processes = Self { house };
         processes.learn(&greeting.states);

@@ -41,7 +41,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
-pub use garbage::{Collected, Usage};
+pub use garbage::{Candidate, Collected, Survey, Usage};
 pub use guarded::SpawnGuard;
 pub use history::{MAX_UNREADABLE_REPORTED, UnreadableJournal};
 pub use hostel_journal::{ProcessId, Retention, Stream};
@@ -224,6 +224,8 @@ pub(crate) struct House {
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
     unreadable: Mutex<history::UnreadableList>,
+    /// A process is held that was not before.
+    room_is_needed: tokio::sync::Notify,
 }
 
 /// The end of a process whose keeper died: how it really ended is not known.
@@ -464,6 +466,25 @@ impl Processes {
     /// Limits what a process and everything it starts may use, through its cgroup. `false` where it has none that can.
     pub fn limit_cgroup(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
         self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))
+    }
+
+    /// Looks at the journal directory and at what of it may go. `stored` are processes of sessions that serve nobody any
+    /// more, whose events are all stored elsewhere.
+    ///
+    /// # Errors
+    /// The journal directory cannot be read.
+    pub async fn survey(&self, stored: HashSet<ProcessId>) -> io::Result<Survey> {
+        garbage::survey(&self.house, stored).await
+    }
+
+    /// Forgets these, with their journals, as long as they have ended and nobody reads them.
+    pub async fn forget_all(&self, chosen: &[ProcessId]) -> Collected {
+        garbage::forget_all(&self.house, chosen).await
+    }
+
+    /// Resolves when a process has begun to be held because there is no room.
+    pub async fn room_is_needed(&self) {
+        self.house.room_is_needed.notified().await;
     }
 
     /// Journals that may go by the retention rule.

@@ -248,6 +248,7 @@ impl Process {
 
     /// Takes a note of the keeper. Notes of two connections may cross: only progress counts.
     pub(crate) fn apply(&self, note: &Note) {
+        let mut is_newly_held = false;
         self.progress.send_if_modified(|progress| {
             let exit = note.exit.map(|exit| Exit { code: exit.code, signal: exit.signal, lost: false });
             let next = Progress {
@@ -258,9 +259,13 @@ impl Process {
                 exit: progress.exit.or(exit),
             };
             let changed = next != *progress;
+            is_newly_held = next.held != Held::No && progress.held == Held::No;
             *progress = next;
             changed
         });
+        if is_newly_held && let Some(house) = self.house.upgrade() {
+            house.room_is_needed.notify_one();
+        }
     }
 
     pub(super) fn house(&self) -> Result<Arc<House>, Gone> {

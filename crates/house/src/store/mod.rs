@@ -19,6 +19,7 @@ const STATE: Schema = Schema {
         include_str!("migrations/0005_seals.sql"),
         include_str!("migrations/0006_approver_proof.sql"),
         include_str!("migrations/0007_prompts.sql"),
+        include_str!("migrations/0008_housekeeping.sql"),
     ],
 };
 

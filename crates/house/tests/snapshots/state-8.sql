@@ -1,4 +1,4 @@
--- version 7
+-- version 8
 CREATE INDEX agent_processes_by_session ON agent_processes (session);
 CREATE INDEX agent_processes_live ON agent_processes (session) WHERE state <> 'ended';
 CREATE UNIQUE INDEX approvals_by_question ON approvals (process, request, seq) WHERE process IS NOT NULL;
@@ -75,6 +75,10 @@ CREATE TABLE audit_segments (
     first     INTEGER PRIMARY KEY,
     last      INTEGER NOT NULL,
     signature BLOB    NOT NULL
+) STRICT;
+CREATE TABLE believed_time (
+    one         INTEGER PRIMARY KEY CHECK (one = 0),
+    believed_ns INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE door_state (
     session INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
@@ -161,6 +165,13 @@ CREATE TABLE sessions (
     usage         TEXT    NOT NULL DEFAULT '{}'
 , address TEXT, mesh TEXT NOT NULL DEFAULT 'off', mesh_since INTEGER NOT NULL DEFAULT 0, made_by TEXT, seal BLOB NOT NULL DEFAULT x'', guard TEXT) STRICT;
 CREATE TABLE sqlite_sequence(name,seq);
+CREATE TABLE tombstones (
+    -- journal: a process, by its id in hexadecimal digits. session: a closed session, by its id.
+    kind     TEXT    NOT NULL,
+    id       TEXT    NOT NULL,
+    since_ns INTEGER NOT NULL,
+    PRIMARY KEY (kind, id)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE turns (
     session    INTEGER NOT NULL REFERENCES sessions (no) ON DELETE CASCADE,
     turn       INTEGER NOT NULL,
