@@ -224,3 +224,159 @@ fn what_is_needed_again_loses_its_tombstone() {
     });
     daemon.end();
 }
+
+/// The disk space of a process's journal.
+fn used(processes: &Processes, id: ProcessId) -> u64 {
+    processes.by_id(id).map_or(0, |process| process.status().journal_bytes)
+}
+
+#[test]
+fn a_house_whose_quota_is_used_up_makes_room_by_itself() {
+    let place = TestHouse::new();
+    let daemon = Daemon::start(&place, options(Vec::new()));
+    daemon.run(async {
+        let quota = 16 << 20;
+        daemon.processes.set_limits(quota, 1 << 40, 0).await;
+        // The proof of D3, in small: an ended process has 10 of 16 MiB, and a running one wants 8.
+        let ended = daemon.processes.spawn(shell("ended", "head -c 10000000 /dev/zero")).await.unwrap();
+        ended.wait_exit(limit()).await.unwrap();
+        let (ended, ended_id) = (ended.id(), ended.id());
+        let wants = daemon.processes.spawn(shell("wants", "head -c 8000000 /dev/zero; echo done")).await.unwrap();
+        support::until("it is held", async || wants.status(), |now| now.held.is_some()).await;
+        let time = FakeTime::new();
+        let keeper = time.housekeeping(&daemon, HousekeepingOptions { quota, ..loose() }).await;
+        support::within("somebody to say so", keeper.room_is_needed()).await;
+        let round = keeper.round().await.unwrap();
+        assert_eq!(round.for_room.removed.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [ended]);
+        assert_eq!(used(&daemon.processes, ended_id), 0);
+        assert_eq!(hear(&wants, 0).await.stdout.len(), 8_000_005);
+    });
+    daemon.end();
+}
+
+#[test]
+fn journals_of_agents_whose_events_are_stored_go_first_and_the_history_stays() {
+    let place = TestHouse::new();
+    let script = support::sessions::claude_once("init; say hello; result hello");
+    let daemon = Daemon::start(&place, options(script));
+    let session = daemon.session("script", Hosting::PerMessage, place.path());
+    daemon.run(async {
+        for _ in 0..3 {
+            assert_eq!(support::sessions::ask(&session, "x").await.1, "hello");
+        }
+        support::sessions::until_idle(&session).await;
+        let agents: Vec<ProcessId> = daemon.processes.list().iter().map(|process| process.id()).collect();
+        assert_eq!(agents.len(), 3);
+        let before = support::sessions::history(&daemon.sessions, "s").await;
+        let warm = support::sessions::new_session("w", "echo", Hosting::Warm, place.path());
+        let warm = daemon.sessions.create(warm).await.unwrap();
+        support::sessions::ask(&warm, "hello").await;
+        let other = daemon.processes.spawn(shell("other", "head -c 1000000 /dev/zero")).await.unwrap();
+        other.wait_exit(limit()).await.unwrap();
+        let other = other.id();
+
+        // More room is needed than there is.
+        let time = FakeTime::new();
+        let keeper = time.housekeeping(&daemon, HousekeepingOptions { quota: 1, ..loose() }).await;
+        let stored = async || keeper.collect(true, true, None).await.unwrap().removed.len();
+        // The end of the last one is written a moment after its turn's.
+        support::until("all three may go", stored, |count| *count == 4).await;
+        let round = keeper.round().await.unwrap();
+        let removed: Vec<ProcessId> = round.for_room.removed.iter().map(|(id, _)| *id).collect();
+        assert_eq!(removed[..3].iter().collect::<std::collections::HashSet<_>>(), agents.iter().collect());
+        assert_eq!(removed[3..], [other]);
+        assert!(round.is_short, "the warm agent's journal is needed");
+        assert_eq!(daemon.processes.running(), 1);
+        let after = support::sessions::history(&daemon.sessions, "s").await;
+        assert_eq!(after.len(), before.len());
+        assert_eq!(support::sessions::ask(&session, "again").await.1, "hello");
+    });
+    daemon.end();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_process_ends_and_a_marked_one_is_fed_however_full_the_quota_is() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    processes.set_limits(4 << 20, 1 << 40, 0).await;
+    let endless = processes.spawn(shell("endless", "yes")).await.unwrap();
+    support::until("it is held", async || endless.status(), |now| now.held.is_some()).await;
+    let before = endless.status().last_seq;
+    endless.kill(rustix::process::Signal::KILL).await;
+    let exit = endless.wait_exit(limit()).await.expect("it is over");
+    assert_eq!(exit.signal, 9);
+    let seqs = hear(&endless, 0).await.seqs;
+    assert!(seqs.last() > Some(&before), "what was left in its pipe is kept");
+
+    // Output that was printed after the quota was used up is written when the process ends.
+    let last = processes.spawn(shell("last", "echo last words; exit 7")).await.unwrap();
+    assert_eq!(last.wait_exit(limit()).await.map(|exit| exit.code), Some(7));
+    assert_eq!(hear(&last, 0).await.stdout, b"last words\n");
+
+    // A process that is held by its open pipe ends when the time for that is over.
+    let leaky = processes.spawn(shell("leaky", "yes & exit 4")).await.unwrap();
+    assert_eq!(leaky.wait_exit(limit()).await.map(|exit| exit.code), Some(4));
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_silent_process_outlives_its_keeper() {
+    let house = TestHouse::new();
+    let processes = house.open().await;
+    let silent = processes.spawn(shell("silent", "exit 5")).await.unwrap();
+    silent.wait_exit(limit()).await.unwrap();
+    let own = house.journal().join(silent.id().file_name());
+    support::until(
+        "its journal is made",
+        async || std::fs::metadata(&own).map_or(0, |file| file.len()),
+        |len| *len > 0,
+    )
+    .await;
+    let keeper = rustix::process::Pid::from_raw(processes.keeper_status().pid as i32).unwrap();
+    let mut seen = 0;
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).unwrap();
+    support::within("the keeper's death", processes.keeper_died(&mut seen)).await;
+    drop(processes);
+    let processes = house.open().await;
+    let exit = processes.get("silent").expect("it is known").wait_exit(limit()).await;
+    assert_eq!(exit.map(|exit| (exit.code, exit.lost)), Some((5, false)));
+    processes.stop_keeper(Duration::ZERO).await.unwrap();
+}
+
+#[test]
+fn an_agent_can_be_stopped_though_the_database_takes_nothing() {
+    let place = TestHouse::new();
+    let script = support::sessions::claude(
+        r#"*'"content":"flood"'*) init; line=$(head -c 20000 /dev/zero | tr '\0' x); while :; do say "$line"; done;;"#,
+    );
+    let daemon = Daemon::start(&place, options(script));
+    let session = daemon.session("script", Hosting::Warm, place.path());
+    let sent = daemon.run(async {
+        let sent = session.send(support::sessions::prompt("flood")).await.unwrap();
+        support::sessions::follow_until(&session, sent.after_seq, |event| {
+            matches!(event, hostel_agents::Event::Text { .. })
+        })
+        .await;
+        sent
+    });
+    daemon.refuse_writes(true);
+    daemon.run(async {
+        let stalled = async || daemon.sessions.stalled();
+        let told = support::until("the session waits for the database", stalled, Option::is_some).await.unwrap();
+        assert_eq!(told.sessions, 1);
+        assert!(told.error.contains("no room"), "{}", told.error);
+        assert_eq!(daemon.processes.running(), 1);
+        assert!(
+            session.interrupt(hostel_house::sessions::Scope::Running, hostel_house::sessions::Cause::ClientRpc).await
+        );
+        support::until("the agent has ended", async || daemon.processes.running(), |running| *running == 0).await;
+        assert!(daemon.sessions.stalled().is_some(), "nothing could be written yet");
+    });
+    daemon.refuse_writes(false);
+    daemon.run(async {
+        let events = support::sessions::follow(&session, sent.after_seq, sent.turn).await;
+        assert_eq!(support::sessions::end_of(&events).0, hostel_agents::Outcome::Cancelled);
+        assert_eq!(daemon.sessions.stalled(), None);
+    });
+    daemon.end();
+}

@@ -35,6 +35,7 @@ use super::protocol::ProcessInfo;
 use super::protocol::ProcessList;
 use super::protocol::ProcessTree;
 use super::protocol::STDIN_LIMIT;
+use super::protocol::StalledInfo;
 use super::protocol::State;
 use super::protocol::Stdin;
 use super::protocol::StdinApplied;
@@ -422,6 +423,10 @@ async fn status(processes: &Processes, settings: &Settings, inside: bool) -> Out
     let (named, unnamed) = processes.unreadable_journals();
     value(&HouseStatus {
         unreadable_journals: (named.len() + unnamed) as u64,
+        stalled: settings
+            .housekeeping
+            .stalled()
+            .map(|stalled| StalledInfo { sessions: stalled.sessions as u64, error: stalled.error }),
         version: settings.version.clone(),
         pid: std::process::id(),
         uptime_s: settings.started.elapsed().as_secs(),

@@ -358,6 +358,9 @@ pub struct HouseStatus {
     /// How many journals cannot be read.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unreadable_journals: u64,
+    /// Sessions that cannot go on because `state.db` takes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<StalledInfo>,
     /// The guard of agents that do not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardInfo>,
@@ -516,6 +519,15 @@ mod tests {
         assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
         assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
     }
+}
+
+/// Sessions that cannot go on because `state.db` takes nothing.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct StalledInfo {
+    /// How many.
+    pub sessions: u64,
+    /// What the database says.
+    pub error: String,
 }
 
 fn is_zero(count: &u64) -> bool {

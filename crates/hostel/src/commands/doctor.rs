@@ -324,6 +324,13 @@ async fn house(client: &mut Client, findings: &mut Findings) -> Result<(), Comma
             );
         }
     }
+    if let Some(stalled) = &status.stalled {
+        findings.bad(
+            "sessions",
+            format!("{} wait because state.db takes nothing: {}", stalled.sessions, stalled.error),
+            "make room on the disk; they go on by themselves, and `hostel sessions interrupt` stops them meanwhile",
+        );
+    }
     let usage: Usage = client.call("journal/usage", &json!({})).await?;
     space(&usage, findings);
     unreadable(&usage, findings);

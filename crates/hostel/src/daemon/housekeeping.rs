@@ -40,6 +40,12 @@ pub(super) fn options(settings: &Settings) -> HousekeepingOptions {
 pub(super) async fn run(housekeeping: Housekeeping, journal_dir: PathBuf, log: Log) {
     let mut report = Report { journal_dir, log, was_short: false, last_error: String::new() };
     loop {
+        if let Some(stalled) = housekeeping.stalled() {
+            report.log.error(format_args!(
+                "[hostel] {} sessions wait because the database takes nothing: {}; they can be stopped meanwhile",
+                stalled.sessions, stalled.error
+            ));
+        }
         match housekeeping.round().await {
             Ok(round) => report.round(&round),
             Err(error) => report.error(&error.to_string()),

@@ -30,7 +30,7 @@ use clock::BelievedClock;
 use rows::Kind;
 
 use crate::processes::{Collected, ProcessId, Processes, Retention, Survey, UnreadableJournal};
-use crate::sessions::Sessions;
+use crate::sessions::{Sessions, Stalled};
 use crate::store::{Store, StoreError};
 
 /// What is past its age is removed this long after that was noticed.
@@ -135,6 +135,12 @@ impl Housekeeping {
     /// Resolves when a process is held because there is no room.
     pub async fn room_is_needed(&self) {
         self.inner.processes.room_is_needed().await;
+    }
+
+    /// Sessions that cannot go on because the database takes nothing.
+    #[must_use]
+    pub fn stalled(&self) -> Option<Stalled> {
+        self.inner.sessions.stalled()
     }
 
     /// Does what is due.
