@@ -12,6 +12,7 @@
 mod approvals;
 mod approvals_property;
 mod keeper_faults;
+mod keeper_hangs;
 mod keeper_stages;
 mod keeper_trust;
 mod keeper_wire;

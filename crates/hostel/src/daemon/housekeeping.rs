@@ -68,6 +68,13 @@ struct Report {
 impl Report {
     fn round(&mut self, round: &Round) {
         self.last_error.clear();
+        for start in &round.failed_starts {
+            self.log.warn(format_args!(
+                "[hostel] `{}` was being started when its daemon ended, and could not be: {}",
+                text::printable(&start.name),
+                start.reason
+            ));
+        }
         report_unreadable(&round.unreadable, &self.journal_dir, &self.log);
         self.forgotten(&round.by_rule, "past their time");
         self.forgotten(&round.for_room, "to make room");

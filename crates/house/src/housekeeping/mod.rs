@@ -29,7 +29,7 @@ pub use plan::Pressure;
 use clock::BelievedClock;
 use rows::Kind;
 
-use crate::processes::{Collected, ProcessId, Processes, Retention, Survey, UnreadableJournal};
+use crate::processes::{Collected, FailedStart, ProcessId, Processes, Retention, Survey, UnreadableJournal};
 use crate::sessions::{Sessions, Stalled};
 use crate::store::{Store, StoreError};
 
@@ -77,6 +77,8 @@ pub struct Round {
     pub sessions: usize,
     /// Journals that turned out to be unreadable.
     pub unreadable: Vec<UnreadableJournal>,
+    /// Starts that failed after the daemon that had asked for them was gone.
+    pub failed_starts: Vec<FailedStart>,
     /// The clock is doubted since this round: by so many nanoseconds it is ahead of what is believed.
     pub doubt_ns: Option<i128>,
 }
@@ -150,7 +152,9 @@ impl Housekeeping {
     pub async fn round(&self) -> Result<Round, HousekeepingError> {
         let inner = &self.inner;
         let _alone = inner.at_work.lock().await;
-        let mut round = Round { unreadable: inner.processes.examine_unknown_journals().await?, ..Round::default() };
+        let unreadable = inner.processes.examine_unknown_journals().await?;
+        let failed_starts = inner.processes.take_failed_starts();
+        let mut round = Round { unreadable, failed_starts, ..Round::default() };
         // First of all, and without the database: it may be the one that has no room.
         let survey = self.survey().await?;
         (round.for_room, round.is_short) = self.make_room(&survey).await?;

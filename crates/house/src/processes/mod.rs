@@ -54,7 +54,7 @@ pub use watch::{Batch, Item, Next, Watch, WatchError};
 
 pub(crate) use stage::{StageError, StageSpec};
 
-use link::{Answer, Caller, Gone, Link, Ticket};
+use link::{Answer, Caller, Gone, Lane, Link, Ticket};
 
 /// How long a request waits for the next link when the keeper is being replaced.
 const RELINK_LIMIT: Duration = Duration::from_secs(10);
@@ -224,8 +224,25 @@ pub(crate) struct House {
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
     unreadable: Mutex<history::UnreadableList>,
+    /// Processes whose start was called failed because there was no link to hear of it: the keeper may have started them.
+    unwanted: Mutex<HashSet<ProcessId>>,
+    failed_starts: Mutex<Vec<FailedStart>>,
     /// A process is held that was not before.
     room_is_needed: tokio::sync::Notify,
+}
+
+/// Starts that failed after the daemon that had asked for them was gone, as many as are remembered until they are told.
+const MAX_FAILED_STARTS: usize = 100;
+/// Processes that nobody wants, as many as are remembered until the keeper says what became of them.
+const MAX_UNWANTED: usize = 1024;
+
+/// A process that an earlier daemon, or an earlier link, asked for and that never came to its exec.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FailedStart {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// The end of a process whose keeper died: how it really ended is not known.
@@ -244,12 +261,21 @@ impl House {
 
     /// Sends a request by the present link, or by the next one if this one ends before it was sent.
     pub(crate) async fn submit(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
-        self.submit_carrying(&[], encode).await
+        self.submit_by(Lane::Request, &[], encode).await
     }
 
-    /// As [`House::submit`], for a request that carries descriptors; its frame says how many.
-    pub(crate) async fn submit_carrying(
+    /// As [`House::submit`], for a request to start a process. It may carry descriptors; its frame says how many.
+    pub(crate) async fn submit_spawn(
         &self,
+        descriptors: &[Arc<OwnedFd>],
+        encode: impl Fn(u64, &mut Vec<u8>),
+    ) -> Result<Ticket, Gone> {
+        self.submit_by(Lane::Spawn, descriptors, encode).await
+    }
+
+    async fn submit_by(
+        &self,
+        lane: Lane,
         descriptors: &[Arc<OwnedFd>],
         encode: impl Fn(u64, &mut Vec<u8>),
     ) -> Result<Ticket, Gone> {
@@ -257,7 +283,7 @@ impl House {
         loop {
             let mut relinked = self.relinked.subscribe();
             let link = self.link();
-            let outcome = link.submit(descriptors, &encode).await;
+            let outcome = link.submit(lane, descriptors, &encode).await;
             match outcome {
                 Err(Gone::Unsent) if Arc::ptr_eq(&link, &self.link()) => {
                     if tokio::time::timeout_at(deadline, relinked.changed()).await.is_err() {
@@ -415,6 +441,11 @@ impl Processes {
     /// The house key as it changes: another key, or none, means that the keeper that had the earlier one is dead.
     pub fn house_keys(&self) -> signal::Receiver<Option<Arc<HouseKey>>> {
         self.house.key.subscribe()
+    }
+
+    /// Starts that failed after the daemon that had asked for them was gone. Each is told once.
+    pub fn take_failed_starts(&self) -> Vec<FailedStart> {
+        std::mem::take(&mut self.house.failed_starts.lock())
     }
 
     /// Sets quotas; what is held because of them looks again at once.

@@ -86,6 +86,8 @@ pub struct Process {
     pub(crate) house: Weak<House>,
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
+    /// An earlier daemon asked for it, and whether its exec works is not known yet.
+    pub(crate) is_starting: AtomicBool,
     /// It is an agent of some session, where only the database says so because an older program wrote its label.
     pub(crate) agent: AtomicBool,
     pub(crate) applied: AtomicU64,
@@ -117,6 +119,7 @@ impl Process {
             command,
             house: Arc::downgrade(house),
             started: OnceLock::new(),
+            is_starting: AtomicBool::new(false),
             agent: AtomicBool::new(false),
             applied: AtomicU64::new(0),
             owner: OnceLock::new(),
@@ -355,9 +358,15 @@ impl Process {
         let marks = Marks::of(&house.tag(), self.id);
         let (pid, alive, id) = (self.pid(), self.progress.borrow().exit.is_none(), self.id);
         let (cgroups, keeper) = (house.cgroups(), house.welcome.read().pid);
+        let has_file = self.progress.borrow().has_file;
+        // Until then its number may become somebody else's at any moment.
+        let alive = alive && !self.is_starting.load(Ordering::Acquire);
         Some(move || {
             let extra = cgroups.as_ref().map(|cgroups| cgroups.members(id)).unwrap_or_default();
-            tree::find(&marks, pid, alive, keeper, &extra)
+            // A number that was given to somebody else since leads nobody's tree.
+            let is_same = || started_at(&house, id).is_none_or(|ticks| tree::start_ticks(pid) == Some(ticks));
+            let leads = alive && (!has_file || is_same());
+            tree::find(&marks, pid, leads, keeper, &extra)
         })
     }
 
@@ -365,4 +374,10 @@ impl Process {
     pub fn watch(self: &Arc<Self>, after_seq: u64) -> Result<Watch, WatchError> {
         Ok(Watch::new(Arc::clone(self), after_seq))
     }
+}
+
+/// When the process of a journal was started, in the kernel's ticks. May wait for the disk; none if it is not known.
+fn started_at(house: &House, id: ProcessId) -> Option<u64> {
+    let meta = Reader::open(house.journal_dir(), id).and_then(|reader| reader.meta()).ok()?;
+    (meta.start_ticks != 0).then_some(meta.start_ticks)
 }
