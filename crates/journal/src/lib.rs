@@ -17,6 +17,7 @@ mod id;
 mod reader;
 mod recovery;
 mod retention;
+mod verify;
 mod writer;
 
 pub use aside::{ReadFailure, SetAside, restore, scan_set_aside, set_aside};
@@ -26,4 +27,5 @@ pub use id::{ParseIdError, ProcessId};
 pub use reader::{Blocking, Cursor, Fill, ReadError, Reader, Totals};
 pub use recovery::{End, EndKind, Recovered, inspect, inspect_fd, inspect_set_aside, recover};
 pub use retention::{FileInfo, Retention, bytes_on_disk, remove, scan};
+pub use verify::{Fault, MAX_FAULTS, Verified, verify};
 pub use writer::{HEADROOM, Position, TAILROOM, Writer};

@@ -204,6 +204,9 @@ pub(crate) enum Verb {
     )]
     Gc(Gc),
 
+    /// Check journals for damage
+    Journal(Journal),
+
     /// Make the symlinks by which this program takes other names
     #[command(
         after_help = "Examples:\n  hostel link ~/.local/bin\n\nCalled as `claustrum`, `codecast-daemon`, `zeroclaw`, `sudo-proxy`, `sudo-request`,\n`sudo-proxy-mcp` or `claudemesh` it takes that program's flags, paths and messages."
@@ -400,6 +403,25 @@ pub(crate) struct Gc {
     /// Remove without asking
     #[arg(long, conflicts_with = "dry_run")]
     pub(crate) yes: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Journal {
+    #[command(subcommand)]
+    pub(crate) action: JournalAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalAction {
+    /// Read journals from the first byte to the last; exits with 1 if something is damaged
+    #[command(
+        after_help = "Examples:\n  hostel journal verify\n  hostel journal verify 5f0c2d4be0a94f6f9a3c1f7a8b2e6d10\n  hostel journal verify ./copy.j\n\nLooks at every block, every record, their order, and the checksums of what was printed. Needs no\ndaemon and changes nothing. A journal that is being written is checked up to its last record."
+    )]
+    Verify {
+        /// Ids of processes, or files; all journals of the house if none is named
+        #[arg(value_name = "ID|FILE")]
+        journals: Vec<String>,
+    },
 }
 
 #[derive(Args, Debug)]
