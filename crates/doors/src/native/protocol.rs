@@ -5,11 +5,21 @@
 //!
 //! It holds no behaviour beyond encoding.
 
+mod space;
+
 use std::collections::BTreeMap;
 
 use hostel_guard::GuardStatus;
 use serde::Deserialize;
 use serde::Serialize;
+
+pub use space::Collect;
+pub use space::Collected;
+pub use space::HeldNotice;
+pub use space::JournalInfo;
+pub use space::StalledInfo;
+pub use space::UnreadableInfo;
+pub use space::Usage;
 
 pub use super::code;
 pub use super::pick::Pick;
@@ -270,73 +280,6 @@ pub struct Killed {
     pub escalated: bool,
 }
 
-/// The answer to `journal/usage`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Usage {
-    /// What all journals take on disk.
-    pub bytes: u64,
-    /// How many there are.
-    pub files: u64,
-    /// What they may take.
-    pub quota_bytes: u64,
-    /// What the file system has left.
-    pub free_bytes: u64,
-    /// Where they are.
-    pub dir: String,
-    /// One by one, largest first.
-    pub processes: Vec<JournalInfo>,
-    /// Journals that cannot be read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unreadable: Vec<UnreadableInfo>,
-}
-
-/// A journal that cannot be read.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct UnreadableInfo {
-    /// The file's name in the journal directory.
-    pub file: String,
-    /// What is wrong with it.
-    pub reason: String,
-    /// It was renamed; if not, it is tried again.
-    pub set_aside: bool,
-}
-
-/// One journal.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct JournalInfo {
-    /// 32 hex digits.
-    pub id: String,
-    /// The name of its process.
-    pub name: String,
-    /// What it takes on disk.
-    pub bytes: u64,
-    /// The state of its process.
-    pub state: State,
-}
-
-/// `journal/gc`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Collect {
-    /// Remove nothing.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// Every exited process, however recent.
-    #[serde(default)]
-    pub all: bool,
-    /// Only journals that were changed last before this moment, nanoseconds since 1970: what somebody was shown then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub changed_before_ns: Option<u64>,
-}
-
-/// The answer to `journal/gc`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Collected {
-    /// What went, or would go.
-    pub removed: Vec<JournalInfo>,
-    /// The space that came free, or would.
-    pub freed_bytes: u64,
-}
-
 /// The answer to `house/status`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HouseStatus {
@@ -519,15 +462,6 @@ mod tests {
         assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
         assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
     }
-}
-
-/// Sessions that cannot go on because `state.db` takes nothing.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct StalledInfo {
-    /// How many.
-    pub sessions: u64,
-    /// What the database says.
-    pub error: String,
 }
 
 fn is_zero(count: &u64) -> bool {

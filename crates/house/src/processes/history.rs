@@ -62,7 +62,7 @@ impl UnreadableList {
 
 /// What a look at one file brought.
 enum Found {
-    Process(Recovered),
+    Process(Box<Recovered>),
     Gone,
     Failed(ReadFailure, io::Error),
 }
@@ -72,7 +72,7 @@ fn examine(house: &House, id: ProcessId) -> Found {
     loop {
         attempt += 1;
         match hostel_journal::inspect(house.journal_dir(), id) {
-            Ok(recovered) => return Found::Process(recovered),
+            Ok(recovered) => return Found::Process(Box::new(recovered)),
             Err(error) => match ReadFailure::judge(house.journal_dir(), id, &error) {
                 ReadFailure::Missing => return Found::Gone,
                 ReadFailure::Passing if attempt < READ_ATTEMPTS => std::thread::sleep(READ_RETRY_DELAY),
@@ -127,9 +127,12 @@ impl Processes {
             false => found.iter().any(|(file, found)| file.id == journal.id && matches!(found, Found::Failed(..))),
         };
         self.house.unreadable.lock().by_file.retain(|_, journal| of_now(journal));
+        let keeper_id = self.house.welcome.read().keeper_id;
         let mut reported = Vec::new();
         for (file, found) in found {
             match found {
+                // The present keeper writes it: only a greeting or a spawn makes it known.
+                Found::Process(recovered) if recovered.end.is_none() && recovered.meta.keeper_id == keeper_id => {}
                 Found::Process(recovered) => {
                     let process = self.remembered(&recovered);
                     self.house.registry.write().by_id.entry(process.id()).or_insert(process);

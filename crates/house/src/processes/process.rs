@@ -205,14 +205,16 @@ impl Process {
             first_seq: self.first_seq(&progress, last_seq),
             last_seq,
             stdin_applied: self.applied.load(Ordering::Relaxed),
-            held: match progress.held {
-                Held::No => None,
-                Held::Quota => Some(HeldBecause::Quota),
-                Held::Disk => Some(HeldBecause::DiskFull),
-                Held::Error => Some(HeldBecause::DiskError),
-            },
+            held: held_because(progress.held),
             journal_bytes: progress.committed,
         }
+    }
+
+    /// Waits until the process is held for another reason than this, or goes on.
+    pub async fn held_otherwise_than(&self, known: Option<HeldBecause>) -> Option<HeldBecause> {
+        let mut progress = self.progress.subscribe();
+        let changed = progress.wait_for(|progress| held_because(progress.held) != known).await;
+        changed.map_or(None, |progress| held_because(progress.held))
     }
 
     fn first_seq(&self, progress: &Progress, last_seq: u64) -> u64 {
@@ -380,4 +382,13 @@ impl Process {
 fn started_at(house: &House, id: ProcessId) -> Option<u64> {
     let meta = Reader::open(house.journal_dir(), id).and_then(|reader| reader.meta()).ok()?;
     (meta.start_ticks != 0).then_some(meta.start_ticks)
+}
+
+fn held_because(held: Held) -> Option<HeldBecause> {
+    match held {
+        Held::No => None,
+        Held::Quota => Some(HeldBecause::Quota),
+        Held::Disk => Some(HeldBecause::DiskFull),
+        Held::Error => Some(HeldBecause::DiskError),
+    }
 }

@@ -6,6 +6,7 @@
 
 mod child;
 mod ending;
+mod marks;
 mod notes;
 mod park;
 mod pressure;
@@ -396,34 +397,6 @@ impl Pump {
             self.attach(key);
         }
         self.try_finish(key);
-    }
-
-    fn mark(&mut self, key: SlotKey, mark: Mark) {
-        if let Some(child) = self.child(key) {
-            child.marks.push_back(mark);
-        }
-        self.release_marks(key);
-    }
-
-    /// Writes the marks that wait, in order, and tells the control thread of each.
-    fn release_marks(&mut self, key: SlotKey) {
-        let Some(child) = find(&mut self.children, key) else {
-            return;
-        };
-        // A mark is small and somebody waits for it: no quota holds it back. Nothing may overtake output that was read.
-        if child.pending.is_some() {
-            return;
-        }
-        let (written, result) = child.write_marks(&self.setting);
-        if written > 0 {
-            self.notes.mark_dirty(child);
-        }
-        for _ in 0..written {
-            self.events.push(Event::MarkWritten(key));
-        }
-        if let Err(error) = result {
-            self.hold(key, pressure::reason(&error));
-        }
     }
 
     /// Makes the file of a child that has none; `false` if that has to be tried again.
