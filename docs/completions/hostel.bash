@@ -55,6 +55,9 @@ _hostel() {
             hostel,gc)
                 cmd="hostel__subcmd__gc"
                 ;;
+            hostel,journal)
+                cmd="hostel__subcmd__journal"
+                ;;
             hostel,keeper)
                 cmd="hostel__subcmd__keeper"
                 ;;
@@ -159,6 +162,9 @@ _hostel() {
                 ;;
             hostel__subcmd__config,show)
                 cmd="hostel__subcmd__config__subcmd__show"
+                ;;
+            hostel__subcmd__journal,verify)
+                cmd="hostel__subcmd__journal__subcmd__verify"
                 ;;
             hostel__subcmd__keeper,status)
                 cmd="hostel__subcmd__keeper__subcmd__status"
@@ -479,7 +485,7 @@ _hostel() {
 
     case "${cmd}" in
         hostel)
-            opts="-h -V --json --home --house --color --help --version up down run sessions send watch approvals approver audit mcp mesh broker backup restore ps logs attach kill doctor df gc link service keeper config completions man as"
+            opts="-h -V --json --home --house --color --help --version up down run sessions send watch approvals approver audit mcp mesh broker backup restore ps logs attach kill doctor df gc journal link service keeper config completions man as"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1417,8 +1423,60 @@ _hostel() {
             return 0
             ;;
         hostel__subcmd__gc)
-            opts="-h --dry-run --all --json --home --house --color --help"
+            opts="-h --dry-run --all --yes --json --home --house --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__journal)
+            opts="-h --json --home --house --color --help verify"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --house)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        hostel__subcmd__journal__subcmd__verify)
+            opts="-h --json --home --house --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

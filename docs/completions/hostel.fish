@@ -52,7 +52,8 @@ complete -c hostel -n "__fish_hostel_needs_command" -f -a "attach" -d 'Connect t
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "kill" -d 'Signal a process and everything it started'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "doctor" -d 'Check this house and this machine for trouble'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "df" -d 'Show how much disk the journals use'
-complete -c hostel -n "__fish_hostel_needs_command" -f -a "gc" -d 'Remove journals of exited processes that are past their time'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "gc" -d 'Remove journals of exited processes that are past their time, at once'
+complete -c hostel -n "__fish_hostel_needs_command" -f -a "journal" -d 'Check journals for damage'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "link" -d 'Make the symlinks by which this program takes other names'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "service" -d 'Start the house at boot: install it as a service, or take it out again'
 complete -c hostel -n "__fish_hostel_needs_command" -f -a "keeper" -d 'Look at the keeper, or replace it in place'
@@ -878,8 +879,24 @@ always\t''
 never\t''"
 complete -c hostel -n "__fish_hostel_using_subcommand gc" -l dry-run -d 'Say what would go, remove nothing'
 complete -c hostel -n "__fish_hostel_using_subcommand gc" -l all -d 'Every exited process, however recent'
+complete -c hostel -n "__fish_hostel_using_subcommand gc" -l yes -d 'Remove without asking'
 complete -c hostel -n "__fish_hostel_using_subcommand gc" -l json -d 'Print data as JSON instead of text for people'
 complete -c hostel -n "__fish_hostel_using_subcommand gc" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and not __fish_seen_subcommand_from verify" -f -a "verify" -d 'Read journals from the first byte to the last; exits with 1 if something is damaged'
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and __fish_seen_subcommand_from verify" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and __fish_seen_subcommand_from verify" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and __fish_seen_subcommand_from verify" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and __fish_seen_subcommand_from verify" -l json -d 'Print data as JSON instead of text for people'
+complete -c hostel -n "__fish_hostel_using_subcommand journal; and __fish_seen_subcommand_from verify" -s h -l help -d 'Print help'
 complete -c hostel -n "__fish_hostel_using_subcommand link" -l home -d 'The house\'s directory [default: ~/.hostel]' -r -F
 complete -c hostel -n "__fish_hostel_using_subcommand link" -l house -d 'Ask only this house: `home`, or the name of a folder under `as/`' -r
 complete -c hostel -n "__fish_hostel_using_subcommand link" -l color -d 'When to use colour; `auto` is on a terminal, unless NO_COLOR is set' -r -f -a "auto\t''

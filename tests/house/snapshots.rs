@@ -351,8 +351,9 @@ fn house() {
     camera.both("gc", &house, &["gc", "--dry-run", "--all"]);
     camera.recorder.hide_sizes("gc");
     camera.text("gc", &house, &["gc", "--all"]);
+    camera.text("gc", &house, &["gc", "--all", "--yes"]);
     house.good(&["run", "--name", "build", "--", "sh", "-c", "echo done"]);
-    camera.data("gc", &house, &["gc", "--all"]);
+    camera.data("gc", &house, &["gc", "--all", "--yes"]);
     for words in [&["doctor"][..], &["--json", "doctor"]] {
         camera.recorder.record("doctor", words, &without_the_machine(house.hostel(words)));
     }

@@ -81,7 +81,7 @@ fn the_reference_is_up_to_date() {
         "# The command line\n\nGenerated from the program's own help; `cargo test -p hostel --test hostel_tests generated::` \
          compares it.\n",
     );
-    let verbs: [&[&str]; 112] = [
+    let verbs: [&[&str]; 114] = [
         &[],
         &["up"],
         &["down"],
@@ -180,6 +180,8 @@ fn the_reference_is_up_to_date() {
         &["doctor"],
         &["df"],
         &["gc"],
+        &["journal"],
+        &["journal", "verify"],
         &["link"],
         &["keeper"],
         &["keeper", "status"],

@@ -375,21 +375,6 @@ fn down_keep_leaves_processes_to_the_next_daemon() {
 }
 
 #[test]
-fn space_is_shown_and_given_back() {
-    let house = House::up();
-    house.hostel(["run", "--name", "talker", "--", "sh", "-c", "head -c 100000 /dev/zero"]);
-    let usage = house.json(["--json", "df"]);
-    assert!(usage["houses"][0]["usage"]["bytes"].as_u64().unwrap() >= 100_000);
-    assert!(house.hostel(["df"]).out.contains("talker"));
-    let would = house.hostel(["gc", "--dry-run", "--all"]).out;
-    assert!(would.contains("1 journal would be removed, 1"), "{would}");
-    assert!(house.hostel(["gc"]).out.ends_with("0 journals removed, 0 B\n"));
-    let removed = house.hostel(["gc", "--all"]).out;
-    assert_eq!(removed, would.replace("would be removed", "removed"));
-    assert_eq!(house.json(["--json", "ps", "-a"])["processes"].as_array().unwrap().len(), 0);
-}
-
-#[test]
 fn a_long_home_works() {
     let house = House::new();
     let long = house.path().join("l".repeat(90)).join("m".repeat(90));

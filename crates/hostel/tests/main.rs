@@ -21,4 +21,5 @@ mod mesh_daemon;
 mod native;
 mod personalities;
 mod sessions;
+mod space;
 mod usage;

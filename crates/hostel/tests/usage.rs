@@ -12,7 +12,7 @@ fn mistakes_in_the_command_line() {
     let cases: [(&[&str], &str); 17] = [
         (
             &[],
-            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, approver, audit, mcp, mesh, broker, backup, restore, ps, logs, attach, kill, doctor, df, gc, link, service, keeper, config, completions, man, as]; see `hostel --help`",
+            "'hostel' requires a subcommand but one was not provided [subcommands: up, down, run, sessions, send, watch, approvals, approver, audit, mcp, mesh, broker, backup, restore, ps, logs, attach, kill, doctor, df, gc, journal, link, service, keeper, config, completions, man, as]; see `hostel --help`",
         ),
         (&["frob"], "unrecognized subcommand 'frob'; see `hostel --help`"),
         (&["log", "x"], "unrecognized subcommand 'log'; a similar subcommand exists: 'logs'; see `hostel --help`"),

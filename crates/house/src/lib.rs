@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approvals;
+pub mod housekeeping;
 pub mod insiders;
 pub mod pipelines;
 pub mod processes;

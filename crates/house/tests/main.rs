@@ -12,6 +12,7 @@
 mod approvals;
 mod approvals_property;
 mod keeper_faults;
+mod keeper_hangs;
 mod keeper_stages;
 mod keeper_trust;
 mod keeper_wire;
@@ -20,6 +21,7 @@ mod pipelines_output;
 mod pipelines_restart;
 mod processes;
 mod property;
+mod retention;
 mod sessions;
 mod sessions_idle;
 mod sessions_mail;

@@ -1,6 +1,7 @@
 //! Agents that speak, ask or die when nobody has asked them anything, and daemons that vanish around that.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // test code
 
+use crate::retention::{FakeTime, loose};
 use crate::support;
 
 use std::time::Duration;
@@ -343,12 +344,18 @@ fn sessions_closed_long_ago_are_forgotten_with_their_journals() {
         ask(&session, "hello").await;
         let journals = || std::fs::read_dir(place.journal()).unwrap().count();
         let kept = journals();
-        assert_eq!(daemon.sessions.tidy().await.unwrap(), 0, "it is in use");
-        let all = hostel_house::processes::Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 };
+        let time = FakeTime::new();
+        let keeper = time.housekeeping(&daemon, loose()).await;
+        assert_eq!(keeper.round().await.unwrap().sessions, 0, "it is in use");
         session.close(Cause::SessionRemoved).await.unwrap();
-        daemon.processes.collect_garbage(all, false).await.unwrap();
+        time.pass(Duration::from_secs(1));
+        for _ in 0..2 {
+            assert_eq!(keeper.round().await.unwrap().sessions, 0, "a day passes between the verdict and the removal");
+        }
+        keeper.collect(false, false, None).await.unwrap();
         assert_eq!(journals(), kept, "a session's journals live as long as the session");
-        assert_eq!(daemon.sessions.tidy().await.unwrap(), 1);
+        time.pass(Duration::from_secs(86_400));
+        assert_eq!(keeper.round().await.unwrap().sessions, 1);
         assert!(daemon.sessions.stored("s").await.unwrap().is_none());
         assert_eq!(journals(), kept - 1);
     });

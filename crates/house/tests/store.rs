@@ -30,7 +30,7 @@ fn the_steps_make_what_they_always_made() {
     let path = scratch.path().join("state.db");
     drop(store::open(&path).unwrap());
     let found = schema(&path);
-    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-8.sql");
+    let snapshot = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots/state-9.sql");
     if std::env::var_os("HOSTEL_UPDATE").is_some() {
         std::fs::write(&snapshot, &found).unwrap();
     }
@@ -59,7 +59,7 @@ fn a_database_of_the_first_release_is_brought_up_to_date() {
     .unwrap();
     drop(old);
     drop(store::open(&path).unwrap());
-    assert_eq!(schema(&path), std::fs::read_to_string(snapshots.join("state-8.sql")).unwrap());
+    assert_eq!(schema(&path), std::fs::read_to_string(snapshots.join("state-9.sql")).unwrap());
     let now = Connection::open(&path).unwrap();
     let kept: (String, String, i64) = now
         .query_row("SELECT id, run, (SELECT no FROM audit_head) FROM approvals WHERE session = 7", [], |row| {

@@ -68,13 +68,30 @@ pub(crate) fn partition_point<E>(from: u64, to: u64, mut before: impl FnMut(u64)
 pub(crate) fn read_meta(file: impl AsFd) -> io::Result<Meta> {
     // The fixed part is shorter than the allowance for the header behind the longest label.
     let mut bytes = vec![0; RECORD_HEADER_BYTES + MAX_LABEL + 128];
-    let count = file::read_full(file, &mut bytes, META_AT)?;
+    let count = file::read_full(&file, &mut bytes, META_AT)?;
     let bytes = bytes.get(..count).unwrap_or_default();
-    let refused = |_: FormatError| invalid_data("journal has no META record");
-    let header = RecordHeader::decode(bytes).map_err(refused)?;
+    let header = RecordHeader::decode(bytes).map_err(|error| no_meta(&file, error))?;
     let end = RECORD_HEADER_BYTES + header.len as usize;
     match bytes.get(RECORD_HEADER_BYTES..end) {
-        Some(payload) if header.kind == Kind::Meta => Meta::decode(payload).map_err(refused),
+        Some(payload) if header.kind == Kind::Meta => Meta::decode(payload).map_err(|error| no_meta(&file, error)),
+        // Whole, and of a kind that is not known here.
+        _ if matches!(header.kind, Kind::Unknown(_)) => Err(invalid_data(NEWER)),
         _ => Err(invalid_data("journal has no META record")),
+    }
+}
+
+const NEWER: &str = "journal was written by a newer version of the program";
+
+/// What to say of a file without a META record that can be understood.
+fn no_meta(file: impl AsFd, error: FormatError) -> io::Error {
+    let mut magic = [0; 4];
+    let of_other_version = file::read_full(file, &mut magic, 0).is_ok_and(|count| count == magic.len())
+        && magic.starts_with(b"HJB")
+        && magic != *b"HJB1";
+    match error {
+        // The checksum is right, so nothing was damaged.
+        FormatError::HeaderLength | FormatError::PayloadLength | FormatError::Value => invalid_data(NEWER),
+        _ if of_other_version => invalid_data(NEWER),
+        _ => invalid_data("journal has no META record"),
     }
 }

@@ -34,8 +34,11 @@ pub(crate) fn open_writable(dir: BorrowedFd<'_>, id: ProcessId) -> io::Result<Ow
 }
 
 pub(crate) fn open_readable(dir: BorrowedFd<'_>, id: ProcessId) -> io::Result<OwnedFd> {
-    let name = id.file_name();
-    Ok(retry_on_intr(|| rustix::fs::openat(dir, &name, flags(OFlags::RDONLY), Mode::empty()))?)
+    open_readable_as(dir, &id.file_name())
+}
+
+pub(crate) fn open_readable_as(dir: BorrowedFd<'_>, name: &str) -> io::Result<OwnedFd> {
+    Ok(retry_on_intr(|| rustix::fs::openat(dir, name, flags(OFlags::RDONLY), Mode::empty()))?)
 }
 
 pub(crate) fn size(file: impl AsFd) -> io::Result<u64> {

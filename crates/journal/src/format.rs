@@ -179,13 +179,18 @@ pub struct RecordHeader {
     pub len: u32,
     /// What the payload is.
     pub kind: Kind,
-    /// None are defined; written as 0.
+    /// [`PAYLOAD_SUM`]; others are passed over.
     pub flags: u8,
     /// First number the record takes, or for records that take none the next one.
     pub seq: u64,
     /// Wall clock when the record was written.
     pub time_ns: u64,
+    /// CRC-32C of the payload where the flag says so. Readers that do not know the flag find the zeros they pass over.
+    pub payload_sum: u32,
 }
+
+/// Flag of a record whose header holds the checksum of its payload.
+pub const PAYLOAD_SUM: u8 = 1;
 
 impl RecordHeader {
     /// The header as it stands on disk.
@@ -197,8 +202,20 @@ impl RecordHeader {
         writer.bytes(&(RECORD_HEADER_BYTES as u16).to_le_bytes());
         writer.bytes(&self.seq.to_le_bytes());
         writer.bytes(&self.time_ns.to_le_bytes());
+        writer.bytes(&self.payload_sum.to_le_bytes());
         seal(&mut out);
         out
+    }
+
+    /// The same with the checksum of its payload.
+    #[must_use]
+    pub fn summed(self, payload: &[u8]) -> Self {
+        Self { flags: self.flags | PAYLOAD_SUM, payload_sum: crc32c::crc32c(payload), ..self }
+    }
+
+    /// Whether a payload is the one that was written; none if that was not recorded.
+    pub fn fits(&self, payload: &[u8]) -> Option<bool> {
+        (self.flags & PAYLOAD_SUM != 0).then(|| self.payload_sum == crc32c::crc32c(payload))
     }
 
     /// Reads a header from the front of `bytes`. [`FormatError::Empty`] means that the rest of the block is unused.
@@ -233,7 +250,7 @@ impl RecordHeader {
         if !(shortest..=MAX_PAYLOAD).contains(&(len as usize)) {
             return Err(FormatError::PayloadLength);
         }
-        Ok(Self { len, kind, flags, seq: take.u64()?, time_ns: take.u64()? })
+        Ok(Self { len, kind, flags, seq: take.u64()?, time_ns: take.u64()?, payload_sum: take.u32()? })
     }
 
     /// Bytes of header, payload and padding together.

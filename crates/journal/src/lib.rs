@@ -8,6 +8,7 @@
 //! positions are found by binary search over the block headers.
 #![forbid(unsafe_code)]
 
+mod aside;
 mod batch;
 mod blocks;
 mod file;
@@ -16,12 +17,15 @@ mod id;
 mod reader;
 mod recovery;
 mod retention;
+mod verify;
 mod writer;
 
+pub use aside::{ReadFailure, SetAside, restore, scan_set_aside, set_aside};
 pub use batch::{Batch, Item, Items};
 pub use format::{BLOCK_BYTES, Exit, FRAME_BYTES, LOST_KEEPER_ENDED, MAX_LABEL, MAX_PAYLOAD, Meta, Note, Stream};
 pub use id::{ParseIdError, ProcessId};
 pub use reader::{Blocking, Cursor, Fill, ReadError, Reader, Totals};
-pub use recovery::{End, EndKind, Recovered, inspect, inspect_fd, recover};
-pub use retention::{FileInfo, Retention, remove, scan};
+pub use recovery::{End, EndKind, Recovered, inspect, inspect_fd, inspect_set_aside, recover};
+pub use retention::{FileInfo, Retention, bytes_on_disk, remove, scan};
+pub use verify::{Fault, MAX_FAULTS, Verified, verify};
 pub use writer::{HEADROOM, Position, TAILROOM, Writer};

@@ -1,13 +1,15 @@
 //! Finding the true end of a journal whose writer is gone.
 //!
 //! The end is behind the last record of which everything is there: walking back over blocks without a good header, then
-//! forward over records as long as checksum, length, type and number hold. Recovering twice gives the same as once.
+//! forward over records as long as checksum, length and number hold. Records of types that only a newer program knows are
+//! passed over, as by readers: they are whole. Recovering twice gives the same as once.
 //!
 //! Only [`recover`] writes, and only its caller can know that no writer is alive: it must hold the keeper's lock.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use crate::aside::SetAside;
 use crate::blocks::{Block, partition_point, read_meta};
 use crate::file;
 use crate::format::{
@@ -80,6 +82,11 @@ pub fn inspect(dir: BorrowedFd<'_>, id: ProcessId) -> io::Result<Recovered> {
     examine(file::open_readable(dir, id)?.as_fd(), Some(id))
 }
 
+/// As [`inspect`], for a journal that was set aside.
+pub fn inspect_set_aside(dir: BorrowedFd<'_>, journal: &SetAside) -> io::Result<Recovered> {
+    examine(file::open_readable_as(dir, &journal.file)?.as_fd(), Some(journal.id))
+}
+
 /// As [`inspect`], for any readable descriptor.
 pub fn inspect_fd(file: BorrowedFd<'_>) -> io::Result<Recovered> {
     examine(file, None)
@@ -136,12 +143,11 @@ fn walk(window: &mut Window<'_>, block: &BlockHeader, size: u64) -> io::Result<O
         let record_end = offset.saturating_add(header.stored_len() as u64);
         let is_meta = header.kind == Kind::Meta;
         let must_be_meta = offset == BLOCK_HEADER_BYTES as u64;
-        let known = !matches!(header.kind, Kind::Unknown(_));
         let fits = record_end <= size.min(block_end);
         let Some(next_seq) = header.seq.checked_add(header.numbers()) else {
             break;
         };
-        if !known || !fits || is_meta != must_be_meta || header.seq != position.next_seq {
+        if !fits || is_meta != must_be_meta || header.seq != position.next_seq {
             break;
         }
         let len = u64::from(header.len);

@@ -53,6 +53,12 @@ pub fn scan(dir: BorrowedFd<'_>) -> io::Result<Vec<FileInfo>> {
     Ok(found)
 }
 
+/// Disk space that the journal of `id` really uses; 0 if there is none.
+pub fn bytes_on_disk(dir: BorrowedFd<'_>, id: ProcessId) -> u64 {
+    let stat = rustix::fs::statat(dir, id.file_name(), AtFlags::SYMLINK_NOFOLLOW);
+    stat.map_or(0, |stat| u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512))
+}
+
 /// Removes the journal of `id`. Readers that have it open can go on.
 pub fn remove(dir: BorrowedFd<'_>, id: ProcessId) -> io::Result<()> {
     Ok(rustix::fs::unlinkat(dir, id.file_name(), AtFlags::empty())?)

@@ -226,6 +226,7 @@ impl Writer {
             flags: 0,
             seq: self.position.next_seq,
             time_ns: now_ns,
+            payload_sum: 0,
         };
         // Only a file somebody made up gets so far.
         let next_seq = record.seq.checked_add(record.numbers());
@@ -240,7 +241,7 @@ impl Writer {
         let Some((record_part, rest)) = rest.split_first_chunk_mut::<RECORD_HEADER_BYTES>() else {
             return Err(invalid_input("buffer without room for the headers"));
         };
-        *record_part = record.encode();
+        *record_part = record.summed(rest.get(..len).unwrap_or_default()).encode();
         // The caller may keep more data behind the payload: lend the padding's place and give it back.
         let mut lent = [0; TAILROOM];
         let padding = rest.get_mut(len..).unwrap_or_default();

@@ -70,7 +70,7 @@ fn odd_numbers() -> impl Strategy<Value = u64> {
 fn records() -> impl Strategy<Value = (RecordHeader, usize)> {
     let len = prop_oneof![0..100u32, Just(MAX_PAYLOAD as u32), any::<u32>()];
     (len, kinds(), odd_numbers(), any::<u64>(), 0..3000usize).prop_map(|(len, kind, seq, time_ns, stored)| {
-        let header = RecordHeader { len, kind, flags: 0, seq, time_ns };
+        let header = RecordHeader { len, kind, flags: 0, seq, time_ns, payload_sum: 0 };
         let honest = stored_len(len as usize);
         (header, if honest < 5000 { honest } else { stored.next_multiple_of(8) + 32 })
     })
@@ -137,7 +137,7 @@ proptest! {
             if block_no == 0 && honest_meta {
                 let payload = meta(folder.id, b"").encode();
                 let len = payload.len() as u32;
-                bytes.extend(RecordHeader { len, kind: Kind::Meta, flags: 0, seq: *next_seq, time_ns: 0 }.encode());
+                bytes.extend(RecordHeader { len, kind: Kind::Meta, flags: 0, seq: *next_seq, time_ns: 0, payload_sum: 0 }.encode());
                 bytes.extend(payload);
             }
             for (header, stored) in records {

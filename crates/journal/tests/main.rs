@@ -16,3 +16,4 @@ mod retention;
 mod round_trip;
 mod together;
 mod torn;
+mod verify;

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use rustix::event::epoll;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 
@@ -28,6 +29,9 @@ use crate::state::{Command, Event, NewChild};
 use crate::sys::{self, Forked};
 use crate::upgrade::{self, Resumed};
 use crate::{LOCK_NAME, OUTSIDE_LIMIT_OPTION, SOCKET_NAME, TAG_NAME, marks, tree};
+
+/// Stack of the pump's thread.
+const PUMP_STACK_BYTES: usize = 256 * 1024;
 
 /// Where a keeper works, as its starter says it.
 struct Place {
@@ -74,6 +78,7 @@ pub fn process_main(args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(Task::CheckState) => {
             let input = io::stdin().as_fd().try_clone_to_owned();
             let checked = input.and_then(|fd| upgrade::proof_of_reading(File::from(fd)));
+            let checked = checked.and_then(|proof| rehearse().map(|()| proof));
             match checked.and_then(|proof| io::stdout().write_all(proof.as_bytes())) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
@@ -333,6 +338,22 @@ fn assemble(
     })
 }
 
+/// Does once what [`resume`] does after the exec, when an error would end the keeper and every child: the old image asks
+/// for it while it can still refuse.
+fn rehearse() -> io::Result<()> {
+    let (commands, events) = (Channel::<Command>::new()?, Channel::<Event>::new()?);
+    let signals = sys::signal_descriptor()?;
+    let readable = epoll::EventFlags::IN;
+    for bell in [commands.bell(), events.bell()] {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&set, bell, epoll::EventData::new_u64(0), readable)?;
+        epoll::add(&set, &signals, epoll::EventData::new_u64(1), readable)?;
+    }
+    random()?;
+    let thread = std::thread::Builder::new().stack_size(PUMP_STACK_BYTES).spawn(|| ())?;
+    thread.join().map_err(|_| io::Error::other("a thread cannot be started"))
+}
+
 fn resume(resumed: Resumed) -> io::Result<()> {
     let house_key = upgrade::take_key(resumed.secrets.map(sys::adopt).transpose()?)?;
     let mut recognition = resumed.recognition;
@@ -387,7 +408,7 @@ pub(crate) fn start_pump(
     let mut pressure = Pressure::new(setting);
     pressure.set(limits);
     let mut pump = Pump::new(Arc::clone(setting), Arc::clone(commands), Arc::clone(events), pressure)?;
-    std::thread::Builder::new().name("hostel-pump".to_owned()).stack_size(256 * 1024).spawn(move || {
+    std::thread::Builder::new().name("hostel-pump".to_owned()).stack_size(PUMP_STACK_BYTES).spawn(move || {
         let _guard = AbortOnPanic;
         for (new, parked) in children {
             pump.adopt(new, parked);
@@ -398,4 +419,12 @@ pub(crate) fn start_pump(
         pump.run();
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_a_resumed_keeper_needs_can_be_had_here() {
+        super::rehearse().unwrap();
+    }
 }

@@ -3,6 +3,7 @@
 //! Invariant: a method's mistakes are the client's to hear and nobody else's; nothing here can end the daemon but
 //! `house/down`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use hostel_house::processes::Member;
 use hostel_house::processes::Process;
 use hostel_house::processes::Processes;
 use hostel_house::processes::Relation;
-use hostel_house::processes::Retention;
 use hostel_house::processes::StdinError;
 use hostel_house::processes::StdinTicket;
 use rustix::process::Signal;
@@ -35,11 +35,13 @@ use super::protocol::ProcessInfo;
 use super::protocol::ProcessList;
 use super::protocol::ProcessTree;
 use super::protocol::STDIN_LIMIT;
+use super::protocol::StalledInfo;
 use super::protocol::State;
 use super::protocol::Stdin;
 use super::protocol::StdinApplied;
 use super::protocol::Target;
 use super::protocol::TreeMember;
+use super::protocol::UnreadableInfo;
 use super::protocol::Upgrade;
 use super::protocol::Upgraded;
 use super::protocol::Usage;
@@ -333,17 +335,17 @@ fn stdin_failure(error: &StdinError) -> Failure {
 
 async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
     let usage = processes.usage().await.map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
-    let known = processes.list();
+    let (unreadable, _) = processes.unreadable_journals();
     let list = usage
         .by_process
         .iter()
         .map(|(id, bytes)| {
-            let process = known.iter().find(|process| process.id() == *id);
+            let process = processes.by_id(*id);
             JournalInfo {
                 id: id.to_string(),
-                name: process.map(|process| process.name().to_owned()).unwrap_or_default(),
+                name: process.as_ref().map(|process| process.name().to_owned()).unwrap_or_default(),
                 bytes: *bytes,
-                state: process.map_or(State::Lost, |process| state(process)),
+                state: process.as_ref().map_or(State::Lost, |process| state(process)),
             }
         })
         .collect();
@@ -354,6 +356,14 @@ async fn usage(processes: &Processes, settings: &Settings) -> Outcome {
         free_bytes: usage.free_bytes,
         dir: settings.journal_dir.display().to_string(),
         processes: list,
+        unreadable: unreadable
+            .into_iter()
+            .map(|journal| UnreadableInfo {
+                file: journal.file,
+                reason: journal.reason,
+                set_aside: journal.is_set_aside,
+            })
+            .collect(),
     })
 }
 
@@ -367,13 +377,11 @@ fn journal(process: &Process) -> JournalInfo {
 }
 
 async fn collect(processes: &Processes, settings: &Settings, request: Collect) -> Outcome {
-    let retention = match request.all {
-        true => Retention { max_count: 0, max_age: Duration::ZERO, max_bytes: 0 },
-        false => settings.retention,
-    };
-    let before: Vec<JournalInfo> = processes.list().iter().map(|process| journal(process)).collect();
-    let collected = processes
-        .collect_garbage(retention, request.dry_run)
+    let before: HashMap<String, JournalInfo> =
+        processes.list().iter().map(|process| journal(process)).map(|journal| (journal.id.clone(), journal)).collect();
+    let collected = settings
+        .housekeeping
+        .collect(request.all, request.dry_run, request.changed_before_ns)
         .await
         .map_err(|error| Failure::new(code::INTERNAL, error.to_string()))?;
     let removed = collected
@@ -381,7 +389,7 @@ async fn collect(processes: &Processes, settings: &Settings, request: Collect) -
         .into_iter()
         .map(|(id, name)| {
             let id = id.to_string();
-            let known = before.iter().find(|journal| journal.id == id);
+            let known = before.get(&id);
             JournalInfo {
                 name,
                 state: known.map_or(State::Lost, |journal| journal.state),
@@ -412,7 +420,13 @@ async fn status(processes: &Processes, settings: &Settings, inside: bool) -> Out
         child_limit: keeper.child_limit,
         cgroup: keeper.cgroup,
     };
+    let (named, unnamed) = processes.unreadable_journals();
     value(&HouseStatus {
+        unreadable_journals: (named.len() + unnamed) as u64,
+        stalled: settings
+            .housekeeping
+            .stalled()
+            .map(|stalled| StalledInfo { sessions: stalled.sessions as u64, error: stalled.error }),
         version: settings.version.clone(),
         pid: std::process::id(),
         uptime_s: settings.started.elapsed().as_secs(),

@@ -33,9 +33,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hostel_house::housekeeping::Housekeeping;
 use hostel_house::insiders::Insiders;
 use hostel_house::processes::Processes;
-use hostel_house::processes::Retention;
 use hostel_peer::Peer;
 use hostel_peer::accept;
 use hostel_peer::accept::Admits;
@@ -70,8 +70,8 @@ pub struct Settings {
     pub started: Instant,
     /// Connections at once.
     pub connections: usize,
-    /// How long exited processes are kept.
-    pub retention: Retention,
+    /// What gives back disk space.
+    pub housekeeping: Housekeeping,
     /// Where the journals are.
     pub journal_dir: PathBuf,
     /// The program that the daemon runs from, open since its start: what a keeper is upgraded to.

@@ -5,11 +5,21 @@
 //!
 //! It holds no behaviour beyond encoding.
 
+mod space;
+
 use std::collections::BTreeMap;
 
 use hostel_guard::GuardStatus;
 use serde::Deserialize;
 use serde::Serialize;
+
+pub use space::Collect;
+pub use space::Collected;
+pub use space::HeldNotice;
+pub use space::JournalInfo;
+pub use space::StalledInfo;
+pub use space::UnreadableInfo;
+pub use space::Usage;
 
 pub use super::code;
 pub use super::pick::Pick;
@@ -270,56 +280,6 @@ pub struct Killed {
     pub escalated: bool,
 }
 
-/// The answer to `journal/usage`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Usage {
-    /// What all journals take on disk.
-    pub bytes: u64,
-    /// How many there are.
-    pub files: u64,
-    /// What they may take.
-    pub quota_bytes: u64,
-    /// What the file system has left.
-    pub free_bytes: u64,
-    /// Where they are.
-    pub dir: String,
-    /// One by one, largest first.
-    pub processes: Vec<JournalInfo>,
-}
-
-/// One journal.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct JournalInfo {
-    /// 32 hex digits.
-    pub id: String,
-    /// The name of its process.
-    pub name: String,
-    /// What it takes on disk.
-    pub bytes: u64,
-    /// The state of its process.
-    pub state: State,
-}
-
-/// `journal/gc`.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-pub struct Collect {
-    /// Remove nothing.
-    #[serde(default)]
-    pub dry_run: bool,
-    /// Every exited process, however recent.
-    #[serde(default)]
-    pub all: bool,
-}
-
-/// The answer to `journal/gc`.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-pub struct Collected {
-    /// What went, or would go.
-    pub removed: Vec<JournalInfo>,
-    /// The space that came free, or would.
-    pub freed_bytes: u64,
-}
-
 /// The answer to `house/status`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct HouseStatus {
@@ -338,6 +298,12 @@ pub struct HouseStatus {
     /// The client runs inside the house: it is told of what is its own, and may do less.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub inside: bool,
+    /// How many journals cannot be read.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unreadable_journals: u64,
+    /// Sessions that cannot go on because `state.db` takes nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalled: Option<StalledInfo>,
     /// The guard of agents that do not say otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardInfo>,
@@ -496,4 +462,8 @@ mod tests {
         assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
         assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use hostel_house::processes::Batch;
 use hostel_house::processes::Exit;
+use hostel_house::processes::HeldBecause;
 use hostel_house::processes::Item;
 use hostel_house::processes::Next;
 use hostel_house::processes::Process;
@@ -64,11 +65,25 @@ pub(super) async fn run(prepared: Prepared, follow: bool, writer: Writer) {
     let mut lines = Vec::new();
     // Whether the end was among what was sent.
     let mut told = false;
+    let mut held = None;
+    let process = Arc::clone(watch.process());
     loop {
         let finished = !follow && watch.position() >= until;
         let next = match finished {
             true => Ok(Next::Ended),
-            false => watch.next(&mut batch).await,
+            false => tokio::select! {
+                biased;
+                next = watch.next(&mut batch) => next,
+                because = process.held_otherwise_than(held), if follow => {
+                    held = because;
+                    lines.clear();
+                    push_held(&mut lines, &id, because);
+                    if writer.send(&lines).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+            },
         };
         lines.clear();
         match next {
@@ -142,6 +157,20 @@ fn push(lines: &mut Vec<u8>, id: &str, item: &Item<'_>) {
 fn push_plain(lines: &mut Vec<u8>, method: &str, id: &str, last_seq: u64) {
     let line = format!(
         "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{\"id\":\"{id}\",\"last_seq\":{last_seq}}}}}\n"
+    );
+    lines.extend_from_slice(line.as_bytes());
+}
+
+/// A process that prints nothing may wait for room: whoever waits for it hears why.
+fn push_held(lines: &mut Vec<u8>, id: &str, because: Option<HeldBecause>) {
+    let because = match because {
+        None => "null",
+        Some(HeldBecause::Quota) => "\"quota\"",
+        Some(HeldBecause::DiskFull) => "\"disk_full\"",
+        Some(HeldBecause::DiskError) => "\"disk_error\"",
+    };
+    let line = format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"process/held\",\"params\":{{\"id\":\"{id}\",\"because\":{because}}}}}\n"
     );
     lines.extend_from_slice(line.as_bytes());
 }

@@ -7,6 +7,7 @@
 mod approvals;
 pub(crate) mod generate;
 mod sessions;
+mod space;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,6 +34,9 @@ pub(crate) use sessions::Sessions;
 pub(crate) use sessions::SessionsAction;
 pub(crate) use sessions::TranscriptFormat;
 pub(crate) use sessions::Watch;
+pub(crate) use space::Gc;
+pub(crate) use space::Journal;
+pub(crate) use space::JournalAction;
 
 /// Hosts processes and AI agents on this machine and never loses a byte of them.
 ///
@@ -198,11 +202,14 @@ pub(crate) enum Verb {
     #[command(after_help = "Examples:\n  hostel df\n  hostel df --json")]
     Df,
 
-    /// Remove journals of exited processes that are past their time
+    /// Remove journals of exited processes that are past their time, at once
     #[command(
-        after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all    every exited process, however recent"
+        after_help = "Examples:\n  hostel gc --dry-run\n  hostel gc\n  hostel gc --all          every exited process, however recent\n  hostel gc --all --yes    without asking, for scripts\n\nSays what would go and asks. What runs, what somebody reads, and what a session or a pipeline\nneeds stays. Journals of agents go once the events of their turns are stored; the history of a\nsession stays."
     )]
     Gc(Gc),
+
+    /// Check journals for damage
+    Journal(Journal),
 
     /// Make the symlinks by which this program takes other names
     #[command(
@@ -385,17 +392,6 @@ pub(crate) struct Kill {
     /// With --wait: leave a process that does not end alone
     #[arg(long, requires = "wait")]
     pub(crate) no_escalate: bool,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct Gc {
-    /// Say what would go, remove nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Every exited process, however recent
-    #[arg(long)]
-    pub(crate) all: bool,
 }
 
 #[derive(Args, Debug)]

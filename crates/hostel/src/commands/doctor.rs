@@ -324,8 +324,16 @@ async fn house(client: &mut Client, findings: &mut Findings) -> Result<(), Comma
             );
         }
     }
+    if let Some(stalled) = &status.stalled {
+        findings.bad(
+            "sessions",
+            format!("{} wait because state.db takes nothing: {}", stalled.sessions, stalled.error),
+            "make room on the disk; they go on by themselves, and `hostel sessions interrupt` stops them meanwhile",
+        );
+    }
     let usage: Usage = client.call("journal/usage", &json!({})).await?;
     space(&usage, findings);
+    unreadable(&usage, findings);
     let list: ProcessList = client.call("process/list", &json!({})).await?;
     let held = list.processes.iter().filter(|process| process.state == State::Held).count();
     if held > 0 {
@@ -350,6 +358,20 @@ fn session(keeper: u32, findings: &mut Findings) {
             "the keeper belongs to a login session and may be ended at logout",
             "`loginctl enable-linger`, and set KillUserProcesses=no",
         );
+    }
+}
+
+/// Journals that the daemon could not read.
+fn unreadable(usage: &Usage, findings: &mut Findings) {
+    for journal in &usage.unreadable {
+        let file = Path::new(&usage.dir).join(&journal.file);
+        let hint = if journal.set_aside {
+            "it was renamed and nothing of it was removed: put a copy back from a backup, start the version that wrote it, or \
+             remove it yourself"
+        } else {
+            "the daemon tries again each minute; see to its permissions and to the disk"
+        };
+        findings.bad("journal", format!("{} cannot be read: {}", file.display(), journal.reason), hint);
     }
 }
 

@@ -13,6 +13,7 @@ mod doctor;
 mod down;
 mod gc;
 mod init;
+mod journal;
 mod keeper;
 mod kill;
 mod link;
@@ -89,6 +90,7 @@ pub(crate) fn run(cli: Cli, ui: &Ui) -> Result<ExitCode, CommandError> {
         Verb::Doctor => wait(doctor::run(&context)),
         Verb::Df => wait(df::run(&context)),
         Verb::Gc(arguments) => wait(gc::run(&context, &arguments)),
+        Verb::Journal(arguments) => journal::run(&context, &arguments.action),
         Verb::Service(arguments) => crate::service::house::run(&context, &arguments),
         Verb::Keeper(arguments) => wait(keeper::run(&context, &arguments)),
         Verb::Config(arguments) => config::run(&context, &arguments),

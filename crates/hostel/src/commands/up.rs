@@ -179,6 +179,16 @@ fn show(
         ui.line(&format!("{} {text}", ui.paint(Paint::Red, "alarm")))?;
         ui.line("")?;
     }
+    if status.unreadable_journals > 0 {
+        let count = status.unreadable_journals;
+        let noun =
+            if count == 1 { "1 journal cannot be read".to_owned() } else { format!("{count} journals cannot be read") };
+        ui.line(&format!(
+            "{} {noun}; nothing of it was removed, `hostel doctor` names the files",
+            ui.paint(Paint::Red, "alarm")
+        ))?;
+        ui.line("")?;
+    }
     for line in NEXT {
         ui.line(line)?;
     }

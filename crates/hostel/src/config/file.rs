@@ -139,6 +139,7 @@ pub(super) struct Journal {
     pub(super) keep_count: Option<u64>,
     pub(super) keep_age: Option<Time>,
     pub(super) keep_bytes: Option<Size>,
+    pub(super) age_delay: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]

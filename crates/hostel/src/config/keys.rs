@@ -13,7 +13,7 @@ use crate::paths;
 use crate::text;
 
 /// Every setting but the agents', in the order `config show` prints them.
-pub(super) const KEYS: [(&str, Shape); 94] = [
+pub(super) const KEYS: [(&str, Shape); 95] = [
     ("doors.claustrum.enabled", Shape::Bare),
     ("doors.claustrum.listen", Shape::List),
     ("doors.claustrum.reported_version", Shape::Text),
@@ -103,6 +103,7 @@ pub(super) const KEYS: [(&str, Shape); 94] = [
     ("journal.keep_count", Shape::Bare),
     ("journal.keep_age", Shape::Text),
     ("journal.keep_bytes", Shape::Text),
+    ("journal.age_delay", Shape::Text),
     ("limits.connections", Shape::Bare),
     ("limits.reconnect", Shape::Text),
     ("limits.start", Shape::Text),
@@ -248,12 +249,13 @@ impl Settings {
         let into = &mut self.journal;
         take!("journal.dir", from.dir.map(path), into.dir);
         take!("journal.quota", from.quota.map(|size| size.0), into.quota);
-        take!("journal.per_process_quota", from.per_process_quota.map(|size| size.0), into.per_process_quota);
+        take!("journal.per_process_quota", from.per_process_quota.map(|size| Some(size.0)), into.per_process_quota);
         take!("journal.on_full", from.on_full, into.on_full);
         take!("journal.floor", from.floor.map(|size| size.0), into.floor);
         take!("journal.keep_count", from.keep_count, into.keep_count);
         take!("journal.keep_age", from.keep_age.map(|time| time.0), into.keep_age);
-        take!("journal.keep_bytes", from.keep_bytes.map(|size| size.0), into.keep_bytes);
+        take!("journal.keep_bytes", from.keep_bytes.map(|size| Some(size.0)), into.keep_bytes);
+        take!("journal.age_delay", from.age_delay.map(|time| time.0), into.age_delay);
 
         let from = layer.limits;
         let into = &mut self.limits;
@@ -367,12 +369,13 @@ impl Settings {
             "guard.programs" => self.guard.programs.name().to_owned(),
             "journal.dir" => path(&self.journal.dir),
             "journal.quota" => text::size(self.journal.quota),
-            "journal.per_process_quota" => text::size(self.journal.per_process_quota),
+            "journal.per_process_quota" => text::size(self.journal.per_process_quota()),
             "journal.on_full" => self.journal.on_full.name().to_owned(),
             "journal.floor" => self.journal.floor.map_or_else(|| "auto".to_owned(), text::size),
             "journal.keep_count" => self.journal.keep_count.to_string(),
             "journal.keep_age" => text::duration(self.journal.keep_age),
-            "journal.keep_bytes" => text::size(self.journal.keep_bytes),
+            "journal.keep_bytes" => text::size(self.journal.keep_bytes()),
+            "journal.age_delay" => text::duration(self.journal.age_delay),
             "limits.connections" => self.limits.connections.to_string(),
             "limits.reconnect" => text::duration(self.limits.reconnect),
             "limits.start" => text::duration(self.limits.start),

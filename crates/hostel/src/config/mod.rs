@@ -198,7 +198,11 @@ impl Settings {
             (self.broker.silence <= self.broker.ping, "broker.silence", "must be longer than `broker.ping`"),
             (self.limits.connections == 0, "limits.connections", at_least_one),
             (self.journal.quota < 1 << 20, "journal.quota", "must be at least 1 MiB"),
-            (self.journal.per_process_quota < 1 << 20, "journal.per_process_quota", "must be at least 1 MiB"),
+            (
+                self.journal.per_process_quota.is_some_and(|quota| quota < 1 << 20),
+                "journal.per_process_quota",
+                "must be at least 1 MiB",
+            ),
             (self.limits.log < 64 << 10, "limits.log", "must be at least 64 KiB"),
             (relative(&self.journal.dir), "journal.dir", absolute),
             (any_relative(&self.claustrum.listen), "doors.claustrum.listen", "must hold absolute paths"),

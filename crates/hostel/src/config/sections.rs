@@ -121,13 +121,27 @@ pub(crate) struct JournalSettings {
     /// Another place for the journals; none = `journal/` in the house.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) quota: u64,
-    pub(crate) per_process_quota: u64,
+    /// One journal; none = a quarter of the quota.
+    pub(crate) per_process_quota: Option<u64>,
     pub(crate) on_full: OnFull,
     /// Disk space that is left to others; none = the smaller of 1 GiB and 5% of the file system.
     pub(crate) floor: Option<u64>,
     pub(crate) keep_count: u64,
     pub(crate) keep_age: Duration,
-    pub(crate) keep_bytes: u64,
+    /// Journals of exited processes together; none = half of the quota.
+    pub(crate) keep_bytes: Option<u64>,
+    /// How long a daemon runs before it removes anything because of its age.
+    pub(crate) age_delay: Duration,
+}
+
+impl JournalSettings {
+    pub(crate) fn per_process_quota(&self) -> u64 {
+        self.per_process_quota.unwrap_or(self.quota / 4)
+    }
+
+    pub(crate) fn keep_bytes(&self) -> u64 {
+        self.keep_bytes.unwrap_or(self.quota / 2)
+    }
 }
 
 /// Bounds of waits and queues.
@@ -215,12 +229,13 @@ impl Default for JournalSettings {
         JournalSettings {
             dir: None,
             quota: 10 << 30,
-            per_process_quota: 16 << 30,
+            per_process_quota: None,
             on_full: OnFull::Hold,
             floor: None,
             keep_count: 1_000,
             keep_age: Duration::from_secs(7 * 86_400),
-            keep_bytes: 10 << 30,
+            keep_bytes: None,
+            age_delay: Duration::from_secs(600),
         }
     }
 }

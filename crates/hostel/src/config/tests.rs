@@ -26,10 +26,10 @@ fn a_whole_file_is_understood() {
     assert_eq!(settings.claustrum.reported_version.as_deref(), Some("7c2f88d"));
     assert!(!settings.claustrum.shutdown_needs_auth);
     assert_eq!(settings.journal.quota, 5 << 30);
-    assert_eq!(settings.journal.per_process_quota, 2 << 20);
+    assert_eq!(settings.journal.per_process_quota(), 2 << 20);
     assert_eq!(settings.journal.on_full, OnFull::DropOldest);
     assert_eq!(settings.journal.keep_age, Duration::from_secs(129_600));
-    assert_eq!(settings.journal.keep_bytes, 1_000_000_000);
+    assert_eq!(settings.journal.keep_bytes(), 1_000_000_000);
     assert_eq!(settings.journal.floor, Some(2 << 30));
     assert_eq!(settings.limits.reconnect, Duration::from_secs(60));
     assert_eq!(
@@ -44,7 +44,7 @@ fn errors_name_the_line_and_the_way_out() {
         (
             "[journal]\nquota = \"1 GiB\"\nquotta = 3\n",
             "hostel.toml:3: unknown key `quotta`, the keys here are `dir`, `quota`, `per_process_quota`, `on_full`, \
-             `floor`, `keep_count`, `keep_age`, `keep_bytes`; see every setting with `hostel config show`",
+             `floor`, `keep_count`, `keep_age`, `keep_bytes`, `age_delay`; see every setting with `hostel config show`",
         ),
         (
             "\n[jornal]\n",

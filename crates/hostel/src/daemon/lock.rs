@@ -31,10 +31,10 @@ impl DaemonLock {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
-        // For people who look; nobody decides anything by it.
-        file.set_len(0)?;
-        file.rewind()?;
-        writeln!(file, "{}", std::process::id())?;
+        // For people who look; nobody decides anything by it, so a full disk keeps no daemon from starting.
+        let written =
+            file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
+        drop(written);
         Ok(Some(DaemonLock { _file: file }))
     }
 
@@ -66,6 +66,12 @@ impl DaemonLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_that_takes_nothing_keeps_nobody_from_the_lock() {
+        // It opens for writing, locks, and answers every write with ENOSPC.
+        assert!(DaemonLock::try_take(Path::new("/dev/full")).unwrap().is_some());
+    }
 
     #[test]
     fn one_holder_at_a_time() {

@@ -14,6 +14,7 @@ pub(crate) mod log;
 pub(crate) mod opening;
 pub(crate) mod sockets;
 
+mod housekeeping;
 mod signals;
 mod system;
 mod up;
@@ -33,10 +34,11 @@ use hostel_doors::native::protocol::DoorAddress;
 use hostel_doors::zeroclaw;
 use hostel_doors::zeroclaw::LogRing;
 use hostel_house::approvals::Approvals;
+use hostel_house::housekeeping::Housekeeping;
+use hostel_house::housekeeping::TimeSource;
 use hostel_house::insiders::Insiders;
 use hostel_house::pipelines::Pipelines;
 use hostel_house::processes::Processes;
-use hostel_house::processes::Retention;
 use hostel_house::sessions::Cause;
 use hostel_house::sessions::MailLimits;
 use hostel_house::sessions::Scope;
@@ -85,9 +87,6 @@ const TAKE_OVER: Duration = Duration::from_secs(10);
 /// How long the system may take to give back what a killed daemon held.
 const LAST_BREATH: Duration = Duration::from_secs(5);
 
-/// How often exited processes are looked through.
-const HOUSEKEEPING: Duration = Duration::from_secs(60);
-
 /// How long connections may take to hear our goodbye.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -124,6 +123,8 @@ pub(crate) struct House {
     pub(crate) approvals: Approvals,
     /// The database that both are in.
     store: store::Store,
+    /// What gives back disk space.
+    pub(crate) housekeeping: Housekeeping,
     /// The processes inside the house, and what they may do.
     pub(crate) insiders: Insiders,
     /// The commands that were allowed.
@@ -226,6 +227,7 @@ impl House {
         // Only now: two daemons must never go on with the same sessions.
         let (store, sessions, approvals) = open_sessions(&dir, &settings, &processes, defaults).await?;
         before.tell(&settings, &journal, &approvals).await?;
+        let housekeeping = open_housekeeping(&dir, &settings, &processes, &sessions).await?;
         // Before anybody can reach us: whoever does may tell us to end at once.
         let signals =
             Signals::install().map_err(|error| CommandError::failure(format!("cannot be told of signals: {error}")))?;
@@ -245,6 +247,7 @@ impl House {
             sessions,
             approvals,
             store,
+            housekeeping,
             insiders,
             pipelines,
             started,
@@ -287,7 +290,7 @@ impl House {
             environment: system::child_environment(),
             started: self.started,
             connections: connection_limit(self.settings.limits.connections),
-            retention: retention(&self.settings),
+            housekeeping: self.housekeeping.clone(),
             journal_dir: journal_dir(&self.dir, &self.settings),
             program: Arc::clone(&self.program),
             sessions: Some(zeroclaw),
@@ -338,7 +341,10 @@ impl House {
         // The house of a personality has the contract's own ways in, and no other.
         let mail = postman::run(self.sessions.clone(), self.dir.mesh_sessions(), self.log.clone());
         let mail = self.dir.is_main().then(|| hostel_tasks::spawn(mail));
-        let mut housekeeping = tokio::time::interval(HOUSEKEEPING);
+        let journals = journal_dir(&self.dir, &self.settings);
+        housekeeping::report_unreadable(&self.processes.unreadable_journals().0, &journals, &self.log);
+        let keeping = housekeeping::run(self.housekeeping.clone(), journals, self.log.clone());
+        let keeping = hostel_tasks::spawn(keeping);
         ready();
         let mut keepers_lost = 0;
         tokio::pin!(over);
@@ -354,9 +360,9 @@ impl House {
                 lost = self.processes.keeper_died(&mut keepers_lost) => {
                     self.log.error(format_args!("[hostel] the keeper died and {lost} processes with it; another keeper is here"));
                 }
-                _ = housekeeping.tick() => self.tidy().await,
             }
         };
+        keeping.abort();
         let Reason::Asked { keep } = reason else {
             self.log.info(format_args!("[hostel] another daemon took over, leaving"));
             self.log.flush(FAREWELL);
@@ -442,24 +448,6 @@ impl House {
         let left = self.sessions.busy();
         self.log.info(format_args!("[hostel] {busy} sessions were busy and had to stop, {left} did not in time"));
     }
-
-    /// Lets go of what is past its time.
-    async fn tidy(&self) {
-        match self.processes.collect_garbage(retention(&self.settings), false).await {
-            Ok(collected) if collected.removed.is_empty() => {}
-            Ok(collected) => self.log.info(format_args!(
-                "[hostel] forgot {} exited processes, {} bytes",
-                collected.removed.len(),
-                collected.freed_bytes
-            )),
-            Err(error) => self.log.warn(format_args!("[hostel] cannot look through the journals: {error}")),
-        }
-        match self.sessions.tidy().await {
-            Ok(0) => {}
-            Ok(count) => self.log.info(format_args!("[hostel] forgot {count} sessions that were closed long ago")),
-            Err(error) => self.log.warn(format_args!("[hostel] cannot look through the sessions: {error}")),
-        }
-    }
 }
 
 /// The sessions of a house and what their agents ask.
@@ -497,12 +485,15 @@ async fn open_sessions(
     Ok((store, sessions, approvals))
 }
 
-fn retention(settings: &Settings) -> Retention {
-    Retention {
-        max_count: usize::try_from(settings.journal.keep_count).unwrap_or(usize::MAX),
-        max_age: settings.journal.keep_age,
-        max_bytes: settings.journal.keep_bytes,
-    }
+async fn open_housekeeping(
+    dir: &HouseDir,
+    settings: &Settings,
+    processes: &Processes,
+    sessions: &Sessions,
+) -> Result<Housekeeping, CommandError> {
+    let options = housekeeping::options(settings);
+    let opened = Housekeeping::open(processes.clone(), sessions.clone(), options, TimeSource::system()).await;
+    opened.map_err(|error| CommandError::failure(format!("cannot open `{}`: {error}", dir.database().display())))
 }
 
 /// Takes the lock of a house whose daemon may have died this instant; none if that daemon lives.

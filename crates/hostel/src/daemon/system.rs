@@ -50,7 +50,7 @@ pub(crate) fn keeper_options(dir: &HouseDir, settings: &Settings) -> Result<Keep
         program: keeper_program()?,
         cgroup_root: None,
         total_quota: settings.journal.quota,
-        process_quota: settings.journal.per_process_quota,
+        process_quota: settings.journal.per_process_quota(),
         floor: settings.journal.floor.unwrap_or(0),
         drop_oldest: settings.journal.on_full == OnFull::DropOldest,
         child_umask: current_umask(),

@@ -20,6 +20,7 @@ use hostel_doors::native::protocol::Attach;
 use hostel_doors::native::protocol::Attached;
 use hostel_doors::native::protocol::Exit;
 use hostel_doors::native::protocol::Failed;
+use hostel_doors::native::protocol::HeldNotice;
 use hostel_doors::native::protocol::HouseClosing;
 use hostel_doors::native::protocol::Kill;
 use hostel_doors::native::protocol::Output;
@@ -103,7 +104,7 @@ impl Session {
                     None => break End::Left,
                 },
             };
-            match self.connected(connection, &mut sink, &mut interrupts).await? {
+            match self.connected(connection, &mut sink, &mut interrupts, ui).await? {
                 Cut::End(end) => break end,
                 Cut::Lost(error) if self.reconnect.is_zero() => return Err(error.into()),
                 Cut::Lost(_) => ui.note("hostel: the daemon went away, looking for it again"),
@@ -131,9 +132,10 @@ impl Session {
         client: Client,
         sink: &mut Sink,
         interrupts: &mut Interrupts,
+        ui: &Ui,
     ) -> Result<Cut, CommandError> {
         let (mut questions, mut messages) = client.split();
-        match self.exchange(&mut questions, &mut messages, sink, interrupts).await {
+        match self.exchange(&mut questions, &mut messages, sink, interrupts, ui).await {
             Ok(end) => Ok(Cut::End(end)),
             // The keeper's link being down for a moment is a restart in miniature.
             Err(error) if error.is_lost() || error.code() == Some(code::KEEPER) => Ok(Cut::Lost(error)),
@@ -147,6 +149,7 @@ impl Session {
         messages: &mut Messages,
         sink: &mut Sink,
         interrupts: &mut Interrupts,
+        ui: &Ui,
     ) -> Result<End, ClientError> {
         let asked = questions
             .send("process/attach", &Attach { id: self.id.clone(), since_seq: self.since_seq, follow: self.follow })
@@ -184,6 +187,7 @@ impl Session {
                             }
                         }
                         "process/exit" => last = Some(End::Exited(parse(&params)?)),
+                        "process/held" => ui.note(&held(&parse::<HeldNotice>(&params)?)),
                         "process/replayed" => last = Some(End::Replayed),
                         "process/replaced" => last = Some(End::Replaced),
                         "process/failed" => {
@@ -219,6 +223,17 @@ impl Session {
             }
         }
     }
+}
+
+/// What is said of a process that waits for room, or goes on.
+fn held(notice: &HeldNotice) -> String {
+    let why = match notice.because.as_deref() {
+        None => return format!("hostel: {} goes on", short(&notice.id)),
+        Some("quota") => "a quota of the journals is used up; `hostel gc` makes room, `hostel df` shows what is large",
+        Some("disk_full") => "the disk is full, or nearly so; make room on it, `hostel gc` gives back what it can",
+        Some(_) => "the disk reports errors; see `hostel doctor`",
+    };
+    format!("hostel: {} is held and waits: {why}", short(&notice.id))
 }
 
 fn parse<T: serde::de::DeserializeOwned>(params: &serde_json::value::RawValue) -> Result<T, ClientError> {

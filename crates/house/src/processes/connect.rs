@@ -8,18 +8,24 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use hostel_journal::{EndKind, ProcessId, Recovered};
-use hostel_keeper::proto::{Builder, Held, Limits, Note, State, feature, kind, tag};
+use hostel_journal::ProcessId;
+use hostel_keeper::proto::{Builder, Held, Limits, Note, Phase, State, feature, kind, tag};
 use hostel_peer::server::{self, ServerError};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{Mode, OFlags};
 use tokio::sync::watch as signal;
 
 use super::greeting::{Greeting, KeeperPlace, Meeting};
+use super::history::ended_progress;
 use super::label::Label;
-use super::link::{Answer, Caller, Link, LinkEnd};
-use super::process::{Exit, Process, Progress};
-use super::{ConnectError, House, HouseKey, KeeperOptions, Processes, Registry, UpgradeError, launch};
+use super::link::{Answer, Caller, Gone, Link, LinkEnd};
+use super::process::{Process, Progress};
+use super::spawning::NotStarted;
+use super::stage::question_about;
+use super::{
+    ConnectError, FailedStart, House, HouseKey, KeeperOptions, LOST, MAX_FAILED_STARTS, Processes, Registry,
+    UpgradeError, launch,
+};
 
 /// Attempts to reach a keeper that is just starting or replacing itself.
 const ATTEMPTS: u32 = 60;
@@ -58,6 +64,10 @@ impl Processes {
             expecting_end: false.into(),
             key: signal::Sender::new(greeting.key.map(Arc::new)),
             spared: Mutex::default(),
+            unreadable: Mutex::default(),
+            unwanted: Mutex::default(),
+            failed_starts: Mutex::default(),
+            room_is_needed: tokio::sync::Notify::new(),
         });
         let processes = Self { house };
         processes.learn(&greeting.states);
@@ -86,33 +96,55 @@ impl Processes {
                 self.house.registry.write().by_id.insert(state.id, Arc::clone(&process));
                 process
             });
+            if self.house.unwanted.lock().remove(&state.id) {
+                self.end_unwanted(&process);
+            }
             process.started.get_or_init(|| (state.pid, state.start_ns));
+            if state.phase == Phase::Starting && self.knows_pipelines() {
+                self.await_start(&process);
+            }
             process.applied.fetch_max(state.applied, Ordering::Relaxed);
             process.apply(&state.note);
         }
     }
 
-    /// Takes up the processes that only their journals remember.
-    async fn learn_history(&self) {
-        let house = Arc::clone(&self.house);
-        let known: HashSet<ProcessId> = house.registry.read().by_id.keys().copied().collect();
-        let found = hostel_tasks::spawn_blocking(move || {
-            let files = hostel_journal::scan(house.journal_dir()).unwrap_or_default();
-            let unknown = files.into_iter().filter(|file| !known.contains(&file.id));
-            unknown.filter_map(|file| hostel_journal::inspect(house.journal_dir(), file.id).ok()).collect::<Vec<_>>()
+    /// Waits for the exec of a process that an earlier daemon, or an earlier link, asked for. If it fails the process never
+    /// was one, and its number belongs to nobody.
+    fn await_start(&self, process: &Arc<Process>) {
+        process.is_starting.store(true, Ordering::Release);
+        let (processes, process) = (self.clone(), Arc::clone(process));
+        hostel_tasks::spawn(async move {
+            match processes.ask_for(&process, &question_about(process.id()), &[]).await {
+                Err(NotStarted::Failed { stage, errno, .. }) => {
+                    let reason = match errno {
+                        0 => format!("{stage:?}"),
+                        errno => io::Error::from_raw_os_error(errno).to_string(),
+                    };
+                    processes.never_started(&process, reason);
+                }
+                Ok(()) => process.is_starting.store(false, Ordering::Release),
+                // The next greeting names it again, or does not.
+                Err(_) => {}
+            }
         });
-        for recovered in found.await.unwrap_or_default() {
-            let process = self.remembered(&recovered);
-            self.house.registry.write().by_id.insert(process.id(), process);
+    }
+
+    /// A process that never was one: whoever waits for it hears that it is over, and it is known no more.
+    fn never_started(&self, process: &Arc<Process>, reason: String) {
+        process.progress.send_modify(|progress| {
+            *progress = Progress { next_seq: progress.next_seq + 1, exit: Some(LOST), held: Held::No, ..*progress };
+        });
+        self.house.remove(process);
+        let mut failed = self.house.failed_starts.lock();
+        if failed.len() < MAX_FAILED_STARTS {
+            failed.push(FailedStart { name: process.name().to_owned(), reason });
         }
     }
 
-    fn remembered(&self, recovered: &Recovered) -> Arc<Process> {
-        let meta = &recovered.meta;
-        let label = Label::decode(&meta.label, &meta.id.to_string());
-        let process = Process::new(&self.house, meta.id, label, Vec::new(), ended_progress(recovered));
-        process.started.get_or_init(|| (meta.pid, meta.start_ns));
-        process
+    /// Ends a process whose caller was told that it could not be started.
+    fn end_unwanted(&self, process: &Arc<Process>) {
+        let process = Arc::clone(process);
+        hostel_tasks::spawn(async move { drop(process.kill_tree().await) });
     }
 
     /// The youngest process of a name has it; an older one that still runs was being replaced when
@@ -173,6 +205,7 @@ impl Processes {
             }
             Ok((Answer::Refused(text), _)) => Err(UpgradeError::Refused(text)),
             Ok((other, _)) => Err(UpgradeError::Refused(format!("unexpected answer {other:?}"))),
+            Err(busy @ (Gone::Busy | Gone::Starting)) => Err(UpgradeError::Refused(busy.to_string())),
             Err(gone) => Err(UpgradeError::Lost(gone.to_string())),
         }
     }
@@ -192,8 +225,12 @@ impl Processes {
         self.take_key(greeting.key);
         self.learn(&greeting.states);
         notes.open(&self.house);
+        let kept: HashSet<ProcessId> = greeting.states.iter().map(|state| state.id).collect();
         if before.keeper_id != greeting.welcome.keeper_id {
-            let kept: HashSet<ProcessId> = greeting.states.iter().map(|state| state.id).collect();
+            let lost = self.declare_lost(&kept).await;
+            self.house.lost.send_modify(|(count, processes)| (*count, *processes) = (*count + 1, lost));
+        } else {
+            // The same keeper knows what runs: what it does not name is over, or never began.
             self.declare_lost(&kept).await;
         }
         // Those who waited for a permit of the old link go on with the new one.
@@ -214,12 +251,12 @@ impl Processes {
         });
     }
 
-    /// The keeper that held them is dead. The new one has killed what was left of their trees and
-    /// closed their journals before it answered.
-    async fn declare_lost(&self, kept: &HashSet<ProcessId>) {
+    /// No keeper holds them any more. If theirs is dead, the new one has killed what was left of their trees and
+    /// closed their journals before it answered. Returns how many there were.
+    async fn declare_lost(&self, kept: &HashSet<ProcessId>) -> usize {
         let ran = self.list().into_iter().filter(|process| process.status().running && !kept.contains(&process.id()));
         let ran: Vec<_> = ran.collect();
-        self.house.lost.send_modify(|(count, processes)| (*count, *processes) = (*count + 1, ran.len()));
+        let count = ran.len();
         for process in ran {
             let house = Arc::clone(&self.house);
             let id = process.id();
@@ -232,6 +269,7 @@ impl Processes {
                 };
             });
         }
+        count
     }
 }
 
@@ -243,25 +281,6 @@ fn path_of(file: &OwnedFd) -> io::Result<PathBuf> {
     }
     let text = format!("the program file `{}` was removed; restart the daemon", path.display());
     Err(io::Error::new(io::ErrorKind::NotFound, text))
-}
-
-const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
-
-fn ended_progress(recovered: &Recovered) -> Progress {
-    let exit = match &recovered.end {
-        Some(end) => match &end.kind {
-            EndKind::Exit(exit) => Exit { code: exit.code, signal: exit.signal, lost: false },
-            EndKind::Lost(_) => LOST,
-        },
-        None => LOST,
-    };
-    Progress {
-        committed: recovered.position.committed,
-        next_seq: recovered.position.next_seq,
-        held: Held::No,
-        has_file: true,
-        exit: Some(exit),
-    }
 }
 
 fn since_boot_ns() -> u64 {

@@ -2,7 +2,8 @@
 //!
 //! A request is on its way, in order, when [`Link::submit`] returns; its answer is awaited
 //! separately, so that input queued first is applied first whoever waits for what. Requests in
-//! flight are bounded by permits. The link knows frames, not processes.
+//! flight are bounded by permits. A spawn is answered when its exec has worked, which may be never where a
+//! file system hangs: spawns have permits of their own and hold up nobody else. The link knows frames, not processes.
 //!
 //! A daemon that greets the keeper for the first time is asked for the house key right after the keeper's welcome: see
 //! [`greeting`](super::greeting).
@@ -26,6 +27,14 @@ use super::outbox::Outbox;
 
 /// Requests in flight.
 pub(crate) const IN_FLIGHT: usize = 256;
+/// Processes that are being started and have not come to their exec.
+pub(crate) const SPAWNS_IN_FLIGHT: usize = 256;
+/// How long a spawn waits for one of these places.
+const SPAWN_PLACE_LIMIT: Duration = Duration::from_secs(10);
+/// How long an upgrade waits until nothing else is in flight; meanwhile nothing else is sent.
+const ALONE_LIMIT: Duration = Duration::from_secs(2);
+/// How long the keeper may take to answer a request to replace itself.
+const ALONE_ANSWER_LIMIT: Duration = Duration::from_secs(15);
 /// Bytes read at a time.
 const READ_BYTES: usize = 64 * 1024;
 /// How long the keeper may take to greet.
@@ -64,6 +73,15 @@ pub(crate) enum Gone {
     /// It was never sent: it can be sent by the next link.
     #[error("the keeper is gone")]
     Unsent,
+    /// It was not sent: too many processes are being started and do not come to their exec.
+    #[error("{SPAWNS_IN_FLIGHT} processes are being started and wait for their programs; does a file system hang?")]
+    Crowded,
+    /// It was not sent: a process is being started, and has been for too long.
+    #[error("a process is just being started; try again")]
+    Starting,
+    /// It was not sent: others were in flight for too long.
+    #[error("the keeper is busy; try again")]
+    Busy,
 }
 
 /// How a link ended.
@@ -75,6 +93,15 @@ pub(crate) enum LinkEnd {
     Closed,
     /// A newer daemon took over.
     Superseded,
+}
+
+/// What a request has to wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Answered at once.
+    Request,
+    /// Answered when a program was executed.
+    Spawn,
 }
 
 /// An answer that is on its way.
@@ -97,6 +124,7 @@ pub(crate) struct Link {
     waiting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
     next_corr: AtomicU64,
     permits: Arc<Semaphore>,
+    spawn_permits: Arc<Semaphore>,
     end: watch::Sender<LinkEnd>,
     /// The keeper's process.
     keeper: Process,
@@ -126,6 +154,7 @@ impl Link {
             waiting: Mutex::new(HashMap::new()),
             next_corr: AtomicU64::new(1),
             permits: Arc::new(Semaphore::new(IN_FLIGHT)),
+            spawn_permits: Arc::new(Semaphore::new(SPAWNS_IN_FLIGHT)),
             end: watch::Sender::new(LinkEnd::Open),
             keeper: greeting.keeper.clone(),
         });
@@ -183,14 +212,28 @@ impl Link {
         result.map_or(LinkEnd::Closed, |state| *state)
     }
 
-    /// Sends a request; returns when it stands in line, before it is answered.
+    /// Sends a request; returns when it stands in line, before it is answered. Of a spawn only its own place is kept until
+    /// then, so that one that hangs holds up nothing but an upgrade, and that for a moment.
     pub(crate) async fn submit(
         &self,
+        lane: Lane,
         descriptors: &[Arc<OwnedFd>],
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<Ticket, Gone> {
-        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone::Unsent)?;
-        self.submit_with(permit, descriptors, encode)
+        let place = match lane {
+            Lane::Request => None,
+            Lane::Spawn => {
+                let place = Arc::clone(&self.spawn_permits).acquire_owned();
+                let place = tokio::time::timeout(SPAWN_PLACE_LIMIT, place).await;
+                Some(place.map_err(|_| Gone::Crowded)?.map_err(|_| Gone::Unsent)?)
+            }
+        };
+        // In line behind a request that has to be alone.
+        let turn = Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Gone::Unsent)?;
+        match place {
+            None => self.submit_with(turn, descriptors, encode),
+            Some(place) => self.submit_with(place, descriptors, encode),
+        }
     }
 
     fn submit_with(
@@ -258,21 +301,28 @@ impl Link {
         }
     }
 
-    /// A request that is sent alone: when nothing else is in flight, and with nothing after it
-    /// until the returned guard is dropped.
+    /// A request that is sent alone: when nothing else is in flight, and with nothing after it until the returned guard is
+    /// dropped. `Starting` or `Busy` if that does not happen in time.
     pub(crate) async fn request_alone(
         &self,
         descriptors: &[Arc<OwnedFd>],
         encode: impl FnOnce(u64, &mut Vec<u8>),
     ) -> Result<(Answer, OwnedSemaphorePermit), Gone> {
-        let all = Arc::clone(&self.permits).acquire_many_owned(IN_FLIGHT as u32).await.map_err(|_| Gone::Unsent)?;
+        // Of one that hangs the keeper would say the same, but others may only be a moment too early.
+        let spawns = Arc::clone(&self.spawn_permits).acquire_many_owned(SPAWNS_IN_FLIGHT as u32);
+        let spawns = tokio::time::timeout(ALONE_LIMIT, spawns).await.map_err(|_| Gone::Starting)?;
+        let _spawns = spawns.map_err(|_| Gone::Unsent)?;
+        let all = Arc::clone(&self.permits).acquire_many_owned(IN_FLIGHT as u32);
+        let all = tokio::time::timeout(ALONE_LIMIT, all).await.map_err(|_| Gone::Busy)?.map_err(|_| Gone::Unsent)?;
         let Ticket { receiver, permit } = self.submit_with(all, descriptors, encode)?;
-        Ok((receiver.await.map_err(|_| Gone::Answerless)?, permit))
+        let answer = tokio::time::timeout(ALONE_ANSWER_LIMIT, receiver).await.map_err(|_| Gone::Answerless)?;
+        Ok((answer.map_err(|_| Gone::Answerless)?, permit))
     }
 
     /// Lets everybody who waits for a permit of this link know that there will be none.
     pub(crate) fn retire(&self) {
         self.permits.close();
+        self.spawn_permits.close();
     }
 
     async fn write_rest(&self) {

@@ -8,6 +8,7 @@ mod connect;
 mod garbage;
 mod greeting;
 mod guarded;
+mod history;
 mod input;
 mod label;
 mod launch;
@@ -18,11 +19,11 @@ mod process;
 pub mod program;
 mod spawning;
 mod stage;
+mod types;
 mod vault;
 mod watch;
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
@@ -35,24 +36,26 @@ use hostel_keeper::cgroup::Cgroups;
 use hostel_keeper::key::OwnerToken;
 use hostel_keeper::proto::{Builder, Limits, StopMode, Welcome, kind, tag};
 use hostel_keeper::tree;
-use hostel_peer::server::{self, ServerError};
+use hostel_peer::server;
 use parking_lot::{Mutex, RwLock};
 use rustix::process::Signal;
 use tokio::sync::watch as signal;
 
-pub use garbage::{Collected, Usage};
+pub use garbage::{Candidate, Collected, Survey, Usage};
 pub use guarded::SpawnGuard;
+pub use history::{MAX_UNREADABLE_REPORTED, UnreadableJournal};
 pub use hostel_journal::{ProcessId, Retention, Stream};
 pub use hostel_keeper::key::{HouseKey, Key};
 pub use hostel_keeper::tree::{Member, Relation, Tree};
 pub use input::{Applied, StdinError, StdinTicket};
 pub use origin::{Origin, OriginError};
 pub use process::{Exit, HeldBecause, Process, Status};
+pub use types::{ConnectError, FailedStart, KeeperStatus, SpawnError, SpawnSpec, UpgradeError};
 pub use watch::{Batch, Item, Next, Watch, WatchError};
 
 pub(crate) use stage::{StageError, StageSpec};
 
-use link::{Answer, Caller, Gone, Link, Ticket};
+use link::{Answer, Caller, Gone, Lane, Link, Ticket};
 
 /// How long a request waits for the next link when the keeper is being replaced.
 const RELINK_LIMIT: Duration = Duration::from_secs(10);
@@ -84,122 +87,6 @@ pub struct KeeperOptions {
     pub guards: Arc<Guards>,
 }
 
-/// Why there is no keeper to talk to.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// It could not be started.
-    #[error("the keeper cannot be started: {0}")]
-    Start(io::Error),
-    /// It could not be reached.
-    #[error("the keeper cannot be reached: {0}")]
-    Reach(io::Error),
-    /// The journals cannot be opened.
-    #[error("the journal directory cannot be opened: {0}")]
-    Journal(io::Error),
-    /// The process that serves the keeper's socket cannot be the keeper of this daemon.
-    #[error("`{}` cannot be used: {found}; {}", socket.display(), found.advice())]
-    NotTheKeeper {
-        /// The socket.
-        socket: PathBuf,
-        /// What was found.
-        found: ServerError,
-    },
-    /// A younger daemon is in charge of this house.
-    #[error("a younger daemon is in charge of this house")]
-    Superseded,
-    /// It writes to another journal directory.
-    #[error("the running keeper writes to another journal directory; stop it first (`hostel down`)")]
-    OtherJournal,
-}
-
-/// Why a process could not be started.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SpawnError {
-    /// Its working directory cannot be entered.
-    #[error("cannot enter the working directory: {}", io::Error::from_raw_os_error(*errno))]
-    Chdir {
-        /// The kernel's reason.
-        errno: i32,
-    },
-    /// Its program cannot be executed.
-    #[error("cannot execute the program: {}", io::Error::from_raw_os_error(*errno))]
-    Exec {
-        /// The kernel's reason.
-        errno: i32,
-    },
-    /// A limit is reached.
-    #[error("{0}")]
-    Limit(String),
-    /// The guard that it must have cannot be had.
-    #[error("{0}")]
-    Guard(String),
-    /// The keeper could not do it, or is gone.
-    #[error("{0}")]
-    Keeper(String),
-}
-
-/// A process to start.
-#[derive(Debug, Clone)]
-pub struct SpawnSpec {
-    /// The name it will be known by; an older process of that name is replaced and ended.
-    pub name: String,
-    /// The door it came in by.
-    pub door: String,
-    /// The file to execute.
-    pub program: PathBuf,
-    /// Its arguments, the first being its own name.
-    pub argv: Vec<OsString>,
-    /// Its whole environment.
-    pub env: Vec<(OsString, OsString)>,
-    /// Its working directory; the daemon's own if none.
-    pub cwd: Option<PathBuf>,
-    /// Its identity, if it was chosen beforehand: asking again for the same one starts nothing twice.
-    pub id: Option<ProcessId>,
-    /// Its standard input is a socket, so that its own children cannot reopen it and write into it.
-    pub socket_stdin: bool,
-    /// The session whose agent it is.
-    pub session: Option<String>,
-    /// Who asked for it, where that was a process inside the house.
-    pub asked_by: Option<Origin>,
-    /// Its standard input belongs to this house: nobody can write to it or end it through [`Process::stdin`] and
-    /// [`Process::close_stdin`], and the keeper refuses everybody who does not show a token.
-    pub owned_input: bool,
-    /// The guard around it; none for what the owner of the house starts.
-    pub guard: Option<SpawnGuard>,
-}
-
-/// The keeper, for people who look after it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeeperStatus {
-    /// Its process.
-    pub pid: u32,
-    /// Its build.
-    pub build: String,
-    /// The protocol spoken with it.
-    pub proto: u32,
-    /// What it can do beyond the base protocol.
-    pub features: u64,
-    /// When it was started.
-    pub since_ns: u64,
-    /// How many processes run.
-    pub children: usize,
-    /// How many may run.
-    pub child_limit: u32,
-    /// Whether processes have cgroups of their own.
-    pub cgroup: bool,
-}
-
-/// Why an upgrade of the keeper did not happen.
-#[derive(Debug, thiserror::Error)]
-pub enum UpgradeError {
-    /// The keeper refused and goes on as it was.
-    #[error("{0}")]
-    Refused(String),
-    /// It did not come back.
-    #[error("the keeper did not come back: {0}")]
-    Lost(String),
-}
-
 /// Shared by every handle.
 pub(crate) struct House {
     options: KeeperOptions,
@@ -221,7 +108,21 @@ pub(crate) struct House {
     key: signal::Sender<Option<Arc<HouseKey>>>,
     /// Ended processes that somebody still needs: the rule of retention passes them over.
     spared: Mutex<HashSet<ProcessId>>,
+    unreadable: Mutex<history::UnreadableList>,
+    /// Processes whose start was called failed because there was no link to hear of it: the keeper may have started them.
+    unwanted: Mutex<HashSet<ProcessId>>,
+    failed_starts: Mutex<Vec<FailedStart>>,
+    /// A process is held that was not before.
+    room_is_needed: tokio::sync::Notify,
 }
+
+/// Starts that failed after the daemon that had asked for them was gone, as many as are remembered until they are told.
+const MAX_FAILED_STARTS: usize = 100;
+/// Processes that nobody wants, as many as are remembered until the keeper says what became of them.
+const MAX_UNWANTED: usize = 1024;
+
+/// The end of a process whose keeper died: how it really ended is not known.
+const LOST: Exit = Exit { code: -1, signal: 0, lost: true };
 
 #[derive(Default)]
 struct Registry {
@@ -236,12 +137,21 @@ impl House {
 
     /// Sends a request by the present link, or by the next one if this one ends before it was sent.
     pub(crate) async fn submit(&self, encode: impl Fn(u64, &mut Vec<u8>)) -> Result<Ticket, Gone> {
-        self.submit_carrying(&[], encode).await
+        self.submit_by(Lane::Request, &[], encode).await
     }
 
-    /// As [`House::submit`], for a request that carries descriptors; its frame says how many.
-    pub(crate) async fn submit_carrying(
+    /// As [`House::submit`], for a request to start a process. It may carry descriptors; its frame says how many.
+    pub(crate) async fn submit_spawn(
         &self,
+        descriptors: &[Arc<OwnedFd>],
+        encode: impl Fn(u64, &mut Vec<u8>),
+    ) -> Result<Ticket, Gone> {
+        self.submit_by(Lane::Spawn, descriptors, encode).await
+    }
+
+    async fn submit_by(
+        &self,
+        lane: Lane,
         descriptors: &[Arc<OwnedFd>],
         encode: impl Fn(u64, &mut Vec<u8>),
     ) -> Result<Ticket, Gone> {
@@ -249,7 +159,7 @@ impl House {
         loop {
             let mut relinked = self.relinked.subscribe();
             let link = self.link();
-            let outcome = link.submit(descriptors, &encode).await;
+            let outcome = link.submit(lane, descriptors, &encode).await;
             match outcome {
                 Err(Gone::Unsent) if Arc::ptr_eq(&link, &self.link()) => {
                     if tokio::time::timeout_at(deadline, relinked.changed()).await.is_err() {
@@ -409,6 +319,11 @@ impl Processes {
         self.house.key.subscribe()
     }
 
+    /// Starts that failed after the daemon that had asked for them was gone. Each is told once.
+    pub fn take_failed_starts(&self) -> Vec<FailedStart> {
+        std::mem::take(&mut self.house.failed_starts.lock())
+    }
+
     /// Sets quotas; what is held because of them looks again at once.
     pub async fn set_limits(&self, total_quota: u64, process_quota: u64, floor: u64) {
         let limits = Limits { total_quota, process_quota, floor };
@@ -458,6 +373,25 @@ impl Processes {
     /// Limits what a process and everything it starts may use, through its cgroup. `false` where it has none that can.
     pub fn limit_cgroup(&self, id: ProcessId, memory: Option<u64>, cpu_percent: Option<u32>) -> bool {
         self.house.cgroups().is_some_and(|cgroups| cgroups.limit(id, memory, cpu_percent))
+    }
+
+    /// Looks at the journal directory and at what of it may go. `stored` are processes of sessions that serve nobody any
+    /// more, whose events are all stored elsewhere.
+    ///
+    /// # Errors
+    /// The journal directory cannot be read.
+    pub async fn survey(&self, stored: HashSet<ProcessId>) -> io::Result<Survey> {
+        garbage::survey(&self.house, stored).await
+    }
+
+    /// Forgets these, with their journals, as long as they have ended and nobody reads them.
+    pub async fn forget_all(&self, chosen: &[ProcessId]) -> Collected {
+        garbage::forget_all(&self.house, chosen).await
+    }
+
+    /// Resolves when a process has begun to be held because there is no room.
+    pub async fn room_is_needed(&self) {
+        self.house.room_is_needed.notified().await;
     }
 
     /// Journals that may go by the retention rule.

@@ -86,6 +86,8 @@ pub struct Process {
     pub(crate) house: Weak<House>,
     /// Process id and start time, once it has started.
     pub(crate) started: OnceLock<(u32, u64)>,
+    /// An earlier daemon asked for it, and whether its exec works is not known yet.
+    pub(crate) is_starting: AtomicBool,
     /// It is an agent of some session, where only the database says so because an older program wrote its label.
     pub(crate) agent: AtomicBool,
     pub(crate) applied: AtomicU64,
@@ -117,6 +119,7 @@ impl Process {
             command,
             house: Arc::downgrade(house),
             started: OnceLock::new(),
+            is_starting: AtomicBool::new(false),
             agent: AtomicBool::new(false),
             applied: AtomicU64::new(0),
             owner: OnceLock::new(),
@@ -202,14 +205,16 @@ impl Process {
             first_seq: self.first_seq(&progress, last_seq),
             last_seq,
             stdin_applied: self.applied.load(Ordering::Relaxed),
-            held: match progress.held {
-                Held::No => None,
-                Held::Quota => Some(HeldBecause::Quota),
-                Held::Disk => Some(HeldBecause::DiskFull),
-                Held::Error => Some(HeldBecause::DiskError),
-            },
+            held: held_because(progress.held),
             journal_bytes: progress.committed,
         }
+    }
+
+    /// Waits until the process is held for another reason than this, or goes on.
+    pub async fn held_otherwise_than(&self, known: Option<HeldBecause>) -> Option<HeldBecause> {
+        let mut progress = self.progress.subscribe();
+        let changed = progress.wait_for(|progress| held_because(progress.held) != known).await;
+        changed.map_or(None, |progress| held_because(progress.held))
     }
 
     fn first_seq(&self, progress: &Progress, last_seq: u64) -> u64 {
@@ -248,6 +253,7 @@ impl Process {
 
     /// Takes a note of the keeper. Notes of two connections may cross: only progress counts.
     pub(crate) fn apply(&self, note: &Note) {
+        let mut is_newly_held = false;
         self.progress.send_if_modified(|progress| {
             let exit = note.exit.map(|exit| Exit { code: exit.code, signal: exit.signal, lost: false });
             let next = Progress {
@@ -258,9 +264,13 @@ impl Process {
                 exit: progress.exit.or(exit),
             };
             let changed = next != *progress;
+            is_newly_held = next.held != Held::No && progress.held == Held::No;
             *progress = next;
             changed
         });
+        if is_newly_held && let Some(house) = self.house.upgrade() {
+            house.room_is_needed.notify_one();
+        }
     }
 
     pub(super) fn house(&self) -> Result<Arc<House>, Gone> {
@@ -350,14 +360,35 @@ impl Process {
         let marks = Marks::of(&house.tag(), self.id);
         let (pid, alive, id) = (self.pid(), self.progress.borrow().exit.is_none(), self.id);
         let (cgroups, keeper) = (house.cgroups(), house.welcome.read().pid);
+        let has_file = self.progress.borrow().has_file;
+        // Until then its number may become somebody else's at any moment.
+        let alive = alive && !self.is_starting.load(Ordering::Acquire);
         Some(move || {
             let extra = cgroups.as_ref().map(|cgroups| cgroups.members(id)).unwrap_or_default();
-            tree::find(&marks, pid, alive, keeper, &extra)
+            // A number that was given to somebody else since leads nobody's tree.
+            let is_same = || started_at(&house, id).is_none_or(|ticks| tree::start_ticks(pid) == Some(ticks));
+            let leads = alive && (!has_file || is_same());
+            tree::find(&marks, pid, leads, keeper, &extra)
         })
     }
 
     /// A cursor that begins after the frame `after_seq`.
     pub fn watch(self: &Arc<Self>, after_seq: u64) -> Result<Watch, WatchError> {
         Ok(Watch::new(Arc::clone(self), after_seq))
+    }
+}
+
+/// When the process of a journal was started, in the kernel's ticks. May wait for the disk; none if it is not known.
+fn started_at(house: &House, id: ProcessId) -> Option<u64> {
+    let meta = Reader::open(house.journal_dir(), id).and_then(|reader| reader.meta()).ok()?;
+    (meta.start_ticks != 0).then_some(meta.start_ticks)
+}
+
+fn held_because(held: Held) -> Option<HeldBecause> {
+    match held {
+        Held::No => None,
+        Held::Quota => Some(HeldBecause::Quota),
+        Held::Disk => Some(HeldBecause::DiskFull),
+        Held::Error => Some(HeldBecause::DiskError),
     }
 }

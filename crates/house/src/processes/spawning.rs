@@ -15,7 +15,7 @@ use hostel_keeper::tree;
 use super::label::Label;
 use super::link::{Answer, Gone};
 use super::process::{Process, Progress};
-use super::{ProcessId, Processes, RELINK_LIMIT, SpawnError, SpawnSpec};
+use super::{MAX_UNWANTED, ProcessId, Processes, RELINK_LIMIT, SpawnError, SpawnSpec};
 
 /// Bytes of the command line that are kept for showing, here as in the keeper.
 pub(super) const COMMAND_LIMIT: usize = 4096;
@@ -73,6 +73,7 @@ impl Processes {
         if let Some(owner) = owner {
             process.owner.get_or_init(|| owner);
         }
+        self.house.unwanted.lock().remove(&id);
         // Known before it is asked for: its first note may overtake the answer.
         self.house.registry.write().by_id.insert(id, Arc::clone(&process));
         let outcome = self.request_spawn(&process, &request).await;
@@ -153,6 +154,14 @@ impl Processes {
                 Err(SpawnError::Keeper(io::Error::from_raw_os_error(errno).to_string()))
             }
             Err(NotStarted::Refused(text)) => Err(SpawnError::Keeper(text)),
+            Err(NotStarted::Gone(Gone::Answerless)) => {
+                // The caller hears that it failed. Should it run all the same, it ends as soon as the keeper can be asked.
+                let mut unwanted = self.house.unwanted.lock();
+                if unwanted.len() < MAX_UNWANTED {
+                    unwanted.insert(process.id());
+                }
+                Err(SpawnError::Keeper(Gone::Answerless.to_string()))
+            }
             Err(NotStarted::Gone(gone)) => Err(SpawnError::Keeper(gone.to_string())),
         }
     }
@@ -169,7 +178,7 @@ impl Processes {
         }
         let mut relinked = self.house.relinked.subscribe();
         let asked = async {
-            let ticket = self.house.submit_carrying(descriptors, |corr, out| request.encode(corr, out)).await?;
+            let ticket = self.house.submit_spawn(descriptors, |corr, out| request.encode(corr, out)).await?;
             ticket.answer().await
         };
         let answer = match asked.await {

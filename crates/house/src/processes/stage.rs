@@ -91,8 +91,8 @@ impl From<NotStarted> for StageError {
             }
             NotStarted::Failed { stage: Stage::Setup | Stage::Limit, text, .. } => Self::Refused(text),
             NotStarted::Refused(text) => Self::Refused(text),
-            NotStarted::Gone(Gone::Unsent) => Self::Refused(Gone::Unsent.to_string()),
             NotStarted::Gone(Gone::Answerless) => Self::Lost(Gone::Answerless.to_string()),
+            NotStarted::Gone(gone) => Self::Refused(gone.to_string()),
         }
     }
 }
@@ -178,24 +178,7 @@ impl Processes {
         if !process.is_running() {
             return Ok(process);
         }
-        let terms = PipelineTerms { only_if_known: true, ..PipelineTerms::default() };
-        let request = Spawn {
-            id,
-            label: Vec::new(),
-            program: Vec::new(),
-            argv: Vec::new(),
-            env: Vec::new(),
-            cwd: Vec::new(),
-            umask: 0,
-            nofile: 0,
-            stdin: StdinKind::Null,
-            quota: 0,
-            on_full: OnFull::Hold,
-            terms: Some(terms),
-            execute: None,
-            owner: None,
-        };
-        match self.ask_for(&process, &request, &[]).await {
+        match self.ask_for(&process, &question_about(id), &[]).await {
             Ok(()) => Ok(process),
             // It may have ended, and been declared lost, with the keeper that knew it.
             Err(_) if !process.is_running() => Ok(process),
@@ -239,5 +222,25 @@ impl Processes {
             execute: None,
             owner: None,
         }
+    }
+}
+
+/// Asks whether a process runs, or why it does not, and starts nothing. The answer comes once its exec has worked or failed.
+pub(super) fn question_about(id: ProcessId) -> Spawn {
+    Spawn {
+        id,
+        label: Vec::new(),
+        program: Vec::new(),
+        argv: Vec::new(),
+        env: Vec::new(),
+        cwd: Vec::new(),
+        umask: 0,
+        nofile: 0,
+        stdin: StdinKind::Null,
+        quota: 0,
+        on_full: OnFull::Hold,
+        terms: Some(PipelineTerms { only_if_known: true, ..PipelineTerms::default() }),
+        execute: None,
+        owner: None,
     }
 }

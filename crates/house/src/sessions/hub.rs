@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Notify, watch};
 
 use super::session::Session;
+use super::stall::Stalls;
 use super::types::{AgentSpec, SessionOptions};
 use super::warm::Warm;
 use crate::approvals::Approvals;
@@ -29,6 +30,8 @@ pub(crate) struct Hub {
     pub(crate) options: SessionOptions,
     pub(crate) warm: Warm,
     pub(crate) busy: AtomicUsize,
+    /// Sessions that wait for the database.
+    pub(super) stalls: Stalls,
     /// Held, for the time of one write, by whoever brings a session back or does away with one that is closed.
     pub(super) lifecycle: tokio::sync::Mutex<()>,
     pub(super) live: RwLock<Live>,
@@ -59,6 +62,7 @@ impl Hub {
             options,
             warm,
             busy: AtomicUsize::new(0),
+            stalls: Stalls::default(),
             lifecycle: tokio::sync::Mutex::default(),
             live: RwLock::default(),
             changed: watch::Sender::new(0),

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hostel_agents::{Kind, Usage};
 use hostel_syncpoint::{SyncPoint, points};
@@ -295,13 +296,15 @@ impl Sessions {
         Ok(true)
     }
 
-    /// Forgets sessions that were closed long ago. Returns how many.
-    pub async fn tidy(&self) -> Result<usize, StoreError> {
-        let keep = u64::try_from(self.hub.options.keep_archived.as_nanos()).unwrap_or(u64::MAX);
-        let moment = now_ns().saturating_sub(keep);
-        let expired = self.hub.store.read(move |connection| rows::closed_before(connection, moment)).await?;
+    /// Sessions that were closed before this moment, those closed first at the front, as many as one round may erase.
+    pub(crate) async fn closed_before(&self, moment_ns: u64) -> Result<Vec<String>, StoreError> {
+        self.hub.store.read(move |connection| rows::closed_before(connection, moment_ns)).await
+    }
+
+    /// Forgets closed sessions with their journals, and what mail keeps for too long. Returns how many sessions.
+    pub(crate) async fn forget_closed(&self, expired: Vec<String>, now_ns: u64) -> Result<usize, StoreError> {
         let limits = self.hub.options.mail;
-        self.hub.store.write(SyncPoint::NONE, move |transaction| mail::trim(transaction, &limits, now_ns())).await?;
+        self.hub.store.write(SyncPoint::NONE, move |transaction| mail::trim(transaction, &limits, now_ns)).await?;
         let mut count = 0;
         for id in expired {
             let sessions = self.clone();
@@ -316,6 +319,14 @@ impl Sessions {
             count += usize::from(detached(forgetting).await??);
         }
         Ok(count)
+    }
+
+    pub(crate) fn keep_archived(&self) -> Duration {
+        self.hub.options.keep_archived
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        self.hub.store.clone()
     }
 }
 

@@ -21,6 +21,7 @@ mod rows;
 mod run;
 mod runner;
 mod session;
+mod stall;
 mod state;
 mod types;
 mod warm;
@@ -34,6 +35,7 @@ use tokio::sync::watch;
 pub use log::Events;
 pub use mail::{DOOR as LETTERS, Launched, Letter, MailLimits, MailPlace, MeshPolicy, Taken, variables};
 pub use session::Session;
+pub use stall::Stalled;
 pub use types::{
     AgentLimits, AgentSpec, Cause, Entry, Maker, ModeChange, ModeError, NewSession, NextEvents, Prompt, Scope,
     SendError, Sent, SessionError, SessionInfo, SessionOptions, Standing, Status, TurnInfo,

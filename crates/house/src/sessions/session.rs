@@ -82,6 +82,7 @@ impl Session {
             turns: row.turns,
             untold: VecDeque::new(),
             interrupted: None,
+            process: None,
             pid: None,
             confinement: None,
             runner: false,

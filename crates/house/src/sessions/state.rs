@@ -11,7 +11,7 @@ use super::mail::MeshPolicy;
 use super::prompts::Proof;
 use super::rows::OpenTurn;
 use super::types::{Cause, Standing, Status};
-use crate::processes::Process;
+use crate::processes::{Process, ProcessId};
 
 /// A prompt that waits.
 #[derive(Clone, Debug)]
@@ -55,6 +55,7 @@ pub(crate) struct State {
     pub(crate) untold: VecDeque<(u64, Cause)>,
     /// A turn that was running when the last daemon ended.
     pub(crate) interrupted: Option<OpenTurn>,
+    pub(crate) process: Option<ProcessId>,
     pub(crate) pid: Option<u32>,
     /// The guard around that process.
     pub(crate) confinement: Option<Confinement>,
@@ -76,6 +77,7 @@ pub(crate) struct State {
 impl State {
     /// The process that serves the session from now on.
     pub(super) fn set_process(&mut self, process: Option<&Process>) {
+        self.process = process.map(Process::id);
         self.pid = process.map(Process::pid);
         self.confinement = process.and_then(Process::confinement).cloned();
     }

@@ -20,6 +20,7 @@ const STATE: Schema = Schema {
         include_str!("migrations/0006_approver_proof.sql"),
         include_str!("migrations/0007_prompts.sql"),
         include_str!("migrations/0008_approver_key.sql"),
+        include_str!("migrations/0009_housekeeping.sql"),
     ],
 };
 

@@ -132,6 +132,10 @@ pub(crate) struct PumpChild {
     pub(crate) pending: Option<(Stream, Vec<u8>)>,
     pub(crate) marks: VecDeque<Mark>,
     pub(crate) exit: Option<Exit>,
+    /// Bytes read since the exit was known.
+    pub(crate) last_words: usize,
+    /// The pipes are about to be closed, whoever still holds them.
+    pub(crate) is_closing: bool,
     pub(crate) ended: Option<NoteExit>,
     pub(crate) held: Held,
     /// A timer will try again.
@@ -163,6 +167,8 @@ impl PumpChild {
             pending: None,
             marks: VecDeque::new(),
             exit: None,
+            last_words: 0,
+            is_closing: false,
             ended: None,
             held: Held::No,
             retry_is_set: false,
@@ -194,6 +200,11 @@ impl PumpChild {
             0 => usize::MAX,
             bound => usize::try_from(bound.saturating_sub(self.kept.of(stream))).unwrap_or(usize::MAX),
         }
+    }
+
+    /// The process has ended and what remains is bounded: at most what its two pipes can hold.
+    pub(crate) fn is_writing_last_words(&self) -> bool {
+        self.is_closing || self.exit.is_some() && self.last_words < 2 * HOT_PIPE
     }
 
     pub(crate) fn finished(&self) -> bool {
@@ -249,7 +260,8 @@ impl PumpChild {
                     boot_id: setting.boot_id,
                     keeper_id: setting.keeper_id,
                     pid: self.pid,
-                    start_ticks: crate::tree::start_ticks(self.pid).unwrap_or(0),
+                    // The number of one that is over may be another's by now.
+                    start_ticks: if self.finished() { 0 } else { crate::tree::start_ticks(self.pid).unwrap_or(0) },
                     start_ns: self.start_ns,
                     label: self.label.clone(),
                 },
@@ -346,12 +358,17 @@ impl PumpChild {
         Ok(true)
     }
 
-    pub(crate) fn attach(&mut self, epoll: BorrowedFd<'_>) {
+    /// Returns `false` if the kernel had no room for a registration: that has to be tried again.
+    #[must_use]
+    pub(crate) fn attach(&mut self, epoll: BorrowedFd<'_>) -> bool {
+        let mut is_whole = true;
         for (stream, pipe) in [(Stream::Out, &mut self.out), (Stream::Err, &mut self.err)] {
             if let Some(fd) = pipe.fd.as_ref().filter(|_| !pipe.attached) {
                 pipe.attached = watch(epoll, fd.as_fd(), stream_key(self.key, stream)).is_ok();
+                is_whole &= pipe.attached;
             }
         }
+        is_whole
     }
 
     pub(crate) fn detach(&mut self, epoll: BorrowedFd<'_>) {

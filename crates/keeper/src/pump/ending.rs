@@ -19,6 +19,11 @@ impl Pump {
     /// The pipes of an ended process are held by somebody else for too long: take what is in them
     /// now, at most what a pipe can hold, and close them.
     pub(super) fn end_drain(&mut self, key: SlotKey) {
+        if let Some(child) = self.child(key) {
+            child.is_closing = true;
+        }
+        // What was held because of a quota is not any more.
+        self.retry(key);
         for stream in [Stream::Out, Stream::Err] {
             let mut taken = 0;
             while taken < HOT_PIPE

@@ -6,6 +6,7 @@
 
 mod child;
 mod ending;
+mod marks;
 mod notes;
 mod park;
 mod pressure;
@@ -198,8 +199,9 @@ impl Pump {
     }
 
     fn next_timeout(&self) -> Option<rustix::event::Timespec> {
-        let Reverse((at, ..)) = self.timers.peek()?;
-        let wait = at.saturating_duration_since(Instant::now());
+        let next = self.timers.peek().map(|Reverse((at, ..))| at.saturating_duration_since(Instant::now()));
+        // Nobody else wakes notes whose socket could not be watched.
+        let wait = if self.notes.is_stuck() { next.map_or(RETRY, |next| next.min(RETRY)) } else { next? };
         Some(rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) })
     }
 
@@ -229,6 +231,8 @@ impl Pump {
                     if let Some(child) = self.child(key) {
                         child.exit = Some(exit);
                     }
+                    // One that is held because of a quota has room for its last words.
+                    self.retry(key);
                     if !self.try_finish(key) {
                         self.drain_later(key);
                     }
@@ -272,8 +276,9 @@ impl Pump {
     /// Listens to the open streams of a child again.
     fn attach(&mut self, key: SlotKey) {
         let epoll = self.epoll.as_fd();
-        if let Some(child) = find(&mut self.children, key) {
-            child.attach(epoll);
+        let is_whole = find(&mut self.children, key).is_none_or(|child| child.attach(epoll));
+        if !is_whole {
+            self.at(RETRY, Timer::Rest, key);
         }
     }
 
@@ -327,6 +332,7 @@ impl Pump {
             return Moved::Bytes(read);
         }
         child.kept.count(stream, read);
+        child.last_words = child.last_words.saturating_add(if child.exit.is_some() { read } else { 0 });
         let began = Instant::now();
         let neighbours = self.crowded.is_some_and(|at| began.duration_since(at) < CROWDED);
         let result = child.append(&self.setting, stream, buffer, read);
@@ -387,35 +393,10 @@ impl Pump {
         child.held = Held::No;
         self.notes.mark_dirty(child);
         self.release_marks(key);
-        self.attach(key);
+        if self.child(key).is_some_and(|child| child.held == Held::No) {
+            self.attach(key);
+        }
         self.try_finish(key);
-    }
-
-    fn mark(&mut self, key: SlotKey, mark: Mark) {
-        if let Some(child) = self.child(key) {
-            child.marks.push_back(mark);
-        }
-        self.release_marks(key);
-    }
-
-    /// Writes the marks that wait, in order, and tells the control thread of each.
-    fn release_marks(&mut self, key: SlotKey) {
-        let Some(child) = find(&mut self.children, key) else {
-            return;
-        };
-        if child.held != Held::No {
-            return;
-        }
-        let (written, result) = child.write_marks(&self.setting);
-        if written > 0 {
-            self.notes.mark_dirty(child);
-        }
-        for _ in 0..written {
-            self.events.push(Event::MarkWritten(key));
-        }
-        if let Err(error) = result {
-            self.hold(key, pressure::reason(&error));
-        }
     }
 
     /// Makes the file of a child that has none; `false` if that has to be tried again.
@@ -444,7 +425,8 @@ impl Pump {
             let Some(child) = self.child(key) else { continue };
             match timer {
                 Timer::Drain => self.end_drain(key),
-                Timer::LateFile if child.finished() => {}
+                // Its end is only in memory, and the keeper may die.
+                Timer::LateFile if child.finished() => drop(self.make_file(key)),
                 Timer::LateFile => {
                     crate::sys::prefer_as_victim(child.pid);
                     // Most children have ended by now, and need no look in a minute.

@@ -61,8 +61,16 @@ impl Notes {
         self.flush(epoll);
     }
 
+    /// Something is unsent, and the kernel had no room for a registration that would tell when it can be sent.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.link.is_some() && !self.unsent.is_empty() && !self.waiting
+    }
+
     /// Sends what is new.
     pub(crate) fn send(&mut self, epoll: &OwnedFd, children: &mut [Option<PumpChild>]) {
+        if self.is_stuck() {
+            self.flush(epoll);
+        }
         if self.dirty.is_empty() || !self.unsent.is_empty() {
             return;
         }

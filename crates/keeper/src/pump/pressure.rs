@@ -14,10 +14,10 @@ use crate::proto::{Held, Limits, OnFull};
 
 const MIB: u64 = 1024 * 1024;
 const GIB: u64 = 1024 * MIB;
-/// One journal, unless a spawn or the daemon says otherwise.
-const PROCESS_QUOTA: u64 = 16 * GIB;
 /// All journals together, unless the daemon says otherwise.
 const TOTAL_QUOTA: u64 = 10 * GIB;
+/// One journal, unless a spawn or the daemon says otherwise.
+const PROCESS_QUOTA: u64 = TOTAL_QUOTA / 4;
 /// Bytes between two looks at the file system.
 const LOOK_EVERY: u64 = 64 * MIB;
 
@@ -88,8 +88,12 @@ impl Pressure {
     }
 
     /// Whether this child may not write now, and why. A child that gives up its oldest output does
-    /// so here.
+    /// so here. What is left of a process that has ended is written whatever the quota says: only a disk that
+    /// refuses it keeps the process from being over.
     pub(crate) fn refuse(&mut self, child: &mut PumpChild, setting: &Setting) -> Option<Held> {
+        if child.is_writing_last_words() {
+            return None;
+        }
         if self.since_look >= LOOK_EVERY.min(self.total_quota / 64).max(64 * 1024) {
             self.look_again(setting);
         }

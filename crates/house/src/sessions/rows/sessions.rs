@@ -248,8 +248,9 @@ pub(crate) fn count_sessions(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Sessions that were closed before this moment.
 pub(crate) fn closed_before(connection: &Connection, moment_ns: u64) -> rusqlite::Result<Vec<String>> {
-    let mut statement =
-        connection.prepare_cached("SELECT id FROM sessions WHERE standing <> 'live' AND closed_ns < ? LIMIT 1000")?;
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM sessions WHERE standing <> 'live' AND closed_ns < ? ORDER BY closed_ns LIMIT 1000",
+    )?;
     statement.query_map([moment_ns as i64], |row| row.get(0))?.collect()
 }
 

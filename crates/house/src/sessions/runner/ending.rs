@@ -116,8 +116,8 @@ impl Runner {
         for no in questions {
             match went_on {
                 // It came to its end, so somebody has answered, and it was not the house.
-                true => insist(|| self.hub.approvals.answered_elsewhere(no)).await?,
-                false => insist(|| self.hub.approvals.withdraw(no)).await?,
+                true => insist(&self.session, || self.hub.approvals.answered_elsewhere(no)).await?,
+                false => insist(&self.session, || self.hub.approvals.withdraw(no)).await?,
             }
         }
         if let Some(id) = session_id {

@@ -14,6 +14,7 @@ use rusqlite::Transaction;
 
 use crate::sessions::log::{self, Log};
 use crate::sessions::session::Session;
+use crate::sessions::stall::Stall;
 use crate::sessions::types::Entry;
 use crate::store::{Store, StoreError, Ticket};
 
@@ -26,15 +27,22 @@ const RUNS: usize = 4;
 /// Before the disk is asked again.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// Does something with the store until it works. Only a store that is closed, as the daemon ends, is an error.
-pub(super) async fn insist<T, F>(mut work: impl FnMut() -> F) -> Result<T, StoreError>
+/// Does something with the store until it works. Only a store that is closed, as the daemon ends, is an error. Meanwhile
+/// the session can be stopped, and is counted among those that wait.
+pub(super) async fn insist<T, F>(session: &Arc<Session>, mut work: impl FnMut() -> F) -> Result<T, StoreError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
+    let mut stall = None;
     loop {
         match work().await {
             Err(StoreError::Closed) => return Err(StoreError::Closed),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(error) => {
+                let stall = stall.get_or_insert_with(|| Stall::begin(session));
+                stall.refused(&error);
+                stall.stop_if_asked();
+                tokio::time::sleep(PAUSE).await;
+            }
             done => return done,
         }
     }
@@ -45,6 +53,7 @@ pub(super) type Run = Arc<[Arc<Entry>]>;
 
 /// The writing end of a session's log.
 pub(super) struct Recorder {
+    owner: Arc<Session>,
     log: Arc<Log>,
     store: Store,
     session: i64,
@@ -59,9 +68,10 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(session: &Session) -> Self {
+    pub(super) fn new(session: &Arc<Session>) -> Self {
         let last_seq = session.log.last_seq();
         Self {
+            owner: Arc::clone(session),
             log: Arc::clone(&session.log),
             store: session.hub.store.clone(),
             session: session.no(),
@@ -206,7 +216,7 @@ impl Recorder {
         work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let work = Arc::new(work);
-        insist(|| {
+        insist(&self.owner, || {
             let (run_now, work_now, session) = (Arc::clone(&run), Arc::clone(&work), self.session);
             self.store.write(point, move |transaction| {
                 log::store_run(transaction, session, &run_now)?;

@@ -80,8 +80,8 @@ impl Runner {
                 let ledger = Arc::clone(self.hub.approvals.ledger());
                 self.hub.store.read(move |connection| rows::live_process(connection, no, &ledger))
             };
-            let Some(found) = insist(read).await?.filter(|row| !row.is_ours) else {
-                return insist(read).await.map(|row| (row, changed));
+            let Some(found) = insist(&self.session, read).await?.filter(|row| !row.is_ours) else {
+                return insist(&self.session, read).await.map(|row| (row, changed));
             };
             // Another key may have come meanwhile: where rows are sealed, nobody else seals them.
             let look = || {
@@ -89,7 +89,8 @@ impl Runner {
                 let look = move |transaction: &Transaction<'_>| rows::live_process(transaction, no, &ledger);
                 self.hub.store.write(SyncPoint::NONE, look)
             };
-            let Some(found) = insist(look).await?.filter(|row| !row.is_ours && row.id() == found.id()) else {
+            let Some(found) = insist(&self.session, look).await?.filter(|row| !row.is_ours && row.id() == found.id())
+            else {
                 continue;
             };
             self.kill(found.id()).await;
@@ -109,7 +110,7 @@ impl Runner {
                 rows::end_process(transaction, &approvals, id)
             })
         };
-        insist(write).await
+        insist(&self.session, write).await
     }
 
     /// There is no going on with the process: nobody will answer.
@@ -169,7 +170,7 @@ impl Runner {
             self.kill(row.id()).await;
             return self.write_off(row.id()).await;
         };
-        let approvals = insist(|| self.hub.approvals.of_process(row.id())).await?;
+        let approvals = insist(&self.session, || self.hub.approvals.of_process(row.id())).await?;
         talk.recall(approvals, self.recorder.next_seq() - 1);
         self.session.change(|state| state.set_process(process.status().running.then_some(&*process)));
         self.talk = Some(talk);
@@ -185,7 +186,7 @@ impl Runner {
             talk.begin_turn();
         }
         talk.expect(MarkId::prompt(open.turn), Given::Prompt { turn: open.turn, text: open.prompt.clone() });
-        let approvals = insist(|| self.hub.approvals.of_process(row.id())).await?;
+        let approvals = insist(&self.session, || self.hub.approvals.of_process(row.id())).await?;
         self.recorder.rewind(open.turn, open.first_seq);
         self.turn = Some(self.turn_of(&open, &approvals));
         talk.recall(approvals, open.first_seq);

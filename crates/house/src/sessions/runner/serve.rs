@@ -215,8 +215,8 @@ impl Runner {
                 let is_stopped = self.session.change(|state| state.running.is_some_and(|run| run.cause.is_some()));
                 if let Some(no) = self.talk.as_mut().and_then(|talk| talk.withdrawn(request)) {
                     match is_stopped {
-                        true => insist(|| self.hub.approvals.withdraw(no)).await?,
-                        false => insist(|| self.hub.approvals.answered_elsewhere(no)).await?,
+                        true => insist(&self.session, || self.hub.approvals.withdraw(no)).await?,
+                        false => insist(&self.session, || self.hub.approvals.answered_elsewhere(no)).await?,
                     }
                 }
             }
@@ -298,7 +298,7 @@ impl Runner {
             summary: summary.clone(),
             wait: self.session.approval_wait,
         };
-        let asked = insist(|| self.hub.approvals.ask(question.clone())).await?;
+        let asked = insist(&self.session, || self.hub.approvals.ask(question.clone())).await?;
         approval.clone_from(&asked.id);
         *timeout_secs = asked.expires_ns.saturating_sub(asked.created_ns) / 1_000_000_000;
         talk.asked(&asked);
@@ -311,7 +311,7 @@ impl Runner {
         if open.is_empty() {
             return Ok(());
         }
-        let approvals = insist(|| self.hub.approvals.these(open.clone())).await?;
+        let approvals = insist(&self.session, || self.hub.approvals.these(open.clone())).await?;
         talk.decided(&approvals);
         Ok(())
     }
