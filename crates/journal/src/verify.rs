@@ -17,21 +17,21 @@ use crate::format::{
 /// Faults that are described; further ones are counted.
 pub const MAX_FAULTS: usize = 100;
 
-/// One thing that is wrong.
+/// One damaged place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// Where in the file.
     pub offset: u64,
-    /// What was found.
+    /// Description of the damage.
     pub what: &'static str,
 }
 
-/// What a check found.
+/// Result of checking one journal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Records that are whole.
     pub records: u64,
-    /// Those of them whose payload has no checksum.
+    /// Whole records whose payload has no checksum.
     pub without_sum: u64,
     /// Blocks that were given up by retention.
     pub dropped_blocks: u64,
@@ -39,7 +39,7 @@ pub struct Verified {
     pub has_end: bool,
     /// Bytes behind the last whole record, of a write that was interrupted or is under way.
     pub unfinished_bytes: u64,
-    /// What is wrong, from the front on.
+    /// Damaged places, in the order of the file.
     pub faults: Vec<Fault>,
     /// How many more faults there are.
     pub further_faults: u64,

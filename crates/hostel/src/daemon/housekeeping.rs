@@ -1,6 +1,6 @@
 //! The task that gives back disk space and lets go of what is past its time, and what the log says of it.
 //!
-//! It runs beside everything else the daemon does: whoever waits for the daemon to end does not wait for it.
+//! The task runs beside the daemon's main loop, so that a stop or a takeover does not wait for a round to finish.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The time by which things are thrown away when they are old.
+//! The believed time of day, by which housekeeping judges ages.
 //!
 //! Invariant: a clock that was set by mistake makes nothing old, neither while the daemon runs nor over its restarts. The
 //! newest time that was believed is in `state.db`. Where the clock is ahead of it by more than the house can have been away
@@ -14,7 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 const SECOND_NS: u64 = 1_000_000_000;
 /// Clocks that differ by less agree. The difference may be made up of many small corrections, so a look follows it.
 const AGREE_NS: u64 = 60 * SECOND_NS;
-/// What a clock shows is believed after it has shown it for this long.
+/// A clock that differs from the expected time is believed after the difference has lasted this long.
 const BELIEVED_AFTER_NS: u64 = 24 * 3600 * SECOND_NS;
 /// A daemon may have been away for this long without doubt about the clock it finds.
 const AWAY_NS: u64 = 24 * 3600 * SECOND_NS;
@@ -93,7 +93,7 @@ impl BelievedClock {
         Self { source, believed_ns, at_passing_ns: passing, apart: None }
     }
 
-    /// What counts as now.
+    /// Returns the believed time of day.
     pub(super) fn now_ns(&mut self) -> u64 {
         let (wall, passing) = ((self.source.wall_ns)(), self.source.passing_ns());
         let expected = self.believed_ns.saturating_add(passing.saturating_sub(self.at_passing_ns));
@@ -173,7 +173,7 @@ mod tests {
         machine.wall.fetch_sub(40 * DAY, Ordering::Relaxed);
         machine.pass(2 * HOUR);
         assert_eq!((clock.now_ns(), clock.doubt_ns()), (START + 25 * HOUR, None));
-        // What it stays at is believed in the end.
+        // After a day the new time is believed.
         machine.wall.fetch_add(40 * DAY, Ordering::Relaxed);
         clock.now_ns();
         machine.pass(DAY);

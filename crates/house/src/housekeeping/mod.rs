@@ -1,4 +1,4 @@
-//! Giving back disk space, and letting go of what is past its time.
+//! Removes journals and closed sessions: to free disk space, and when they are too old.
 //!
 //! Guarantees:
 //! - Nothing is removed that a live session's process, a running turn or an unfinished pipeline still needs, that runs, that
@@ -9,7 +9,7 @@
 //!   the journals of agents whose events are stored in `state.db`.
 //! - One round at a time; files are listed and compared on a thread that may wait.
 //!
-//! What may go is decided in [`plan`], which touches nothing.
+//! [`plan`] decides what is removed; it performs no I/O.
 
 mod clock;
 mod plan;
@@ -33,14 +33,14 @@ use crate::processes::{Collected, FailedStart, ProcessId, Processes, Retention, 
 use crate::sessions::{Sessions, Stalled};
 use crate::store::{Store, StoreError};
 
-/// What is past its age is removed this long after that was noticed.
+/// Delay between noticing that something is past its age and removing it.
 pub const REMOVAL_DELAY: Duration = Duration::from_secs(24 * 3600);
 /// Tombstones that are placed, and sessions that are erased, in one round.
 pub const MAX_PER_ROUND: usize = 1000;
 /// How often the believed time is stored.
 const STORE_TIME_EVERY_NS: u64 = 600 * 1_000_000_000;
 
-/// What is kept, and how much.
+/// Limits and delays of housekeeping.
 #[derive(Clone, Copy, Debug)]
 pub struct HousekeepingOptions {
     /// The rule for ended processes.
@@ -64,7 +64,7 @@ pub enum HousekeepingError {
     Store(#[from] StoreError),
 }
 
-/// What one round did.
+/// Result of one round of housekeeping.
 #[derive(Clone, Debug, Default)]
 pub struct Round {
     /// Processes that were forgotten by the rule.
@@ -148,7 +148,7 @@ impl Housekeeping {
     /// Does what is due.
     ///
     /// # Errors
-    /// What could not be read or written; what was done before that stays done.
+    /// The journal directory or the database refused. Removals made before the error stay done.
     pub async fn round(&self) -> Result<Round, HousekeepingError> {
         let inner = &self.inner;
         let _alone = inner.at_work.lock().await;
@@ -175,7 +175,7 @@ impl Housekeeping {
         Ok(round)
     }
 
-    /// What a person asks for: everything that has ended, or what is past the rule and what the pressure demands. Ages
+    /// Carries out `hostel gc`: removes every ended process, or those past the rule plus those that pressure demands. Ages
     /// count at once, by the earlier of both clocks. With `dry_run` nothing is removed; with `changed_before_ns` only
     /// journals go that were changed last before then.
     ///
@@ -240,7 +240,7 @@ impl Housekeeping {
         Ok((self.inner.processes.forget_all(&plan.chosen).await, plan.is_short))
     }
 
-    /// What counts as now, and by how much the clock is ahead of that if it is doubted since just now.
+    /// Returns the believed time, and the difference of the clock if it began to be doubted just now.
     async fn believed_now(&self) -> (u64, Option<i128>) {
         let (now_ns, to_store, doubt) = {
             let mut state = self.inner.clock.lock();

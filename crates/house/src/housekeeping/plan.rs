@@ -1,6 +1,6 @@
-//! What may go: pure functions of what lies in the journal directory and of what is remembered.
+//! Chooses what housekeeping removes. All functions are pure.
 //!
-//! None of them names a process that is not among the candidates, which are those nobody needs.
+//! They choose among the candidates only, which are ended processes that nobody needs.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Pressure {
     pub floor: u64,
 }
 
-/// What goes to make room.
+/// Processes to forget in order to make room.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct RoomPlan {
     pub(super) chosen: Vec<ProcessId>,
@@ -62,28 +62,28 @@ pub(super) fn for_room(survey: &Survey, pressure: Pressure) -> RoomPlan {
     plan
 }
 
-/// Those that are too many, or too large together, oldest first. Journals of sessions do not count: they live as long as
+/// Chooses processes beyond the limits of count and size, oldest first. Journals of sessions do not count: they live as long as
 /// their session.
 pub(super) fn surplus(survey: &Survey, retention: Retention) -> Vec<ProcessId> {
     let counted: Vec<_> = survey.candidates().iter().filter(|one| !one.is_stored).map(|one| one.file).collect();
     Retention { max_age: Duration::MAX, ..retention }.expired(&counted, 0)
 }
 
-/// Those whose last change is longer ago than that.
+/// Chooses processes whose journal last changed longer ago than `max_age`.
 pub(super) fn past_age(candidates: &[Candidate], max_age: Duration, now_ns: u64) -> Vec<ProcessId> {
     let max_age_ns = u64::try_from(max_age.as_nanos()).unwrap_or(u64::MAX);
     let is_old = |one: &&Candidate| !one.is_stored && now_ns.saturating_sub(one.file.modified_ns) > max_age_ns;
     candidates.iter().filter(is_old).map(|one| one.file.id).collect()
 }
 
-/// What becomes of what waits to be removed.
+/// Changes to the tombstones of one kind.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(super) struct Tombstones {
-    /// These wait from now on.
+    /// Ids that get a tombstone now.
     pub(super) placed: Vec<String>,
-    /// These do not wait any more.
+    /// Ids that lose their tombstone.
     pub(super) lifted: Vec<String>,
-    /// These have waited long enough.
+    /// Ids whose tombstone is old enough: to be removed now.
     pub(super) due: Vec<String>,
 }
 

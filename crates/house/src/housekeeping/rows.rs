@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
 use crate::processes::ProcessId;
 
-/// What a tombstone is for.
+/// The kind of thing a tombstone refers to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Journal,

@@ -34,7 +34,7 @@ pub struct UnreadableJournal {
     pub id: ProcessId,
     /// The file's present name in the journal directory.
     pub file: String,
-    /// What is wrong with it.
+    /// The error that reading it gave.
     pub reason: String,
     /// The file was renamed. If not, the next look tries it again.
     pub is_set_aside: bool,
@@ -52,7 +52,7 @@ impl UnreadableList {
     /// Returns whether this was not known yet.
     fn add(&mut self, journal: UnreadableJournal) -> bool {
         if self.by_file.len() >= MAX_UNREADABLE_REPORTED && !self.by_file.contains_key(&journal.file) {
-            // One that stays in its place is seen again at the next look.
+            // A file that was not renamed is counted again at the next look.
             self.unnamed += usize::from(journal.is_set_aside);
             return false;
         }
@@ -60,7 +60,7 @@ impl UnreadableList {
     }
 }
 
-/// What a look at one file brought.
+/// Result of examining one file.
 enum Found {
     Process(Box<Recovered>),
     Gone,

@@ -1,4 +1,4 @@
-//! What a session does while its database takes nothing: it goes on trying, says so, and can still be stopped.
+//! Sessions whose database refuses writes: they retry, are counted, and can still be stopped.
 //!
 //! Invariant: an agent whose turn somebody has stopped is told to end although that cannot be written down. What becomes of
 //! the turn is written once the database takes it.
@@ -27,7 +27,7 @@ pub(crate) struct Stalls {
 pub struct Stalled {
     /// How many.
     pub sessions: usize,
-    /// What the database said last.
+    /// The last error of the database.
     pub error: String,
 }
 
@@ -41,7 +41,7 @@ impl Sessions {
     }
 }
 
-/// One session that waits, for as long as this lives.
+/// Marks one session as waiting for the database while it lives.
 pub(super) struct Stall {
     hub: Arc<Hub>,
     session: Arc<Session>,
