@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use super::connection::{Connection, Role, Status};
 use super::log::Level;
-use super::room::{Closed, Entered, Noted, Room, batches, peer_data, system};
+use super::room::{Closed, Entered, News, Noted, Room, batches, peer_data, system};
 use super::{Broker, keys_needed, welcome};
 use crate::audit::kind;
 use crate::engine::Engine;
@@ -143,7 +143,8 @@ impl<E: Engine> Broker<E> {
         data: serde_json::Value,
     ) {
         let room = self.rooms.room(mesh);
-        match room.presence.note(member, event, data) {
+        let stamp = self.next_id();
+        match room.presence.note(News { member: member.to_owned(), event, data, stamp }) {
             Noted::TellNow(data) => self.tell_others(mesh, member, event, data),
             Noted::WillBeTold => {}
             Noted::TellAt(at) => {
@@ -166,9 +167,11 @@ impl<E: Engine> Broker<E> {
             room.tell(&text, |connection| connection.hears_batches);
         }
         if room.connections().iter().any(|connection| !connection.hears_batches) {
-            for (member, event, data) in news {
+            for News { member, event, data, stamp } in news {
                 let text = system(mesh, event, data, now);
-                room.tell(&text, |connection| !connection.hears_batches && connection.member != member);
+                // Who came after it knows already how things stood by then.
+                let hears = |one: &Connection| !one.hears_batches && one.member != member && one.id < stamp;
+                room.tell(&text, hears);
             }
         }
     }

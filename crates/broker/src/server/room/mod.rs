@@ -22,7 +22,7 @@ use super::connection::Connection;
 use crate::registry::Concurrency;
 
 pub(crate) use news::{peer_data, system};
-pub(crate) use presence::{Noted, PresenceNews, batches};
+pub(crate) use presence::{News, Noted, PresenceNews, batches};
 
 /// The rooms of all meshes.
 #[derive(Default)]

@@ -20,8 +20,15 @@ const FRAME_BYTES: usize = 128 * 1024;
 /// With this many that wait they are told at once.
 const MAX_WAITING: usize = 8192;
 
-/// A member, what it did, and what is said of it.
-pub(crate) type News = (String, &'static str, Value);
+/// That a member came or went.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct News {
+    pub(crate) member: String,
+    pub(crate) event: &'static str,
+    pub(crate) data: Value,
+    /// Connections with a smaller id were there when it happened.
+    pub(crate) stamp: u64,
+}
 
 /// News that were not told yet.
 #[derive(Default)]
@@ -45,14 +52,14 @@ pub(crate) enum Noted {
 }
 
 impl PresenceNews {
-    pub(crate) fn note(&self, member: &str, event: &'static str, data: Value) -> Noted {
+    pub(crate) fn note(&self, news: News) -> Noted {
         let now = Instant::now();
         let mut state = self.0.lock();
         if !state.is_due && state.told.is_none_or(|told| now.duration_since(told) >= GATHERING) {
             state.told = Some(now);
-            return Noted::TellNow(data);
+            return Noted::TellNow(news.data);
         }
-        state.waiting.push((member.to_owned(), event, data));
+        state.waiting.push(news);
         if state.waiting.len() >= MAX_WAITING {
             state.is_due = true;
             return Noted::TellAt(now);
@@ -80,7 +87,7 @@ pub(crate) fn batches(mesh: &str, news: &[News], now_ms: u64) -> Vec<Utf8Bytes> 
             frames.push(system(mesh, "peers_changed", json!({"items": std::mem::take(items)}), now_ms));
         }
     };
-    for (_, event, data) in news {
+    for News { event, data, .. } in news {
         let mut item = data.clone();
         item["event"] = (*event).into();
         let size = item.to_string().len();
@@ -99,14 +106,18 @@ pub(crate) fn batches(mesh: &str, news: &[News], now_ms: u64) -> Vec<Utf8Bytes> 
 mod tests {
     use super::*;
 
+    fn of(member: &str, event: &'static str, data: Value) -> News {
+        News { member: member.to_owned(), event, data, stamp: 0 }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn rare_news_are_told_at_once_and_many_together() {
         let news = PresenceNews::default();
-        assert!(matches!(news.note("a", "peer_joined", json!({})), Noted::TellNow(_)));
-        let Noted::TellAt(at) = news.note("b", "peer_joined", json!({"n": 1})) else { panic!("not gathered") };
+        assert!(matches!(news.note(of("a", "peer_joined", json!({}))), Noted::TellNow(_)));
+        let Noted::TellAt(at) = news.note(of("b", "peer_joined", json!({"n": 1}))) else { panic!("not gathered") };
         assert_eq!(at - Instant::now(), GATHERING);
-        assert!(matches!(news.note("c", "peer_joined", json!({})), Noted::WillBeTold));
-        assert!(matches!(news.note("b", "peer_left", json!({"n": 2})), Noted::WillBeTold));
+        assert!(matches!(news.note(of("c", "peer_joined", json!({}))), Noted::WillBeTold));
+        assert!(matches!(news.note(of("b", "peer_left", json!({"n": 2}))), Noted::WillBeTold));
         tokio::time::sleep_until(at).await;
         let told = news.take();
         let happened = [
@@ -114,20 +125,20 @@ mod tests {
             ("c", "peer_joined", json!({})),
             ("b", "peer_left", json!({"n": 2})),
         ];
-        assert_eq!(told, happened.map(|(member, event, data)| (member.to_owned(), event, data)));
+        assert_eq!(told, happened.map(|(member, event, data)| of(member, event, data)));
         let frames = batches("m", &told, 0);
         assert_eq!(frames.len(), 1);
         assert!(frames[0].contains("peers_changed") && frames[0].contains("peer_left"));
-        assert!(matches!(news.note("d", "peer_joined", json!({})), Noted::TellAt(_)), "they were just told");
+        assert!(matches!(news.note(of("d", "peer_joined", json!({}))), Noted::TellAt(_)), "they were just told");
         news.take();
         tokio::time::sleep(GATHERING).await;
-        assert!(matches!(news.note("e", "peer_joined", json!({})), Noted::TellNow(_)));
+        assert!(matches!(news.note(of("e", "peer_joined", json!({}))), Noted::TellNow(_)));
     }
 
     #[test]
     fn long_news_are_told_in_several_frames() {
         let long = json!({"summary": "x".repeat(4000)});
-        let news: Vec<_> = (0..100).map(|number| (number.to_string(), "peer_joined", long.clone())).collect();
+        let news: Vec<_> = (0..100).map(|number| of(&number.to_string(), "peer_joined", long.clone())).collect();
         let frames = batches("m", &news, 0);
         assert!(frames.len() > 2 && frames.iter().all(|frame| frame.len() < hostel_wire::frames::FRAME_LIMIT));
     }
