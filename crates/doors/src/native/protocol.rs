@@ -449,6 +449,10 @@ pub struct HouseClosing {
     pub keep: bool,
 }
 
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -462,8 +466,4 @@ mod tests {
         assert!(kill.signal.is_none() && kill.wait_ms.is_none() && !kill.escalate);
         assert!(serde_json::from_str::<Stdin>(r#"{"id":"x","data":"","offset":-1}"#).is_err());
     }
-}
-
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }
