@@ -95,6 +95,12 @@ fn a_restart_loses_neither_messages_nor_flags() {
     let home = joined(&["a", "b"]);
     home.good(&["daemon", "up", "--mesh", "a", "--no-tcp", "--public-health"]);
     home.good(&["daemon", "up", "--mesh", "b"]);
+    // A daemon that was never connected knows no topic.
+    wait::eventually("both to be connected", || {
+        let rows = home.json(&["daemon", "ps"]);
+        let all = rows.as_array().is_some_and(|rows| rows.iter().all(|row| row["connected"] == true));
+        if all { Ok(()) } else { Err(rows) }
+    });
     let output = home.hostel(&["broker", "down"]);
     assert!(output.status.success(), "{output:?}");
     for mesh in ["a", "b"] {

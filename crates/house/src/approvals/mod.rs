@@ -271,13 +271,20 @@ impl Approvals {
         self.inner.changed.subscribe()
     }
 
-    /// Everything that was ever asked and is kept, newest first.
+    /// Everything that was ever asked and is kept, newest first. What waits is told as the house knows it, also if somebody
+    /// has changed or removed its row.
     pub async fn list(&self, limit: usize) -> Result<Vec<Approval>, StoreError> {
         let work = move |database: &rusqlite::Connection| {
             let mut statement = database.prepare(&rows::select("ORDER BY approvals.no DESC LIMIT ?"))?;
             statement.query_map([i64::try_from(limit).unwrap_or(i64::MAX)], rows::from_row)?.collect()
         };
-        self.inner.store.read(work).await
+        let mut found: Vec<Approval> = self.inner.store.read(work).await?;
+        let table = self.inner.table.lock();
+        found.retain(|approval| table.by_id(&approval.id).is_none());
+        found.extend(table.pending().cloned());
+        found.sort_by_key(|approval| std::cmp::Reverse(approval.no));
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// One request, settled or not. What can still have an effect is told as the house knows it; what is long over is told
