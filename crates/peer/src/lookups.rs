@@ -1,14 +1,23 @@
 //! The few threads that may read `/proc`.
 //!
+//! They are threads of their own: the blocking threads of a runtime may all be busy with long reads of a database, and
+//! whoever cannot be looked up in time is refused.
+//!
 //! Guarantee: a caller waits at most [`LOOKUP_TIMEOUT`]; a lookup that takes longer, or that finds no thread, has no
 //! result. A lookup that hangs in the kernel keeps its thread, so there are several, and no more than that.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 /// Lookups at once.
 const MAX_LOOKUPS: usize = 8;
+
+/// Threads at most. A thread that has given its place back may not be free yet.
+const MAX_THREADS: usize = 2 * MAX_LOOKUPS;
 
 /// How long a caller waits for a lookup, the wait for a thread included.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -27,14 +36,55 @@ async fn run_in<T: Send + 'static>(
 ) -> Option<T> {
     let looked = async {
         let place = places.acquire().await.ok()?;
-        let work = hostel_tasks::spawn_blocking(move || {
-            let found = lookup();
+        let (tell, found) = oneshot::channel();
+        THREADS.begin(Box::new(move || {
+            let looked = catch_unwind(AssertUnwindSafe(lookup));
             drop(place);
-            found
-        });
-        work.await.ok()
+            if let Ok(looked) = looked {
+                // Whoever asked may have gone.
+                tell.send(looked).ok();
+            }
+        }));
+        found.await.ok()
     };
     tokio::time::timeout(limit, looked).await.ok().flatten()
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that are started when all others are busy, and kept.
+struct Threads {
+    jobs: mpsc::Sender<Job>,
+    queue: Arc<Mutex<mpsc::Receiver<Job>>>,
+    started: AtomicUsize,
+    busy: Arc<AtomicUsize>,
+}
+
+static THREADS: LazyLock<Threads> = LazyLock::new(|| {
+    let (jobs, queue) = mpsc::channel();
+    Threads { jobs, queue: Arc::new(Mutex::new(queue)), started: AtomicUsize::new(0), busy: Arc::default() }
+});
+
+impl Threads {
+    /// Hands a lookup to a thread. Where none can be started it waits for one that is there.
+    fn begin(&self, job: Job) {
+        let started = self.started.load(Ordering::SeqCst);
+        if self.busy.fetch_add(1, Ordering::SeqCst) >= started && started < MAX_THREADS {
+            let (queue, busy) = (Arc::clone(&self.queue), Arc::clone(&self.busy));
+            let work = move || {
+                loop {
+                    let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+                    let Ok(job) = job else { return };
+                    job();
+                    busy.fetch_sub(1, Ordering::SeqCst);
+                }
+            };
+            if std::thread::Builder::new().name("lookup".to_owned()).spawn(work).is_ok() {
+                self.started.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        self.jobs.send(job).ok();
+    }
 }
 
 #[cfg(test)]
