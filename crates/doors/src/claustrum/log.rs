@@ -259,18 +259,23 @@ mod tests {
 
     #[test]
     fn a_stuck_sink_stops_nobody() {
-        struct Stuck(Receiver<()>);
+        struct Stuck(mpsc::Sender<()>, Receiver<()>);
         impl Write for Stuck {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-                self.0.recv().ok();
+                self.0.send(()).ok();
+                self.1.recv().ok();
                 Ok(bytes.len())
             }
             fn flush(&mut self) -> std::io::Result<()> {
                 Ok(())
             }
         }
+        let (entered, at_gate) = mpsc::channel();
         let (release, gate) = mpsc::channel();
-        let log = Log::new(Level::Debug, Stuck(gate)).unwrap();
+        let log = Log::new(Level::Debug, Stuck(entered, gate)).unwrap();
+        // The writer takes several lines at a time: it is to be stuck before the queue fills.
+        log.info(format_args!("first"));
+        at_gate.recv().unwrap();
         for count in 0..QUEUE + 100 {
             log.info(format_args!("{count}"));
         }
