@@ -24,7 +24,7 @@ async fn set(house: &House, new: &str, old: Option<&str>) -> Result<(), DecideEr
     house.approvals.approver().set(passphrase(new), old.map(passphrase), &Peer::own(), "me").await
 }
 
-/// Waits until the passphrase has endorsed so many times.
+/// Waits until the audit holds this many endorsements.
 async fn endorsed(house: &House, times: usize) {
     let count = async || {
         let records = house.approvals.audit().show(0, 10_000).await.unwrap();
